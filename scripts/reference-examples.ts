@@ -6,8 +6,8 @@ import type { EventName, EventPayload } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
 import { entryExample, exampleId } from "../src/handlers/shared/shapes.ts";
 import type { Call, Outcome } from "../src/server/connection/call.ts";
-import { jsonrpc } from "../src/server/connection/jsonrpc.ts";
-import { pi } from "../src/server/connection/pi.ts";
+import { jsonrpcDialect } from "../src/server/connection/jsonrpc.ts";
+import { piDialect } from "../src/server/connection/pi.ts";
 
 /** Lines that go back and forth, in each dialect. */
 export interface Exchange {
@@ -40,10 +40,10 @@ function exchange(command: Command, outcome: Outcome): Exchange {
   return {
     jsonrpc: isSilent
       ? [JSON.stringify({ jsonrpc: "2.0", ...request })]
-      : [JSON.stringify({ jsonrpc: "2.0", id: 1, ...request }), joined(jsonrpc.reply(call, outcome))],
+      : [JSON.stringify({ jsonrpc: "2.0", id: 1, ...request }), joined(jsonrpcDialect.reply(call, outcome))],
     pi: [
       JSON.stringify({ id: "1", type: name, ...params }),
-      joined(pi.reply({ ...call, idText: '"1"' }, "error" in outcome ? outcome : { result: inPi(command) })),
+      joined(piDialect.reply({ ...call, idText: '"1"' }, "error" in outcome ? outcome : { result: inPi(command) })),
     ],
   };
 }
@@ -155,7 +155,7 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
 export function eventExample(name: EventName): Exchange {
   const { sessionId = exampleId, leafId, ...rest } = EVENTS[name];
   const payload = { sessionId, leafId, seq: Object.keys(EVENTS).indexOf(name) + 1, ...rest };
-  return { jsonrpc: [joined(jsonrpc.event(name, payload))], pi: [joined(pi.event(name, payload))] };
+  return { jsonrpc: [joined(jsonrpcDialect.event(name, payload))], pi: [joined(piDialect.event(name, payload))] };
 }
 
 // --- hooks -------------------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ export function hookExample(name: HookName): Exchange {
   const { payload, answer } = HOOKS[name];
   const request = { jsonrpc: "2.0" as const, id: 0, method: name, params: payload };
   return {
-    jsonrpc: [joined(jsonrpc.hook(request)), JSON.stringify({ jsonrpc: "2.0", id: 0, result: answer })],
-    pi: [joined(pi.hook(request)), JSON.stringify({ type: "hook_response", id: 0, ...answer })],
+    jsonrpc: [joined(jsonrpcDialect.hook(request)), JSON.stringify({ jsonrpc: "2.0", id: 0, result: answer })],
+    pi: [joined(piDialect.hook(request)), JSON.stringify({ type: "hook_response", id: 0, ...answer })],
   };
 }
 

@@ -23,7 +23,7 @@ import type {
 } from "../src/index.ts";
 import * as library from "../src/index.ts";
 import { realDisk } from "../src/storage/fs/disk.ts";
-import { lockNextTo } from "../src/storage/locks/lock-paths.ts";
+import { locateLock } from "../src/storage/locks/lock-paths.ts";
 import { isLock, makeLocks } from "../src/storage/locks/locks.ts";
 import { chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
 import { type Place, serveHere, temporaryFolder } from "./support/server.ts";
@@ -391,7 +391,7 @@ describe("other writers", () => {
   /** Locks of another process, as far as the system can tell. */
   const others = () => makeLocks({ disk: realDisk, stateFolder: state, client: "another program", now: () => TIME });
   const keyOf = (path: string) => realDisk.info(path);
-  const placeOf = (path: string) => lockNextTo(realDisk, path, keyOf(path).inode);
+  const placeOf = (path: string) => locateLock(realDisk, path, keyOf(path).inode);
 
   test("of another process keep us from writing", () => {
     const path = write(fileText(headerText(), ...chain(2)));

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { folderName } from "../src/storage/fs/paths.ts";
+import { toFolderName } from "../src/storage/fs/paths.ts";
 import { assistant, user } from "./support/drafts.ts";
 import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "./support/lifecycle.ts";
 import { id, userText } from "./support/lines.ts";
@@ -106,7 +106,7 @@ test("lists and searches follow links as opening does: out of the folders unless
   const inside = putSession(place, 2, { lines: [userText(id(0), null, "canary inside")] });
   putSession(place, 3, { header: { parentSession: outside } });
   symlinkSync(outside, join(dirname(inside), "link.jsonl"));
-  symlinkSync(dirname(outside), join(rootOf(place), folderName("/linked")));
+  symlinkSync(dirname(outside), join(rootOf(place), toFolderName("/linked")));
   const hits = async (server: HereServer): Promise<string[]> => {
     const found = await server.result("search_sessions", { query: "canary" });
     return [...new Set<string>(found.hits.map((hit: Json) => hit.sessionId))].sort();

@@ -4,8 +4,8 @@ import { isAbsolute, resolve } from "node:path";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
-import { infoOrNull } from "../storage/fs/files.ts";
-import { isProgram, programOnPath } from "../storage/fs/programs.ts";
+import { getInfo } from "../storage/fs/files.ts";
+import { findProgram, isProgram } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
 import { inert } from "./terminal/text.ts";
 import { type Asking, open, type ResultOf } from "./verb.ts";
@@ -91,7 +91,7 @@ function requireReadable({ sessionFile, sessionId, store }: SessionState, templa
 
 function requireFolder({ disk }: Asking, { cwd, sessionId }: SessionState): void {
   const isUsable = isAbsolute(cwd) && !cwd.includes("\0");
-  if (isUsable && infoOrNull(disk, cwd)?.kind === "folder") return;
+  if (isUsable && getInfo(disk, cwd)?.kind === "folder") return;
   const what = cwd === "" ? "The session names no directory" : `The session's directory ${cwd} is not there any more`;
   const sentence = `${what}. relocate ${sessionId} <dir> gives it another one.`;
   throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
@@ -136,7 +136,7 @@ function filled(words: readonly string[], { sessionFile, sessionId, cwd }: Sessi
 
 /** Returns the path of the program, as it is found from here and not from the session's directory. */
 function programOf({ cwd, disk, variables }: Asking, name: string): string {
-  const found = /[/\\]/.test(name) ? resolve(cwd, name) : programOnPath(disk, variables, name);
+  const found = /[/\\]/.test(name) ? resolve(cwd, name) : findProgram(disk, variables, name);
   if (found !== undefined && isProgram(disk, found)) return found;
   const where = found === undefined ? "in the folders of PATH" : "that can be started";
   throw new Failure("unsupported_command", `There is no program ${name} ${where}. ${ANOTHER}`);

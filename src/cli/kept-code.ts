@@ -6,7 +6,7 @@
 import { dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { type Disk, readWhole, removeQuietly } from "../storage/fs/disk.ts";
-import { infoOrNull, putInPlaceNow } from "../storage/fs/files.ts";
+import { getInfo, putInPlaceNow } from "../storage/fs/files.ts";
 
 /**
  * Milliseconds after the start at which it is looked whether the code has grown: the first requests have run by then, then
@@ -46,7 +46,7 @@ export function keepAsItGrows(disk: Disk, file: string, isTrusted: boolean, make
   const look = (): void => {
     const code = make();
     // Another process may have stored more since this one started.
-    const stored = isKept ? (infoOrNull(disk, file)?.size ?? 0) : 0;
+    const stored = isKept ? (getInfo(disk, file)?.size ?? 0) : 0;
     isKept = true;
     if (code.length > stored * GROWTH) keep(disk, file, code);
   };

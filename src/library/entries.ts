@@ -18,7 +18,7 @@ import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts
 import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
-import { absolutePath, disk, env, readAt, scanLines, withFile } from "./here.ts";
+import { absolutePath, disk, env, readAt, scanLines, useFile } from "./here.ts";
 import type {
   AgentMessage,
   CompactionEntry,
@@ -176,7 +176,7 @@ function addLine(entries: FileEntry[], line: string | Uint8Array): void {
 export function loadEntriesFromFile(filePath: string): FileEntry[] {
   const entries: FileEntry[] = [];
   try {
-    withFile(disk, disk.openRead(absolutePath(filePath)), (fd) => {
+    useFile(disk, disk.openRead(absolutePath(filePath)), (fd) => {
       const addAt = (start: number, length: number): void => addLine(entries, readAt(disk, fd, start, length));
       const { tail, size } = scanLines(disk, fd, 0, 0, {
         line: (_number, _start, b, at, end) => addLine(entries, b.subarray(at, end)),

@@ -6,21 +6,21 @@ import { fileURLToPath } from "node:url";
 import { timestamp } from "../core/ports/env.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
-import { containedDisk } from "../storage/fs/contained-disk.ts";
+import { containDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
 import {
-  containerFor,
-  fileFor,
   findPaths,
-  folderFor,
-  folderName,
+  getSessionFolder,
+  makeContainerPath,
+  makeFilePath,
   type StoragePaths,
+  toFolderName,
   type Variables,
 } from "../storage/fs/paths.ts";
 import { QUARANTINE_FOLDER } from "../storage/fs/quarantine.ts";
 import { jsonlStore } from "../storage/jsonl/store.ts";
-import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
+import { type Locks, makeLocks, noLocks, shareLocks } from "../storage/locks/locks.ts";
 import { snapshotCache } from "../storage/log/snapshot-cache.ts";
 import { memoryStore } from "../storage/memory.ts";
 import { openingOf } from "../storage/opening.ts";
@@ -31,15 +31,15 @@ import type { SessionOptions } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
 export { isContainerName } from "../storage/fs/container-paths.ts";
-export { closing, readAt, withFile } from "../storage/fs/files.ts";
+export { readAt, useAndClose, useFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
-export { sessionFolders } from "../storage/fs/paths.ts";
-export { clockOf, isSameStamp, isYoung, type Stamp } from "../storage/fs/stamps.ts";
+export { listSessionFolders } from "../storage/fs/paths.ts";
+export { isSameStamp, isYoung, readDiskClock, type Stamp } from "../storage/fs/stamps.ts";
 export { isSessionIn, latestIn } from "../storage/latest.ts";
 export { scanLines } from "../storage/log/lines.ts";
 export { memoryStore, wholeLines } from "../storage/memory.ts";
 
-export const disk = containedDisk(realDisk);
+export const disk = containDisk(realDisk);
 export const env = realEnv;
 
 /** Returns the folders that the environment names now, without the flat one that only Pi's program uses. */
@@ -56,7 +56,7 @@ function locksFor(stateFolder: string): Locks {
   let known = locks.get(stateFolder);
   if (!known) {
     const client = "pi-session-server (library)";
-    known = sharedLocks(makeLocks({ disk, stateFolder, client, now: () => timestamp(env) }));
+    known = shareLocks(makeLocks({ disk, stateFolder, client, now: () => timestamp(env) }));
     locks.set(stateFolder, known);
   }
   return known;
@@ -81,9 +81,9 @@ export function storesFor(
   return openingOf(
     { disk, paths, durability, cwd, kind },
     {
-      jsonl: jsonlStore({ ...common, fileFor: (header) => fileFor(paths, header) }),
+      jsonl: jsonlStore({ ...common, fileFor: (header) => makeFilePath(paths, header) }),
       memory: memoryStore(),
-      v2: once(() => segmentedStore({ ...common, containerFor: (header) => containerFor(paths, header) })),
+      v2: once(() => segmentedStore({ ...common, containerFor: (header) => makeContainerPath(paths, header) })),
       foreign: once(() => foreignStore(disk, env, state)),
     },
   ).stores;
@@ -98,8 +98,8 @@ export function absolutePath(path: string): string {
 /** Returns the folder of a working directory's sessions, without making it. */
 export function defaultFolder(cwd: string, agentDir?: string): string {
   const directory = absolutePath(cwd);
-  if (agentDir === undefined) return folderFor(storagePaths(), directory);
-  return join(absolutePath(agentDir), "sessions", folderName(directory));
+  if (agentDir === undefined) return getSessionFolder(storagePaths(), directory);
+  return join(absolutePath(agentDir), "sessions", toFolderName(directory));
 }
 
 /** Returns the folder that a caller names; without a name (or an empty one) that of the working directory. */

@@ -6,8 +6,6 @@ import { parse } from "../core/json/json.ts";
 import type { Log } from "../core/ports/store.ts";
 import {
   absolutePath,
-  clockOf,
-  closing,
   defaultFolder,
   disk,
   env,
@@ -17,11 +15,13 @@ import {
   isSessionIn,
   isYoung,
   latestIn,
+  listSessionFolders,
+  readDiskClock,
   readHeader,
   readingStores,
   type Stamp,
-  sessionFolders,
   storagePaths,
+  useAndClose,
 } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
@@ -57,7 +57,7 @@ export async function listAllSessions(
   const folders =
     typeof sessionDir === "string" && sessionDir !== ""
       ? [absolutePath(sessionDir)]
-      : [...sessionFolders(storagePaths(), disk)];
+      : [...listSessionFolders(storagePaths(), disk)];
   return readSessions(folders, () => true, progress, signal);
 }
 
@@ -156,8 +156,8 @@ function readInfo(open: (file: string) => Log, file: string): SessionInfo | unde
     const known = earlier.get(file);
     const same = stamp && known && isSameStamp(stamp, known.stamp) ? known.info.deref() : undefined;
     if (same) return same;
-    const since = clockOf(disk);
-    const info = closing(open(file), (log) => infoOf(log, file));
+    const since = readDiskClock(disk);
+    const info = useAndClose(open(file), (log) => infoOf(log, file));
     if (stamp && !isYoung(stamp, since)) earlier.set(file, { stamp, info: new WeakRef(info) });
     else earlier.delete(file);
     return info;

@@ -10,7 +10,7 @@ import { Session } from "../core/session/session.ts";
 import { forkedLines, newBeginning } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { migrateSessionEntries } from "./entries.ts";
-import { absolutePath, closing, env, memoryStore, wholeLines } from "./here.ts";
+import { absolutePath, env, memoryStore, useAndClose, wholeLines } from "./here.ts";
 import type { ContextEditEntry, FileEntry, NewSessionOptions, SessionEntry, SessionHeader } from "./types.ts";
 
 /** Returns the JSON text of a value that has one. */
@@ -58,7 +58,7 @@ export function sessionWith(store: Store, beginning: Beginning, content: Content
 
 /** Makes a session that holds everything of a file's, with the leaf where that has it, as `make` begins it. */
 export function copyOf(stores: SessionStores, file: string, into: Store, make: (source: Log) => Beginning): Session {
-  return closing(openSession(stores, file), (source) => {
+  return useAndClose(openSession(stores, file), (source) => {
     const copy = sessionWith(into, make(source.log), forkedLines(source, planCopy(source.tree)), false);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;

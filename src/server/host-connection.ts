@@ -13,8 +13,8 @@ import type { AgentOptions } from "./agent/agent-server.ts";
 import { PiBackend } from "./agent/pi-backend.ts";
 import { PiForwarder } from "./agent/pi-forwarder.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
-import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
-import { detect } from "./connection/detect.ts";
+import { type Call, findIdText, type Outcome } from "./connection/call.ts";
+import { detectDialect } from "./connection/detect.ts";
 import {
   type Decoded,
   type Dialect,
@@ -26,13 +26,13 @@ import {
 import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framing.ts";
 import { gather } from "./connection/gathering.ts";
 import { Hooks } from "./connection/hooks.ts";
-import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
-import { jsonrpc } from "./connection/jsonrpc.ts";
-import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
-import { arrayOf, type OutgoingMessage, Output, release } from "./connection/output.ts";
-import { noticeOf, pi } from "./connection/pi.ts";
+import { Host, makeEvent, type PendingEvent } from "./connection/host.ts";
+import { jsonrpcDialect } from "./connection/jsonrpc.ts";
+import { explainBadHeader, explainNotJson, explainNotUtf8 } from "./connection/mistakes.ts";
+import { joinAsArray, type OutgoingMessage, Output, releaseSpooled } from "./connection/output.ts";
+import { makeNotice, piDialect } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
-import { OpenRoom } from "./dispatch/open-room.ts";
+import { OpenLimit } from "./dispatch/open-limit.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
 import type { ServerSettings } from "./settings.ts";
 
@@ -45,7 +45,7 @@ interface ConnectionOptions {
   /** Bytes of a reply, or of all waiting ones together, above which they are not held in memory. */
   readonly heldReplyBytes?: number;
   /** The limit of open sessions; by default that of this process. */
-  readonly room?: OpenRoom;
+  readonly room?: OpenLimit;
   readonly spool: Spool;
   /** Facts about the server for an editor that speaks the Agent Client Protocol. */
   readonly acp: AcpFacts;
@@ -68,7 +68,7 @@ const MAX_RENEWALS = 16;
 /** Number of unfinished calls that stops reading. */
 const MAX_PENDING = 10_000;
 
-const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
+const DIALECTS: Record<DialectName, Dialect> = { jsonrpc: jsonrpcDialect, pi: piDialect };
 
 export class Connection implements Sink {
   private readonly options: ConnectionOptions;
@@ -116,7 +116,7 @@ export class Connection implements Sink {
       options.server,
       this.hooks,
       this,
-      options.room ?? new OpenRoom(),
+      options.room ?? new OpenLimit(),
     );
     if (options.agent && dialect === "acp") {
       const ends = { dispatcher: this.dispatcher, workspace: options.workspace, resumeInput: () => this.onCapacity() };
@@ -178,9 +178,9 @@ export class Connection implements Sink {
   /** Answers all calls received before the end of the input. */
   private async answerRest(): Promise<void> {
     const agentsEnd = this.backend?.end();
-    if (!this.canTell && this.dispatcher.pending > 0) {
+    if (!this.canSendEvents && this.dispatcher.pending > 0) {
       // A host that never spoke gets its replies in a dialect of our choice.
-      this.dialect = jsonrpc;
+      this.dialect = jsonrpcDialect;
       this.dispatcher.resume();
     }
     await agentsEnd;
@@ -198,7 +198,7 @@ export class Connection implements Sink {
 
   /** Polls for foreign writes, and evicts idle sessions. Nothing can be sent before the host's dialect is known. */
   private poll(): void {
-    if (this.canTell) this.dispatcher.poll();
+    if (this.canSendEvents) this.dispatcher.poll();
     this.dispatcher.evictIdle();
   }
 
@@ -261,7 +261,7 @@ export class Connection implements Sink {
     if (this.forwarder?.agent.isFull || this.backend?.isFull) return false;
     // Output for a host that has sent nothing waits for its first message.
     if (this.acp?.isFull) return false;
-    return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
+    return this.output.hasCapacity && (this.dispatcher.pending < MAX_PENDING || !this.canSendEvents);
   }
 
   private pause(): void {
@@ -274,7 +274,7 @@ export class Connection implements Sink {
   /** Waits for capacity: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitCapacity(): void {
     const isFull = this.acp?.isFull || this.forwarder?.agent.isFull || this.backend?.isFull;
-    if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onCapacity());
+    if (this.output.hasCapacity && !isFull) void this.dispatcher.idle().then(() => this.onCapacity());
   }
 
   private onCapacity(): void {
@@ -292,29 +292,29 @@ export class Connection implements Sink {
   private receiveCut(cut: Cut): void {
     if (cut.kind === "payload") return this.receivePayload(cut.bytes);
     if (cut.kind === "bad_header")
-      return this.refuseInput({ kind: "parse", sentence: badHeader(cut.reason, cut.beginning) });
+      return this.refuseInput({ kind: "parse", sentence: explainBadHeader(cut.reason, cut.beginning) });
     const { maxMessageBytes } = this.options.settings;
     const sentence = `The message is over the limit of ${maxMessageBytes} bytes. Send less at a time.`;
     this.refuseInput(
       { kind: "too_large", sentence, details: { size: cut.size, limit: maxMessageBytes } },
-      idTextOfBeginning(cut.bytes),
+      findIdText(cut.bytes),
     );
   }
 
   private receivePayload(bytes: Buffer): void {
     const framing = this.decoder instanceof AutoDecoder ? "lines" : this.decoder.name;
-    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: notUtf8(bytes, framing) });
+    if (!isUtf8(bytes)) return this.refuseInput({ kind: "parse", sentence: explainNotUtf8(bytes, framing) });
     const text = bytes.toString("utf8");
     let value: unknown;
     try {
       value = parseText(text);
     } catch {
-      return this.refuseInput({ kind: "parse", sentence: notJson(text, framing) });
+      return this.refuseInput({ kind: "parse", sentence: explainNotJson(text, framing) });
     }
-    const spoken = this.dialect ? undefined : detect(value);
+    const spoken = this.dialect ? undefined : detectDialect(value);
     if (spoken) this.speak(spoken);
     if (this.acp) return this.acp.receive(value, bytes);
-    if (this.current === pi && this.forwarder?.accept(value, bytes)) return;
+    if (this.current === piDialect && this.forwarder?.accept(value, bytes)) return;
     let decoded: Decoded;
     try {
       decoded = this.current.decode(value, bytes);
@@ -372,11 +372,11 @@ export class Connection implements Sink {
 
   // --- output --------------------------------------------------------------------------------------------------
 
-  get hasRoom(): boolean {
-    return this.output.hasRoom;
+  get hasCapacity(): boolean {
+    return this.output.hasCapacity;
   }
 
-  get canTell(): boolean {
+  get canSendEvents(): boolean {
     return this.dialect !== undefined && !(this.decoder instanceof AutoDecoder);
   }
 
@@ -406,7 +406,7 @@ export class Connection implements Sink {
   }
 
   show(notice: string): void {
-    this.output.send(noticeOf(notice));
+    this.output.send(makeNotice(notice));
   }
 
   refuse(reply: Pieces): void {
@@ -419,7 +419,7 @@ export class Connection implements Sink {
     if (this.dialect && replies.length === 0) this.dispatcher.start();
     const parts: OutgoingMessage[] = [...refusals];
     for (const prepared of replies) if (prepared.message) parts.push(this.release(prepared));
-    if (parts.length > 0) this.output.send(arrayOf(parts));
+    if (parts.length > 0) this.output.send(joinAsArray(parts));
   }
 
   event(event: PendingEvent): void {
@@ -430,7 +430,7 @@ export class Connection implements Sink {
 
   lostEvents(count: number, session: Session | null): void {
     if (this.acp) return this.acp.catchUpAll();
-    if (session) this.event(eventOf(session, "events_lost", this.host.skip(count)));
+    if (session) this.event(makeEvent(session, "events_lost", this.host.skip(count)));
   }
 
   progress(token: string | number, done: number, total: number, more?: object): void {
@@ -453,7 +453,7 @@ export class Connection implements Sink {
   }
 
   private get current(): Dialect {
-    return this.dialect ?? jsonrpc;
+    return this.dialect ?? jsonrpcDialect;
   }
 
   /** Returns whether the host gets a reply. Notifications get one only in Pi's dialect, where the id is just echoed. */
@@ -482,7 +482,7 @@ export class Connection implements Sink {
       }
       const next = renewals < MAX_RENEWALS ? renewed?.() : undefined;
       if (!next) return message;
-      release(message);
+      releaseSpooled(message);
       counts = next;
     }
   }
@@ -517,7 +517,7 @@ export class Connection implements Sink {
   ): OutgoingMessage {
     const limit = (call && this.limitOf(call)) ?? Number.POSITIVE_INFINITY;
     const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
-    const mayStay = memoryBytes === undefined;
-    return gather(made, { call, limit, usedBytes, most, mayStay }, this.output, this.options.spool);
+    const mayStayInMemory = memoryBytes === undefined;
+    return gather(made, { call, limit, usedBytes, most, mayStayInMemory }, this.output, this.options.spool);
   }
 }

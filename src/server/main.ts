@@ -10,22 +10,28 @@ import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
-import { userFolders } from "../storage/attach/private-folders.ts";
+import { listUserFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
 import { notedStore } from "../storage/fleet/identity.ts";
 import { LateSweep } from "../storage/fleet/late-sweep.ts";
 import { FleetProcesses } from "../storage/fleet/processes.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
-import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
-import { containedDisk } from "../storage/fs/contained-disk.ts";
+import { type ConfinedDisk, confineDisk, getRealPath, isBelow } from "../storage/fs/confined-disk.ts";
+import { containDisk } from "../storage/fs/contained-disk.ts";
 import { type Disk, readWhole } from "../storage/fs/disk.ts";
-import { infoOrNull } from "../storage/fs/files.ts";
-import { openFilesOf } from "../storage/fs/open-files.ts";
-import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
+import { getInfo } from "../storage/fs/files.ts";
+import { countOpenFiles } from "../storage/fs/open-files.ts";
+import {
+  findAgentRoots,
+  findPaths,
+  listSettingsFiles,
+  type StoragePaths,
+  type Variables,
+} from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
-import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
-import { commonFolder } from "../storage/locks/claims.ts";
+import { findDesktopTrash } from "../storage/lifecycle/desktop-trash.ts";
+import { getCommonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
@@ -34,7 +40,7 @@ import { AcpProxy } from "./agent/acp-proxy.ts";
 import type { AgentOptions } from "./agent/agent-server.ts";
 import { type AgentLaunch, ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
-import { OpenRoom } from "./dispatch/open-room.ts";
+import { OpenLimit } from "./dispatch/open-limit.ts";
 import { Connection } from "./host-connection.ts";
 import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
@@ -58,7 +64,7 @@ export interface World {
   /** Bytes above which replies wait in a file; by default as the connection chooses. */
   readonly heldReplyBytes?: number;
   /** The limit of open sessions; by default that of this process. */
-  readonly room?: OpenRoom;
+  readonly room?: OpenLimit;
   /** The agent that runs turns for an editor, if there is one. */
   readonly agent?: AgentBackend;
   /** Overrides of how the agents in the settings are started and ended. */
@@ -86,14 +92,14 @@ export interface Service {
 export function serve(settings: ServerSettings, world: World): Service {
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
-  const disk = confined ?? containedDisk(world.disk);
+  const disk = confined ?? containDisk(world.disk);
   const fleet = connectNamedFleet(settings, world, paths);
   const stores = makeStores({
     disk,
     env: world.env,
     paths,
-    roots: agentRoots(world.variables),
-    userFolders: confined ? [] : userFolders({ ownDisk: world.disk, variables: world.variables }),
+    roots: findAgentRoots(world.variables),
+    userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
     agentPlaces: () => agentPlaces(world.variables),
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
@@ -113,7 +119,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     kind: settings.inMemory ? "memory" : settings.store,
     readOnly: settings.readOnly,
     // Another program would follow the path again, unconfined.
-    desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
+    desktopTrash: confined ? undefined : findDesktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
     later: (work) => setTimeout(work, PUT_OFF_MS).unref(),
@@ -135,7 +141,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     asPi: settings.asPi,
     model: getCommandLineModel(settings),
     piSettings(cwd) {
-      const [own, ...ofProject] = settingsFiles(world.variables, cwd);
+      const [own, ...ofProject] = listSettingsFiles(world.variables, cwd);
       // A session names its own working directory, so its settings are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
@@ -172,7 +178,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     settings,
     isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
-    room: world.room ?? new OpenRoom(undefined, undefined, undefined, openFilesOf(world.disk)),
+    room: world.room ?? new OpenLimit(undefined, undefined, undefined, countOpenFiles(world.disk)),
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory. It is used only if the state folder cannot be written.
     sharing,
@@ -211,7 +217,7 @@ function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSett
     printError: world.printError,
     cwdFor: (session) => {
       const { cwd = "" } = session ?? {};
-      const isThere = isAbsolute(cwd) && infoOrNull(world.disk, cwd)?.kind === "folder";
+      const isThere = isAbsolute(cwd) && getInfo(world.disk, cwd)?.kind === "folder";
       return isThere ? cwd : world.cwd;
     },
   };
@@ -245,16 +251,16 @@ async function makeDocument(version: string): Promise<object> {
 /** Returns a disk that reaches only the session folders, the allowed ones and our own. */
 function confine(allowed: readonly string[], paths: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
   const { given, own } = confinesOf(paths, allowed);
-  const disk = confinedDisk(world.disk, {
+  const disk = confineDisk(world.disk, {
     given,
     // /proc has the living processes and the owners of locks; the project of our start has settings.
-    own: [...own, commonFolder(), "/proc", join(world.cwd, ".pi")],
+    own: [...own, getCommonFolder(), "/proc", join(world.cwd, ".pi")],
   });
   if (!disk.isWalked)
     world.printError(
       "This system cannot open paths relative to an open folder: a link that replaces a folder while it is used can lead outside the allowed ones.",
     );
-  const state = realPathOf(world.disk, paths.state);
-  const hasState = given.some((folder) => isBelow(realPathOf(world.disk, folder), state));
+  const state = getRealPath(world.disk, paths.state);
+  const hasState = given.some((folder) => isBelow(getRealPath(world.disk, folder), state));
   return { ...disk, hasState };
 }

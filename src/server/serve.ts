@@ -9,7 +9,7 @@ import type { WantedSession } from "../core/ports/stores.ts";
 import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
 import { type NewSession, sessionName, type Workspace } from "../core/session/workspace.ts";
-import { ofTheDisk } from "./connection/dialect.ts";
+import { toDiskFailure } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { ServerSettings } from "./settings.ts";
 
@@ -32,7 +32,7 @@ export async function serveUntilEnd(
   try {
     await openFirst(workspace, settings);
   } catch (error) {
-    const failure = isErrno(error) ? ofTheDisk(error) : error;
+    const failure = isErrno(error) ? toDiskFailure(error) : error;
     if (!(failure instanceof Failure)) throw error;
     workspace.none(failure);
     world.printError(failure.message);

@@ -9,13 +9,13 @@ import { concat } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
-import { knownPath } from "./fs/confined-disk.ts";
-import { containerAbove, isContainerName } from "./fs/container-paths.ts";
+import { getKnownPath } from "./fs/confined-disk.ts";
+import { findContainer, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded, infoOrNull } from "./fs/files.ts";
-import { type StrangeFormat, strangeFormat } from "./fs/formats.ts";
+import { getInfo, guardErrno } from "./fs/files.ts";
+import { findStrangeFormat, type StrangeFormat } from "./fs/formats.ts";
 import { beginsAsOurs, readHeader } from "./fs/header.ts";
-import { absolute, type StoragePaths } from "./fs/paths.ts";
+import { type StoragePaths, toAbsolutePath } from "./fs/paths.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import type { Durability } from "./log/write-state.ts";
 import { wholeLines } from "./memory.ts";
@@ -63,7 +63,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   const { disk, cwd, copyFor } = options;
   const at = (file: string): Store => (isContainerName(file) ? v2() : jsonl);
   const allowed = (file: string): string => {
-    const path = absolute(file, cwd);
+    const path = toAbsolutePath(file, cwd);
     if (path.includes("\0")) {
       const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
       throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
@@ -78,7 +78,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   };
   const pathOf = (file: string): string => {
     const path = pathAsGiven(file);
-    requireNoPart(disk, knownPath(disk, path));
+    requireNoPart(disk, getKnownPath(disk, path));
     return path;
   };
   // An interrupted repair left a container under another name.
@@ -126,7 +126,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
 
 /** Throws not_a_session for a path into a container: its header would open as an empty session with its id. */
 function requireNoPart(disk: Disk, path: string): void {
-  const sessionPath = containerAbove(path, (part) => exists(disk, part));
+  const sessionPath = findContainer(path, (part) => exists(disk, part));
   if (sessionPath === undefined) return;
   const sentence = `${path} is a part of the session ${sessionPath}. Open that one; nothing was changed.`;
   throw new Failure("not_a_session", sentence, { sessionPath });
@@ -139,7 +139,7 @@ function requireNoPart(disk: Disk, path: string): void {
 function isNoPlace(disk: Disk, path: string): boolean {
   if (/[/\\]$/.test(path) && !isContainerName(path)) return true;
   for (let at = path; at !== dirname(at); at = dirname(at)) {
-    const found = infoOrNull(disk, at) ?? infoOrNull(disk, at, true);
+    const found = getInfo(disk, at) ?? getInfo(disk, at, true);
     if (found !== null) return found.kind !== "folder";
   }
   return false;
@@ -147,7 +147,7 @@ function isNoPlace(disk: Disk, path: string): boolean {
 
 /** Returns the failure of a file that is something else than a damaged session; undefined where that is not known. */
 function named(disk: Disk, file: string): Failure | undefined {
-  const format = isContainerName(file) ? undefined : strangeFormat(disk, file);
+  const format = isContainerName(file) ? undefined : findStrangeFormat(disk, file);
   return format && strange(file, format);
 }
 
@@ -183,7 +183,7 @@ function openActive(
 
 /** Returns the current path of the session that a path names. Throws storage failures. */
 export function nowAt(disk: Disk, file: string): string {
-  return guarded("looking for the session", () => currentPathOf(disk, file));
+  return guardErrno("looking for the session", () => currentPathOf(disk, file));
 }
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */

@@ -23,37 +23,37 @@ import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
-import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
+import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded, infoOrNull } from "./fs/files.ts";
-import { sameFolderAs } from "./fs/folders.ts";
+import { getInfo, guardErrno } from "./fs/files.ts";
+import { matchFolder } from "./fs/folders.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
-  absolute,
-  allFolders,
-  archivedFolders,
-  archiveFolder,
-  containerFor,
-  fileFor,
-  fileName,
-  folderFor,
+  getArchiveFolder,
+  getSessionFolder,
   isSessionName,
+  listAllFolders,
+  listArchivedFolders,
+  listSessionFolders,
+  makeContainerPath,
+  makeFileName,
+  makeFilePath,
   type StoragePaths,
-  sessionFolders,
+  toAbsolutePath,
 } from "./fs/paths.ts";
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
-import { bringTo, isInPlace, type SessionPlace, setAside } from "./lifecycle/bring.ts";
-import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
-import { stemOf } from "./lifecycle/import.ts";
+import { isInPlace, moveToPlace, type SessionPlace, trashIf } from "./lifecycle/bring.ts";
+import { type LifecycleDeps, resolveLink } from "./lifecycle/exclusive.ts";
+import { toFileStem } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
-import { operationLog } from "./lifecycle/operation-log.ts";
-import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
-import { recordedMigrations } from "./lifecycle/recorded-migrations.ts";
+import { makeOperationLog } from "./lifecycle/operation-log.ts";
+import { readStoredBytes, writeOutput } from "./lifecycle/output-file.ts";
+import { recordMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
@@ -103,13 +103,13 @@ export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
-  const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
+  const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
   const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) };
   const inFleet = readOnly || !options.fleet ? WITHOUT_FLEET : fleetOf(options.fleet, places);
   const copies = {
     jsonl: jsonlStore(inFleet.copying(files)),
     v2: once(() =>
-      segmentedStore({ ...inFleet.copying(common), containerFor: (header) => containerFor(paths, header) }),
+      segmentedStore({ ...inFleet.copying(common), containerFor: (header) => makeContainerPath(paths, header) }),
     ),
   };
   const jsonl = inFleet.store(copies.jsonl);
@@ -126,8 +126,8 @@ export function makeStores(options: StoresOptions): Stores {
    */
   const isOutside = (file: string): boolean => {
     if (options.kind === "memory" || paths.flat !== undefined) return false;
-    const folder = knownPath(disk, dirname(file));
-    return [paths.root as string, paths.state].every((above) => !isBelow(knownPath(disk, above), folder));
+    const folder = getKnownPath(disk, dirname(file));
+    return [paths.root as string, paths.state].every((above) => !isBelow(getKnownPath(disk, above), folder));
   };
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
@@ -137,20 +137,20 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
-    const file = pathOf(behindLink(disk, allowed(path)));
+    const file = pathOf(resolveLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
     const refusal = foreign().refusal(file, MIGRATED);
     if (refusal) throw refusal;
     return file;
   };
   const folders = {
-    listed: () => sessionFolders(paths, disk),
-    archived: () => archivedFolders(paths, disk),
-    both: () => allFolders(paths, disk),
+    listed: () => listSessionFolders(paths, disk),
+    archived: () => listArchivedFolders(paths, disk),
+    both: () => listAllFolders(paths, disk),
   };
   const findAnywhere = (id: string): string => findById(disk, [folders.both()], id, openForReading);
   const isDurable = durability === "sync";
-  const operations = operationLog({ ...options, stateFolder: paths.state, isDurable });
+  const operations = makeOperationLog({ ...options, stateFolder: paths.state, isDurable });
   const lifeCycleDeps: LifecycleDeps = {
     ...options,
     leaves,
@@ -160,14 +160,14 @@ export function makeStores(options: StoresOptions): Stores {
     factsAt: (file) => factsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
     openForeign: (file) => foreign().open(pathOf(file), { asReader: true }),
-    absolute: (path) => absolute(path, cwd),
+    absolute: (path) => toAbsolutePath(path, cwd),
     allowed,
     pathOf,
     find: findAnywhere,
     requireFree: inFleet.requireFree,
     withId: (id) =>
-      guarded("looking for sessions with the id", () => {
-        const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
+      guardErrno("looking for sessions with the id", () => {
+        const { exact } = filesOf(disk, listAllFolders(paths, disk), toFileStem(env, id));
         const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
         return found.length < 2 ? found : [...new Set(found.map((file) => nowAt(disk, file)))];
       }),
@@ -185,7 +185,7 @@ export function makeStores(options: StoresOptions): Stores {
   const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
     // A container takes only some ids.
     options.kind === "v2" && isUuid(id)
-      ? { path: containerFor(paths, { id, cwd }), store: "v2" }
+      ? { path: makeContainerPath(paths, { id, cwd }), store: "v2" }
       : {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
           store: "jsonl",
@@ -199,8 +199,8 @@ export function makeStores(options: StoresOptions): Stores {
     open: openCopy,
     isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
     bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>) =>
-      bringTo(lifeCycleDeps, file, place, isMeant),
-    setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => setAside(lifeCycleDeps, file, isMeant),
+      moveToPlace(lifeCycleDeps, file, place, isMeant),
+    setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => trashIf(lifeCycleDeps, file, isMeant),
   };
   const arrivals = inFleet.arrivals({
     ...sessionFiles,
@@ -264,15 +264,15 @@ export function makeStores(options: StoresOptions): Stores {
       find: findAnywhere,
       arrive: bring,
       sessionsIn: (folder, unreadable) => sessionsIn(disk, allowed(folder), unreadable),
-      sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
-      fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
+      sizeOf: (file) => (isContainerName(file) ? null : (getInfo(disk, file)?.size ?? null)),
+      fileIn: (folder, header) => makeFilePath({ ...paths, flat: undefined, root: allowed(folder) }, header),
       write: (file, pieces) => writeOnce(disk, file, pieces, isDurable),
       memory,
     }),
     idIn,
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     nameBehind(path) {
-      const real = knownPath(disk, path);
+      const real = getKnownPath(disk, path);
       return real === path ? undefined : basename(real);
     },
     find(id, isWhole) {
@@ -295,10 +295,12 @@ export function makeStores(options: StoresOptions): Stores {
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
     findOf(cwd, id) {
       if (options.kind === "memory") return undefined;
-      const archive = archiveFolder(paths);
+      const archive = getArchiveFolder(paths);
       const archived = paths.flat === undefined ? { ...paths, root: archive } : { ...paths, flat: archive };
-      const places = [paths, archived].map((of) => [folderFor(of, cwd)].filter((folder) => exists(disk, folder)));
-      const isDirectory = sameFolderAs(disk, cwd);
+      const places = [paths, archived].map((of) =>
+        [getSessionFolder(of, cwd)].filter((folder) => exists(disk, folder)),
+      );
+      const isDirectory = matchFolder(disk, cwd);
       const isOf = (file: string): boolean => {
         const own = readHeader(disk, file)?.cwd;
         return typeof own === "string" && isDirectory(own);
@@ -318,20 +320,20 @@ export function makeStores(options: StoresOptions): Stores {
       const place = options.agentPlaces?.().find((one) => one.agent === agent);
       return place && join(place.folder, ...parts);
     },
-    bytesOf: (log) => storedBytes(disk, log),
+    bytesOf: (log) => readStoredBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest(wanted, isTop = false) {
-      const isDirectory = sameFolderAs(disk, wanted);
+      const isDirectory = matchFolder(disk, wanted);
       const isFork = ({ parentSession, branchedFrom }: StoredHeader): boolean =>
         [parentSession, branchedFrom].some((parent) => typeof parent === "string" && parent !== "");
       const isOf = (header: StoredHeader): boolean =>
         typeof header.cwd === "string" && isDirectory(header.cwd) && !(isTop && isFork(header));
-      return latestIn(disk, folderFor(paths, wanted), isOf);
+      return latestIn(disk, getSessionFolder(paths, wanted), isOf);
     },
     nextTo(file, header) {
       if (!isOutside(file)) return undefined;
       try {
-        return allowed(join(dirname(file), options.kind === "v2" ? `${header.id}${CONTAINER}` : fileName(header)));
+        return allowed(join(dirname(file), options.kind === "v2" ? `${header.id}${CONTAINER}` : makeFileName(header)));
       } catch {
         // A confined server opens files in folders in which it may not write.
         return undefined;
@@ -339,7 +341,7 @@ export function makeStores(options: StoresOptions): Stores {
     },
     made(key, of) {
       if ("id" in of) return lifeCycleDeps.withId(of.id).find((file) => readHeader(disk, file)?.idempotencyKey === key);
-      if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
+      if ("cwd" in of) return madeWith(disk, getSessionFolder(paths, of.cwd), key);
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     pause,
@@ -350,19 +352,19 @@ export function makeStores(options: StoresOptions): Stores {
         ...sessionFiles,
         idAt: idIn,
         idsIn,
-        isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
+        isArchived: (file) => isBelow(getKnownPath(disk, getArchiveFolder(paths)), getKnownPath(disk, file)),
         arrive: async (sessionId, isOpen) => arrivals.arrive?.({ sessionId, isWhole: true }, () => isOpen),
       }),
     ),
     migrations: whenUsed(() =>
-      recordedMigrations(
+      recordMigrations(
         lifeCycleDeps,
         makeMigrations(
           {
             ...options,
             openFile: openSource,
             openContainer: v2().open,
-            fileFor: (header, folder) => join(folder, fileName(header)),
+            fileFor: (header, folder) => join(folder, makeFileName(header)),
             leaves,
           },
           allowed,
@@ -401,11 +403,11 @@ interface Placed {
 /** Returns the folders that a confined server may access. */
 export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Confines {
   const sessions = [paths.flat, paths.root].filter((folder) => folder !== undefined);
-  return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
+  return { given: [...sessions, getArchiveFolder(paths), ...allowed], own: [paths.state] };
 }
 
 function isSameQuietly(disk: Disk, a: string, b: string): boolean {
-  const [one, other] = [infoOrNull(disk, a), infoOrNull(disk, b)];
+  const [one, other] = [getInfo(disk, a), getInfo(disk, b)];
   return one !== null && other !== null && isSameFile(one, other);
 }
 

@@ -6,7 +6,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
+import { isLock, type Locks, makeLock } from "../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../src/storage/locks/locks.ts";
 import { attachmentsWith, beside } from "../support/attaching.ts";
 import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
@@ -269,7 +269,7 @@ acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
       acquire(key, at) {
         const lock = real.acquire(key, at);
         if (!isLock(lock)) return lock;
-        return lockWith(() => {
+        return makeLock(() => {
           left.push(beside(dirname(file)));
           lock.release();
         }, lock);

@@ -4,7 +4,7 @@ import { appendFileSync, readdirSync, statSync, unlinkSync, writeFileSync } from
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import { linesIn } from "../support/cases.ts";
 import { CWD, library, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
@@ -27,7 +27,7 @@ test("a session comes in byte for byte, and a second time is known", async () =>
   const { place, server, contents } = library(0);
   const path = incoming(place, "from-mail.jsonl", chain(3));
   const first = await server.result("import_session", { path });
-  const sessionPath = join(rootOf(place), folderName(CWD), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+  const sessionPath = join(rootOf(place), toFolderName(CWD), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
   const about = { sessionId: sessionId(1), sessionPath, entryCount: 3, version: 3, damage: [] };
   expect(first).toEqual({ ...about, outcome: "new" });
   const look = (): unknown[] => {

@@ -3,7 +3,7 @@
 import { appendFileSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import {
   CWD,
@@ -48,7 +48,7 @@ test("only the cwd's bytes change, and the old file is kept where the reply says
   put(`${file}.v1.bak`, "backup");
   const { mode } = statSync(file);
   const result = await server.result("relocate_session", { ...one, cwd: NEW });
-  const movedTo = join(rootOf(place), folderName(NEW), "odd.jsonl");
+  const movedTo = join(rootOf(place), toFolderName(NEW), "odd.jsonl");
   const keptAt = `${movedTo}.relocated.bak`;
   expect(result).toEqual({ ...one, sessionPath: file, movedTo, keptAt });
   expect(contents()).toEqual({
@@ -80,7 +80,7 @@ test("a damaged header is not written anew", async () => {
 test("a session that gets a name gets it in the folder of its directory, whatever its id says", async () => {
   const line = '{"type":"session","id":"/../../out"}';
   const { place, server, file } = withFile("--x--", "session.log", `${line}\n${chain(1)[0]}\n`);
-  expect((await relocate(server, file)).movedTo).toBe(join(rootOf(place), folderName(NEW), "__out.jsonl"));
+  expect((await relocate(server, file)).movedTo).toBe(join(rootOf(place), toFolderName(NEW), "__out.jsonl"));
 });
 
 test("in a flat folder the session stays in its place", async () => {
@@ -119,7 +119,7 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     for (const cwd of [NEW, `${NEW}.2`, place.cwd, NEW, place.cwd, `${NEW}.2`]) {
       kept.push(read(headerOf(from)));
       const { sessionPath, movedTo, keptAt } = await server.result("relocate_session", { sessionId: id, cwd });
-      expect([sessionPath, movedTo]).toEqual([from, join(rootOf(place), folderName(cwd), basename(file))]);
+      expect([sessionPath, movedTo]).toEqual([from, join(rootOf(place), toFolderName(cwd), basename(file))]);
       expect([read(keptAt), await listed(server)]).toEqual([kept.at(-1), [id]]);
       from = movedTo;
     }

@@ -3,7 +3,7 @@
 import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
+import { getArchiveFolder, toFolderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import { catalogOn, withoutSqlite } from "../support/catalog.ts";
 import { library, listed, one, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
@@ -48,8 +48,8 @@ for (const [kind, make, tier] of [
       expect(moved).toMatchObject({ sessionId: id, sessionPath: file });
       const goals = {
         delete: () => join(trash, readdirSync(trash)[0]),
-        archive: () => join(archiveFolder({ root: rootOf(place), state: place.state }), basename(dirname(file))),
-        relocate: () => join(rootOf(place), folderName("/new/place")),
+        archive: () => join(getArchiveFolder({ root: rootOf(place), state: place.state }), basename(dirname(file))),
+        relocate: () => join(rootOf(place), toFolderName("/new/place")),
       };
       expect(movedTo).toBe(join(goals[operation as keyof typeof goals](), basename(file)));
       const rest = lists[0].filter((one) => one !== id);

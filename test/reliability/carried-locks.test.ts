@@ -4,11 +4,11 @@ import { once } from "node:events";
 import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { pointerFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
+import { getPointerFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
 import { type Disk, type FileInfo, realDisk } from "../../src/storage/fs/disk.ts";
 import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
 import { Flock } from "../../src/storage/locks/flock.ts";
-import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
+import { locateLock } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type Lock, makeLocks } from "../../src/storage/locks/locks.ts";
 import { SqliteLock } from "../../src/storage/locks/sqlite-lock.ts";
 import { wrapped } from "../support/disturbed.ts";
@@ -151,7 +151,7 @@ describe("between namespaces,", IN_NAMESPACES, () => {
       const moved = join(dirname(file), store === "v2" ? `elsewhere/${basename(file)}` : "other.jsonl");
       if (store === "v2") {
         mkdirSync(dirname(moved));
-        renameSync(pointerFile(file), pointerFile(moved));
+        renameSync(getPointerFile(file), getPointerFile(moved));
       } else {
         const linked = join(dirname(file), "linked.jsonl");
         linkSync(file, linked);
@@ -307,7 +307,7 @@ function emptySession(client = "one") {
   const path = join(folder, "session.jsonl");
   writeFileSync(path, "");
   const file = realDisk.info(path);
-  const place = lockNextTo(realDisk, path, file.inode);
+  const place = locateLock(realDisk, path, file.inode);
   const locksOn = (disk: Disk) =>
     makeLocks({ disk, stateFolder: temporaryFolder(), client, now: () => "2026-01-24T16:22:26.831Z" });
   /** Takes the lock, and lets go. Returns what there was. */

@@ -21,7 +21,7 @@ import { expect, type TestOptions, test } from "vitest";
 import * as z from "zod";
 import { table } from "../../src/handlers/shared/table.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { fileLocks } from "../../src/storage/locks/locks.ts";
+import { makeFileLocks } from "../../src/storage/locks/locks.ts";
 import { PROGRAM } from "../support/build.ts";
 import { call, idsIn, letRest, linesIn, said, serveContent, serveLines, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
@@ -301,7 +301,7 @@ shows("X5", SYSTEM, async () => {
     throw Object.assign(new Error("read-only file system"), { code: "EROFS" });
   };
   const stateFolder = join(other.home, "state");
-  const locks = fileLocks({ disk: { ...realDisk, makeFolder }, stateFolder, client: "us", now: () => "" });
+  const locks = makeFileLocks({ disk: { ...realDisk, makeFolder }, stateFolder, client: "us", now: () => "" });
   expect(() => locks.acquire({ device: 7, inode: 71 })).toThrow(/PI_SESSION_SERVER_STATE_DIR/);
 });
 

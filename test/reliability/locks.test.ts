@@ -8,7 +8,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
-import { fileLocks, isLock, type Lock, type Locks } from "../../src/storage/locks/locks.ts";
+import { isLock, type Lock, type Locks, makeFileLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { wrapped } from "../support/disturbed.ts";
 import { testEnv } from "../support/env.ts";
@@ -24,7 +24,7 @@ const NAME = "3-33.lock";
 const quickDisk: Disk = { ...realDisk, syncNow: () => {} };
 
 function locksIn(stateFolder: string, client: string, disk: Disk = quickDisk): Locks {
-  return fileLocks({ disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" });
+  return makeFileLocks({ disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" });
 }
 
 function held(outcome: Lock | Holder): Lock {

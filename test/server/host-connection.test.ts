@@ -5,7 +5,7 @@ import type { PassThrough } from "node:stream";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import get_state from "../../src/handlers/get_state.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
-import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
+import { jsonrpcDialect } from "../../src/server/connection/jsonrpc.ts";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated-disk.ts";
 import { range } from "../support/random.ts";
@@ -167,7 +167,7 @@ describe("a bug of ours", () => {
 
   test.each([
     ["the shape of Pi's reply", () => vi.spyOn(get_state as Required<typeof get_state>, "pi"), PI(1), PI(2)],
-    ["reading a message", () => vi.spyOn(jsonrpc, "decode"), RPC(1), RPC(2)],
+    ["reading a message", () => vi.spyOn(jsonrpcDialect, "decode"), RPC(1), RPC(2)],
   ])("in %s is told the same way", async (_what, spyOn, first, second) => {
     vi.spyOn(process.stderr, "write").mockReturnValue(true);
     spyOn().mockImplementationOnce(() => {

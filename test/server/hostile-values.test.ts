@@ -11,7 +11,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import type { Command } from "../../src/handlers/shared/command.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { testEnv } from "../support/env.ts";
@@ -32,7 +32,7 @@ const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac12000";
 /** Stores a session where sessions are found. */
 async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Random): Promise<string> {
   const { header, entries } = hostileSession(random, id, place.cwd);
-  const folder = join(place.home, ".pi", "agent", "sessions", folderName(place.cwd));
+  const folder = join(place.home, ".pi", "agent", "sessions", toFolderName(place.cwd));
   mkdirSync(folder, { recursive: true });
   const file = join(folder, kind === "v2" ? `${id}.v2` : `2026-01-24T16-22-26-831Z_${id}.jsonl`);
   const text = entries.map((line) => `${line}\n`).join("");

@@ -3,7 +3,7 @@
 import { cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
+import { OpenLimit } from "../../src/server/dispatch/open-limit.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { failingDisk } from "../support/failing.ts";
@@ -197,7 +197,7 @@ acrossTiers(test, STORES)("a session on %s that was replaced just now is found b
 test("a session that was closed to make room, and deleted, is not the one that has its number on the disk now", async () => {
   stopTimers();
   const { disk, give } = reusing();
-  const server = serveHere([], { disk, room: new OpenRoom(1, () => ({ bytes: 0, handles: 0 })) });
+  const server = serveHere([], { disk, room: new OpenLimit(1, () => ({ bytes: 0, handles: 0 })) });
   const paths = [1, 2, 3].map((n) => putSession(server, n));
   await openSessions(server, ...paths);
   await openWithIdAfterALook(server, idOf(1), 0);
@@ -314,7 +314,7 @@ test.each([
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
 /** Room for the current session. */
-const NO_ROOM = (): OpenRoom => new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
+const NO_ROOM = (): OpenLimit => new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
 
 /** Makes sessions, each with one message, and opens them one after the other. Returns their ids. */
 async function opened(server: Wire, count: number): Promise<string[]> {
@@ -344,7 +344,7 @@ async function openAfterALook(server: Wire, count: number): Promise<Set<string>>
 }
 
 acrossTiers(describe, STORES)("sessions on %s", (store) => {
-  const served = (room: OpenRoom) => {
+  const served = (room: OpenLimit) => {
     stopTimers();
     return serveHere(["--store", store], { room });
   };
@@ -353,7 +353,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     ["as long as there is room for them", 2, AMPLE, 9],
     ["if they are among those used last, whatever they take", 4, { bytes: 0, handles: 28 }, 4],
   ])("stay open %s", async (_what, last, limits, stay) => {
-    const server = served(new OpenRoom(last, () => limits));
+    const server = served(new OpenLimit(last, () => limits));
     const ids = await opened(server, 9);
     expect(await openAfterALook(server, stay)).toEqual(new Set(ids.slice(-stay)));
   });
@@ -362,7 +362,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     ["handles", { ...AMPLE, handles: 36 }],
     ["memory", { ...AMPLE, bytes: 1_600_000 }],
   ])("are closed where %s are too little, but for those used last", async (_what, limits) => {
-    const server = served(new OpenRoom(2, () => limits));
+    const server = served(new OpenLimit(2, () => limits));
     const ids = await opened(server, 9);
     await server.result("get_state", { sessionId: ids[0] });
     // The ninth is the current one.
@@ -374,7 +374,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("are all followed, those used longest ago in turn with as many others", async () => {
-    const server = served(new OpenRoom(2, () => AMPLE, 8));
+    const server = served(new OpenLimit(2, () => AMPLE, 8));
     const ids = await opened(server, 20);
     const { sessionFile, leafId } = await server.result("get_state", { sessionId: ids[0] });
     for (const sessionId of ids.slice(1)) await server.result("get_state", { sessionId });
@@ -497,7 +497,7 @@ test.each([
   ["written to", 6, 21, 4],
 ])("no more sessions stay open than there are handles for, where they are %s", async (what, count, handles, most) => {
   stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
+  const server = serveHere([], { room: new OpenLimit(64, () => ({ ...AMPLE, handles })) });
   const ids = await opened(server, count);
   for (const sessionId of ids) {
     if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
@@ -514,7 +514,10 @@ acrossTiers(describe, STORES)("sessions on %s that are opened together", (store)
     const few = failingDisk((_, operation) =>
       /^open|^create$/.test(operation) && few.open() >= most ? "EMFILE" : undefined,
     );
-    return serveHere(["--store", store], { disk: few.disk, room: new OpenRoom(64, () => ({ ...AMPLE, handles: 21 })) });
+    return serveHere(["--store", store], {
+      disk: few.disk,
+      room: new OpenLimit(64, () => ({ ...AMPLE, handles: 21 })),
+    });
   }
 
   test.each(["append", "open_session"])("wait until others are closed, and all of %s is done", async (method) => {
@@ -529,7 +532,7 @@ acrossTiers(describe, STORES)("sessions on %s that are opened together", (store)
 
 test("a session waits for no other whose host does not answer", async () => {
   stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 14 })) });
+  const server = serveHere([], { room: new OpenLimit(64, () => ({ ...AMPLE, handles: 14 })) });
   await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
   const ids = await opened(server, 3);
   server.ask("asked", "branch", { sessionId: ids[1], entryId: null });
@@ -539,7 +542,7 @@ test("a session waits for no other whose host does not answer", async () => {
 
 test.each(["append", "new_session"])("%s writes nothing where too few files may be open", async (method) => {
   let count = 25;
-  const room = new OpenRoom(64, () => AMPLE, 64, { most: () => 30, count: () => count });
+  const room = new OpenLimit(64, () => AMPLE, 64, { most: () => 30, count: () => count });
   const server = serveHere([], { room });
   const params = method === "append" ? { entries: [user("one")] } : {};
   const refused = await server.failure(method, params);
@@ -662,7 +665,7 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
         realDisk.syncNow(fd);
       },
     };
-    const room = new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
+    const room = new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
     const { server, sessionId, first, copy } = await twins(store, { disk, room });
     // One whose leaf is in no file yet stays open.
     await server.result("open_session", { sessionPath: first, leaf: "own" });

@@ -10,7 +10,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
-import { lockWith } from "../../src/storage/locks/contract.ts";
+import { makeLock } from "../../src/storage/locks/contract.ts";
 import { isLock, type Locks, noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
 import { disturbed } from "../support/disturbed.ts";
@@ -208,7 +208,7 @@ describe.each([
       const acquire: Locks["acquire"] = (...given) => {
         const lock = locks.acquire(...given);
         if (!isLock(lock) || !losesLock) return lock;
-        return lockWith(() => {
+        return makeLock(() => {
           lock.release();
           throw diskError();
         });

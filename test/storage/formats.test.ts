@@ -3,7 +3,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { strangeFormat } from "../../src/storage/fs/formats.ts";
+import { findStrangeFormat } from "../../src/storage/fs/formats.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { fileText } from "../support/lines.ts";
@@ -39,7 +39,7 @@ test.each<[string | undefined, string | Uint8Array]>([
 ])("what a file is follows from its first bytes: %s", (name, content) => {
   const disk = new FaultDisk();
   disk.put("/x", Buffer.from(content));
-  expect(strangeFormat(disk, "/x")?.name).toBe(name);
+  expect(findStrangeFormat(disk, "/x")?.name).toBe(name);
 });
 
 const HEADER = { type: "session", id: "5f0c8a52-4f1a-4a3c-9d1e-0123456789ab", timestamp: "2026-01-01T00:00:00.000Z" };

@@ -3,8 +3,8 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
-import { confinedDisk } from "../../src/storage/fs/confined-disk.ts";
-import { fileName, findPaths, folderName, type StoragePaths } from "../../src/storage/fs/paths.ts";
+import { confineDisk } from "../../src/storage/fs/confined-disk.ts";
+import { findPaths, makeFileName, type StoragePaths, toFolderName } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "../support/disk.ts";
@@ -14,7 +14,7 @@ import { fileText, headerText, TIME } from "../support/lines.ts";
 const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
 
 function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readonly string[]): Stores {
-  const confined = allowed && confinedDisk(disk, confinesOf(places, allowed));
+  const confined = allowed && confineDisk(disk, confinesOf(places, allowed));
   const common = { env: testEnv(), locks: noLocks, durability: "sync", cwd: "/work", kind: "jsonl" } as const;
   return makeStores({ ...common, disk: confined ?? disk, paths: places, requireAllowed: confined?.requireInside });
 }
@@ -30,8 +30,8 @@ const failing = (name: string) => expect.objectContaining({ name });
 
 describe("names", () => {
   test("of files hold the time and the whole id, of folders the working directory", () => {
-    expect(fileName({ type: "session", id: "x-1", timestamp: TIME })).toBe("2026-01-24T16-22-26-831Z_x-1.jsonl");
-    const folders = ["/a/b", "/a-b", "//a", "C:\\x", "/"].map(folderName);
+    expect(makeFileName({ type: "session", id: "x-1", timestamp: TIME })).toBe("2026-01-24T16-22-26-831Z_x-1.jsonl");
+    const folders = ["/a/b", "/a-b", "//a", "C:\\x", "/"].map(toFolderName);
     expect(folders.join(" ")).toBe("--a-b-- --a-b-- ---a-- --C--x-- ----");
   });
 

@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import { pointerFile } from "../../src/storage/fs/container-paths.ts";
+import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { migrate } from "../../src/storage/v2/migration.ts";
@@ -140,7 +140,7 @@ export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Prom
 }
 
 function pointerOn(disk: FaultDisk): Json | undefined {
-  const bytes = disk.content(pointerFile(CONTAINER));
+  const bytes = disk.content(getPointerFile(CONTAINER));
   return bytes && JSON.parse(textOf(bytes));
 }
 

@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
+import { getArchiveFolder, toFolderName } from "../../src/storage/fs/paths.ts";
 import { assistant, user } from "./drafts.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
 // @ts-expect-error plain JavaScript, for whoever checks containers without ours
@@ -79,9 +79,9 @@ export function examplePlace() {
   writeFileSync(join(item, "record.json"), JSON.stringify(record));
   recordOperations(place, join(folder, "current.jsonl"));
   const root = join(place.home, ".pi", "agent", "sessions");
-  write(join(root, folderName(place.cwd), `listed_${idOf(5)}.jsonl`), idOf(5));
-  const archive = archiveFolder({ root, state: place.state });
-  write(join(archive, folderName(place.cwd), `archived_${idOf(6)}.jsonl`), idOf(6));
+  write(join(root, toFolderName(place.cwd), `listed_${idOf(5)}.jsonl`), idOf(5));
+  const archive = getArchiveFolder({ root, state: place.state });
+  write(join(archive, toFolderName(place.cwd), `archived_${idOf(6)}.jsonl`), idOf(6));
   const kept = [user("Run the tests.", { id: "e5f6a7b8", parentId: "c3d4e5f6" })];
   mkdirSync(join(place.state, "quarantine"), { recursive: true });
   writeFileSync(

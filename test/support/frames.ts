@@ -1,9 +1,9 @@
 /** Payloads in their frames, as the server sends them. */
 
-import { byteLength, type FramingName, frames } from "../../src/server/connection/framing.ts";
+import { countBytes, type FramingName, frames } from "../../src/server/connection/framing.ts";
 
 /** Returns the pieces of a payload with the text around them. */
 export function inFrame(framing: FramingName, pieces: readonly (string | Uint8Array)[]): (string | Uint8Array)[] {
   const { before, piece, after: behind } = frames[framing];
-  return [before(byteLength(pieces)), ...pieces.map(piece), behind];
+  return [before(countBytes(pieces)), ...pieces.map(piece), behind];
 }

@@ -11,7 +11,7 @@ import type { Log, Store } from "../../src/core/ports/store.ts";
 import { arrive } from "../../src/storage/fleet/arrival.ts";
 import type { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
-import { pointerFile } from "../../src/storage/fs/container-paths.ts";
+import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
 import { exists } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
@@ -218,7 +218,7 @@ export class HistoryMachine {
 
   isHere(id: string): boolean {
     const file = this.fileOf(id);
-    return exists(this.disk, file) || (this.ending === "v2" && exists(this.disk, pointerFile(file)));
+    return exists(this.disk, file) || (this.ending === "v2" && exists(this.disk, getPointerFile(file)));
   }
 
   async run(): Promise<void> {
@@ -331,7 +331,7 @@ export class HistoryMachine {
     const file = this.fileOf(sessionId);
     if (this.ending === "jsonl") this.disk.remove(file);
     else {
-      this.disk.remove(pointerFile(file));
+      this.disk.remove(getPointerFile(file));
       removeTree(this.disk, file);
     }
   }

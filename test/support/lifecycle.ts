@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "./cases.ts";
 import { chain, fileText, headerText, id, userText } from "./lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
@@ -30,7 +30,7 @@ interface Wanted {
 /** The n-th session in its folder, untouched for a while; answers its path. */
 export function putSession(place: Place, n: number, wanted: Wanted = {}): string {
   const { cwd = CWD, lines = chain(3), header = {} } = wanted;
-  const folder = wanted.folder ?? join(rootOf(place), folderName(cwd));
+  const folder = wanted.folder ?? join(rootOf(place), toFolderName(cwd));
   const name = wanted.name ?? `2026-01-24T16-22-26-831Z_${sessionId(n)}.jsonl`;
   return put(join(folder, name), fileText(headerText({ id: sessionId(n), cwd, ...header }), ...lines));
 }

@@ -21,7 +21,7 @@ import {
 import { dirname, join, relative } from "node:path";
 import { expect } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { wrapped } from "./disturbed.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "./lines.ts";
@@ -32,7 +32,7 @@ import { type HereServer, type Json, type Place, serveHere, spawnServer, tempora
 const WORD = "within-7f3a91";
 const CANARY = "canary-7f3a91";
 const CWD = "/home/me/project";
-const SESSIONS = `sessions/${folderName(CWD)}`;
+const SESSIONS = `sessions/${toFolderName(CWD)}`;
 const FILE = `${SESSIONS}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
 const CONTAINER = `${SESSIONS}/${sessionId(1)}.v2`;
 const DEEP = "allowed/deep";

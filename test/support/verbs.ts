@@ -8,7 +8,7 @@ import { findVerb } from "../../src/cli/table.ts";
 import { widthOf } from "../../src/cli/terminal/text.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { folderName } from "../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { testEnv } from "./env.ts";
 import { CWD, put, rootOf } from "./lifecycle.ts";
 import { fileText, headerText, TIME } from "./lines.ts";
@@ -105,7 +105,7 @@ export function stored(
   directory = header.cwd ?? CWD,
 ): string {
   const name = `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`;
-  return put(join(rootOf(place), folderName(directory), name), fileText(headerText({ id, ...header }), ...lines));
+  return put(join(rootOf(place), toFolderName(directory), name), fileText(headerText({ id, ...header }), ...lines));
 }
 
 /** Values and patterns by the names that stand for them in a transcript. */

@@ -16,7 +16,7 @@ import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
-import { absolute, findPaths } from "../../storage/fs/paths.ts";
+import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
@@ -378,7 +378,7 @@ async function ofFiles(
   { operands: [folder] }: Given,
   run: (folder: string, progress: Asking["progress"]) => Promise<readonly FleetFile[]>,
 ): Promise<FleetFiles> {
-  const path = absolute(folder, asking.cwd);
+  const path = toAbsolutePath(folder, asking.cwd);
   const files = await run(path, asking.progress);
   const refused = files.filter(({ outcome }) => outcome === "refused").length;
   return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };

@@ -1,5 +1,5 @@
 import { bytesOf, elements, parseText, textOf, valueAt } from "../../core/json/json.ts";
-import { infoOrNull } from "../../storage/fs/files.ts";
+import { getInfo } from "../../storage/fs/files.ts";
 import { entryLines, messageLines } from "../conversation.ts";
 import { UsageError } from "../options.ts";
 import { inert } from "../terminal/text.ts";
@@ -140,10 +140,10 @@ class Follower {
   private watch({ sessionFile: file, sessionId }: ResultOf<"get_state">): NodeJS.Timeout {
     const sessionFile = file ?? "";
     const { disk } = this.asking;
-    let known = infoOrNull(disk, sessionFile);
+    let known = getInfo(disk, sessionFile);
     let misses = 0;
     const look = (): void => {
-      const found = infoOrNull(disk, sessionFile);
+      const found = getInfo(disk, sessionFile);
       misses = found ? 0 : misses + 1;
       const isReplaced = found && known && (found.inode !== known.inode || found.device !== known.device);
       if (isReplaced) this.asking.say("The session's file was replaced; this goes on with the new one.");

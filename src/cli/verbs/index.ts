@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
 import { count, inert } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
@@ -15,7 +15,7 @@ export default {
     const out = flags.get("--out");
     if (out === undefined)
       throw new UsageError("index needs --out with the path of a new file, or of an index to replace.");
-    const path = absolute(out, cwd);
+    const path = toAbsolutePath(out, cwd);
     return { path, sessionCount: await service.catalog.exportIndex(path) };
   },
   print: ({ path, sessionCount }) => [`${count(sessionCount, "session", "sessions")} in ${inert(path)}.`],

@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { holderText } from "../holder.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
@@ -84,7 +84,7 @@ export default defineVerb({
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
     const of = flags.get("--cwd");
     return ask("list_sessions", {
-      cwd: of === undefined ? undefined : absolute(of, cwd),
+      cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
       agents: agentsIn(flags),
       query: flags.get("--query"),
       since: timeFlag(flags, "--since", asking),

@@ -1,7 +1,7 @@
 /** Verbs that move sessions which are not open. */
 
 import type { Preferred } from "../../core/search/named.ts";
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
@@ -90,7 +90,7 @@ function oldSessions(asking: Asking, { flags }: Given) {
   const of = flags.get("--cwd");
   return asking.ask("list_sessions", {
     until: timeFlag(flags, "--until", asking),
-    cwd: of === undefined ? undefined : absolute(of, asking.cwd),
+    cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
     holders: true,
   });
 }

@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
@@ -27,7 +27,7 @@ export const prune = defineVerb({
     const before = timeFlag(flags, "--older-than", asking);
     if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
     if (flags.has("--trash")) return emptyTrash(asking, given, before);
-    const paths = operands.length === 0 ? undefined : operands.map((path) => absolute(path, asking.cwd));
+    const paths = operands.length === 0 ? undefined : operands.map((path) => toAbsolutePath(path, asking.cwd));
     const wanted = { paths, before };
     // Who names the only copy of something means it.
     const force = paths === undefined ? undefined : true;

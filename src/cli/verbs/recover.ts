@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { count, cutTo, inert, oneLine } from "../terminal/text.ts";
 import { defineVerb, open } from "../verb.ts";
 
@@ -10,7 +10,7 @@ export default defineVerb({
   async run(asking, { operands: [file] }) {
     const { kept } = await asking.ask("list_kept", {});
     if (file === undefined) return { kept };
-    const keptAt = absolute(file, asking.cwd);
+    const keptAt = toAbsolutePath(file, asking.cwd);
     const known = kept.find((one) => one.keptAt === keptAt);
     if (known) await open(asking, known.sessionId);
     return { kept: undefined, sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };

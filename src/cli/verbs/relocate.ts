@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { sessionNamed } from "../sessions.ts";
 import { backupText, shortIdText, shortPath } from "../terminal/text.ts";
 import { defineVerb } from "../verb.ts";
@@ -13,7 +13,7 @@ export default defineVerb({
   async run(asking, { operands: [session, dir], flags }) {
     const { params } = await sessionNamed(asking, session, "listed");
     const allowMissing = flags.has("--allow-missing") ? true : undefined;
-    return asking.ask("relocate_session", { ...params, cwd: absolute(dir, asking.cwd), allowMissing });
+    return asking.ask("relocate_session", { ...params, cwd: toAbsolutePath(dir, asking.cwd), allowMissing });
   },
   print: ({ sessionId, movedTo, keptAt }, _given, { home }) => [
     `${shortIdText(sessionId)} is now at ${shortPath(movedTo, home)}.`,

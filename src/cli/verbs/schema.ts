@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { type Disk, realDisk } from "../../storage/fs/disk.ts";
-import { guarded, putInPlace } from "../../storage/fs/files.ts";
-import { absolute } from "../../storage/fs/paths.ts";
+import { guardErrno, putInPlace } from "../../storage/fs/files.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
 import { schemaFile } from "../schema-files.ts";
 import { inert } from "../terminal/text.ts";
@@ -29,8 +29,8 @@ export default defineVerb({
         "schema needs --out with a folder, or the name of the one to print: openrpc, json or types.",
       );
     if (out === undefined) return { text: Buffer.from(schemaFile(FILES[which])).toString("utf8") };
-    const folder = absolute(out, cwd);
-    return { paths: await guarded("writing the schema", () => copyTo(realDisk, folder)) };
+    const folder = toAbsolutePath(out, cwd);
+    return { paths: await guardErrno("writing the schema", () => copyTo(realDisk, folder)) };
   },
   print: ({ text, paths }) => text ?? paths.map((path: string) => inert(path)),
 });

@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
 import { AGENTS_FLAG, agentsIn, CWD_FLAG, choiceOf, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
@@ -134,12 +134,12 @@ function paramsOf(asking: Asking, { operands, flags }: Given): SearchParams {
   const output = flags.has("--tools");
   return {
     query: operands.length === 0 ? undefined : operands.join(" "),
-    cwd: of === undefined ? undefined : absolute(of, cwd),
+    cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
     agents: agentsIn(flags),
     role,
     in: parts?.flatMap((part) => partsOf(part)),
     tool: tool === undefined ? undefined : listed("--tool", flags),
-    file: file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file) ? absolute(file, cwd) : file,
+    file: file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file) ? toAbsolutePath(file, cwd) : file,
     includeToolResults: output ? true : undefined,
     here: flags.has("--here") ? true : undefined,
     since: timeFlag(flags, "--since", asking),

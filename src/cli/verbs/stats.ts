@@ -1,4 +1,4 @@
-import { absolute } from "../../storage/fs/paths.ts";
+import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
@@ -49,7 +49,7 @@ export default defineVerb({
       groupBy: groupsOf(given).map((group) => (group === "project" ? "cwd" : group)),
       since: timeFlag(flags, "--since", asking),
       until: timeFlag(flags, "--until", asking),
-      cwd: of === undefined ? undefined : absolute(of, asking.cwd),
+      cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
       archived: flags.has("--archived") ? true : undefined,
       here: flags.has("--here") ? true : undefined,
       limit: numberAbove0(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),

@@ -2,8 +2,8 @@ import { platform } from "node:os";
 import { dirname } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
 import { isErrno } from "../../core/errno.ts";
-import { infoOrNull } from "../../storage/fs/files.ts";
-import { programOnPath } from "../../storage/fs/programs.ts";
+import { getInfo } from "../../storage/fs/files.ts";
+import { findProgram } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
 import { lengthIn } from "../moments.ts";
 import { AGENTS_FLAG, agentsIn, numberAbove0, UsageError } from "../options.ts";
@@ -105,7 +105,7 @@ async function started(asking: Asking, port: number, agents: ReturnType<typeof a
 }
 
 function isAt({ disk }: Asking, path: string, asFile: boolean): boolean {
-  const info = infoOrNull(disk, path);
+  const info = getInfo(disk, path);
   return info !== null && (!asFile || info.kind === "file");
 }
 
@@ -125,7 +125,7 @@ async function printAddress(
 /** Opens an address in the person's browser, or says that it could not. */
 async function openBrowser({ start, say, disk, variables, cwd }: Asking, url: string): Promise<void> {
   const name = platform() === "darwin" ? "open" : "xdg-open";
-  const program = programOnPath(disk, variables, name);
+  const program = findProgram(disk, variables, name);
   if (program === undefined) return say(`There is no ${name} here; open the address yourself.`);
   try {
     const status = await start({ program, args: [url], cwd, variables });

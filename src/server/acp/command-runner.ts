@@ -5,7 +5,7 @@ import { holdsRaw, textPieces } from "../../core/json/raw.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import { checkedParams } from "../connection/dialect.ts";
+import { checkParams } from "../connection/dialect.ts";
 
 /** The receiver of calls. */
 export interface CallSubmitter {
@@ -27,7 +27,7 @@ export class CommandRunner {
   ask(name: string, params: CommandParams): Promise<CommandParams> {
     const command = findCommand(name) as Command;
     // Bad params are reported as the host's mistake.
-    return this.submit(command, checkedParams(command, params, false), params) as Promise<CommandParams>;
+    return this.submit(command, checkParams(command, params, false), params) as Promise<CommandParams>;
   }
 
   /** Runs a command of ours, whose params and result are values. */

@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { withoutHalves } from "../../core/json/halves.ts";
 import { jsonText } from "../../core/json/json.ts";
-import { idTextOf } from "../connection/call.ts";
+import { getIdText } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Output } from "../connection/output.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
@@ -44,7 +44,7 @@ export function startConversation({ output, dispatcher, resumeInput }: WireParts
   return new AcpConversation(
     {
       get hasCapacity() {
-        return output.hasRoom;
+        return output.hasCapacity;
       },
       get isGone() {
         return output.isGone;
@@ -138,7 +138,7 @@ export class AcpConversation {
       return this.refuse("null", new AcpError(INVALID_REQUEST, "A message is one JSON object a line, and no batch."));
     const { jsonrpc, id, method, params } = value as LooseMembers;
     const isLegal = id === null || typeof id === "string" || typeof id === "number";
-    const idText = isLegal ? idTextOf(id, bytes, { start: 0, end: bytes.length }) : "null";
+    const idText = isLegal ? getIdText(id, bytes, { start: 0, end: bytes.length }) : "null";
     if (jsonrpc !== "2.0")
       return this.refuse(idText, new AcpError(INVALID_REQUEST, 'The member jsonrpc must be the string "2.0".'));
     if (method === undefined && ("result" in value || "error" in value)) return this.answered(id, value);

@@ -4,7 +4,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { type Command, command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import { eventOf } from "../connection/host.ts";
+import { makeEvent } from "../connection/host.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { AgentLaunch } from "./process.ts";
 
@@ -92,5 +92,5 @@ export function runInOrder(dispatcher: AgentDispatcher, work: () => Promise<void
 
 /** Notifies clients of entries that were written for an agent. */
 export function notifyWrittenEntries(dispatcher: AgentDispatcher, session: Session, entryIds: readonly string[]): void {
-  dispatcher.passOn(session, [eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
+  dispatcher.passOn(session, [makeEvent(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
 }

@@ -4,10 +4,10 @@ import type { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command, CommandContext } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
-import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
-import { checkedParams } from "../connection/dialect.ts";
+import { type Call, getIdText, type Outcome } from "../connection/call.ts";
+import { checkParams } from "../connection/dialect.ts";
 import type { Output } from "../connection/output.ts";
-import { isNotice, noticeOf, pi } from "../connection/pi.ts";
+import { isNotice, makeNotice, piDialect } from "../connection/pi.ts";
 import { AGENT_COMMAND, type AgentOptions, AgentServer, runInOrder, type ServerHandles } from "./agent-server.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
@@ -62,7 +62,7 @@ export class PiForwarder implements AgentHost {
       this.handles.dispatcher.submit({
         ...rest,
         command: stated,
-        ...checkedParams(ours, pickParams(value as HostParams), true),
+        ...checkParams(ours, pickParams(value as HostParams), true),
       });
       return true;
     }
@@ -82,7 +82,7 @@ export class PiForwarder implements AgentHost {
   private makeCall(value: HostParams, bytes: Buffer, asked: Command): Call {
     const { id, type } = value;
     const range = { start: 0, end: bytes.length };
-    const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
+    const idText = id === undefined ? undefined : getIdText(id, bytes, range);
     const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
     return { command: asked, name: type as string, params: pickParams(value), idText, messageText };
   }
@@ -135,7 +135,7 @@ export class PiForwarder implements AgentHost {
   }
 
   get hasCapacity(): boolean {
-    return this.handles.output.hasRoom;
+    return this.handles.output.hasCapacity;
   }
 
   passOn(line: Buffer): void {
@@ -151,7 +151,7 @@ export class PiForwarder implements AgentHost {
   }
 
   fail({ command: name, idText }: ForwardedRequest, failure: Failure): void {
-    this.handles.output.send([...pi.reply({ name, idText } as Call, { error: failure })]);
+    this.handles.output.send([...piDialect.reply({ name, idText } as Call, { error: failure })]);
   }
 
   reportTurnEnd(message: MessageValue | undefined, isAborted: boolean): void {
@@ -169,7 +169,7 @@ export class PiForwarder implements AgentHost {
   show(notice: string): void {
     if (notice === this.shown) return;
     this.shown = notice;
-    this.handles.output.send(noticeOf(notice));
+    this.handles.output.send(makeNotice(notice));
   }
 
   agentEnded(): void {}

@@ -5,7 +5,7 @@ import { bytesOf, knownValueEnd, valueAt } from "../../core/json/json.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import { DescribedError } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
-import { isAlone } from "./words.ts";
+import { runsAlone } from "./protocol.ts";
 
 /** Most calls sent at a time. A holder stops reading at 1,000, and then receives nothing else either. */
 const MAX_SENT = 500;
@@ -16,7 +16,7 @@ export interface PassedCall {
   /** Receives the events caused by the call. */
   readonly events: PendingEvent[];
   /** Runs the call in this process, once it holds the session. */
-  readonly here: (keyed: Call) => unknown;
+  readonly runHere: (keyed: Call) => unknown;
   /** Ends the call at once. The holder's later messages come after its reply. */
   readonly settle: (outcome: Outcome) => void;
 }
@@ -65,7 +65,7 @@ export class AskedCalls {
   }
 
   /** Removes and returns an answered call; undefined if no call has that number. */
-  answered(number: number): UnansweredCall | undefined {
+  takeAnswered(number: number): UnansweredCall | undefined {
     const call = this.calls.get(number);
     if (!this.calls.delete(number)) return undefined;
     if (number <= this.lastSent) this.underWay--;
@@ -77,7 +77,7 @@ export class AskedCalls {
     for (const [number, asked] of [...this.calls]) {
       if (!isMeant(asked.call)) continue;
       if (number <= this.lastSent) isSent(number);
-      else this.answered(number)?.settle({ error: new Failure("cancelled") });
+      else this.takeAnswered(number)?.settle({ error: new Failure("cancelled") });
     }
   }
 
@@ -100,35 +100,35 @@ export class AskedCalls {
 }
 
 /** Ends a call. A leaf moved by the same call at a former holder is not reported as another client's change. */
-export function settleAsked({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
-  if (!isRepeated || !isAlone(call.command) || !("error" in outcome)) return settle(outcome);
+export function settleCall({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
+  if (!isRepeated || !runsAlone(call.command) || !("error" in outcome)) return settle(outcome);
   const { error } = outcome;
-  const { name, details } = error instanceof DescribedError ? ofDescribed(error) : (error as Partial<Failure>);
+  const { name, details } = error instanceof DescribedError ? describe(error) : (error as Partial<Failure>);
   if (name !== "content_modified") return settle(outcome);
   const { leafId = null } = details as { leafId?: string | null };
   const sentence = `The process that held this session ended before it answered. The leaf is not the expected one, which may be the work of this very request. Read the state and decide again.`;
   settle({ error: new Failure("outcome_unknown", sentence, { leafId }, { retryable: true }) });
 }
 
-function ofDescribed({ description: { name, data } }: DescribedError): { name: string; details: object } {
+function describe({ description: { name, data } }: DescribedError): { name: string; details: object } {
   return { name, details: data };
 }
 
 /** Runs a call in this process, which holds the session now. */
-export async function runHere(asked: UnansweredCall): Promise<void> {
-  const { call, key, here } = asked;
+export async function runLocally(asked: UnansweredCall): Promise<void> {
+  const { call, key, runHere } = asked;
   const keyed = { ...call, params: { ...(call.params as object), idempotencyKey: key } };
   let outcome: Outcome;
   try {
-    outcome = { result: await here(keyed) };
+    outcome = { result: await runHere(keyed) };
   } catch (error) {
     outcome = { error };
   }
-  settleAsked(asked, outcome);
+  settleCall(asked, outcome);
 }
 
 /** Returns the JSON text of a call's params in pieces, with `key` added if it is given. */
-export function paramsText(call: Call, key: string | undefined): (string | Uint8Array)[] {
+export function serializeParams(call: Call, key: string | undefined): (string | Uint8Array)[] {
   const { bytes, range, toParams } = call.messageText();
   const found = valueAt(bytes, range, [...toParams], knownValueEnd);
   // The message may be part of an input buffer that is reused.

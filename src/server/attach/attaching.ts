@@ -120,7 +120,7 @@ export class Attaching {
   sweep(isOpen: (session: Session) => boolean): void {
     for (const [session, attachment] of this.attachments)
       if (!isOpen(session)) attachment.close();
-      else attachment.tellHead();
+      else attachment.sendHead();
   }
 
   /** Fails waiting calls soon: holders may be stopped, and this process ends before they answer. */

@@ -22,24 +22,32 @@ import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
-import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
-import { lastOf } from "./guest.ts";
+import { makeEvent, type PendingEvent } from "../connection/host.ts";
+import { AskedCalls, type PassedCall, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
+import { getLastEntryId } from "./guest.ts";
 import { isHeld } from "./hosting.ts";
+import { isKnownEvent, makeUnansweredFailure, parseClient, parseHolder, requireValidMessage } from "./messages.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
-import { type PresenceEvent, ToldClients } from "./presence.ts";
-import { clientIn, holderIn, isKnown, requireSound, unanswered } from "./told.ts";
-import { HOOKS } from "./words.ts";
+import {
+  type CatchUpOptions,
+  catchUpSession,
+  getPosition,
+  moveLeaves,
+  NO_POSITION,
+  parsePosition,
+  type ReportedPosition,
+} from "./places.ts";
+import { type PresenceEvent, ReportedClients } from "./presence.ts";
+import { SHARED_HOOKS } from "./protocol.ts";
 
 /** Milliseconds for a holder to admit this process. */
-const LETS_IN_WITHIN = 1000;
+const ADMITS_WITHIN = 1000;
 /** Event members that this server sets itself. */
-const OURS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
+const OWN_MEMBERS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
 /** Milliseconds to try to take over from a dead holder. */
 const RECOVERS_WITHIN = 15_000;
 /** Milliseconds after which a holder that admitted this process counts as stable. */
-const STAYS_AFTER = 1000;
+const STABLE_AFTER = 1000;
 
 export interface AttachmentOptions {
   readonly client: string;
@@ -71,14 +79,14 @@ export class Attachment {
   private readonly ended: (isGivenUp: boolean) => void;
   private pipe: Pipe | undefined;
   private holder: SharedHolder = { epoch: 0, client: "", pid: 0 };
-  private place: ToldPlace = NOWHERE;
+  private place: ReportedPosition = NO_POSITION;
   /** The local host's head, as last sent to the holder. */
-  private toldHead: string | null = null;
+  private reportedHead: string | null = null;
   /** True if the holder reported something that was not read here yet. */
   private isBehind = false;
   private readonly asked = new AskedCalls();
   /** All clients of the session that the holder reported. */
-  readonly clients = new ToldClients();
+  readonly clients = new ReportedClients();
   /** True if the holder said goodbye. */
   private hasLeft = false;
   private readonly questions = new Map<number, Question>();
@@ -87,7 +95,7 @@ export class Attachment {
   private isClosed = false;
   private joinedAt = 0;
   /** End of the takeover attempt, and the delay of the next one after a holder that was not stable. */
-  private fight = { until: 0, wait: 0 };
+  private takeover = { until: 0, wait: 0 };
 
   constructor(session: Session, options: AttachmentOptions, ended: (isGivenUp: boolean) => void) {
     this.session = session;
@@ -98,7 +106,7 @@ export class Attachment {
   // --- joining -------------------------------------------------------------------------------------------------
 
   /** Joins the announced holder, unless it died. `known`: the position at the previous holder. Never rejects. */
-  async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody" | "dead"> {
+  async connect(known?: ReportedPosition): Promise<"joined" | "refused" | "nobody" | "dead"> {
     // A write may have taken the lock during the search, and the entrance is this process's own.
     const found = isHeld(this.session) ? null : this.options.find(this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
@@ -115,7 +123,7 @@ export class Attachment {
   private enter(
     stream: Duplex,
     { token, epoch }: Announcement,
-    known?: ToldPlace,
+    known?: ReportedPosition,
   ): Promise<"joined" | "refused" | "nobody"> {
     const { session, options } = this;
     return new Promise((resolve) => {
@@ -137,18 +145,18 @@ export class Attachment {
           if (isIn) return this.receive(message);
           // A write may have taken the lock in between: the sender has died, and its state was reported already.
           if (isHeld(session)) return settle("nobody");
-          const attached = holderIn(message.value);
+          const attached = parseHolder(message.value);
           if (!attached) return settle("refused");
           const { holder, place } = this;
-          requireSound(message.value);
+          requireValidMessage(message.value);
           // The announced epoch identifies it, whatever epoch it sends.
           this.holder = { ...attached, epoch };
-          this.note(message);
+          this.notePosition(message);
           // A holder without heads would write at the shared leaf.
-          if (this.place.head !== this.toldHead) return settle("refused");
+          if (this.place.head !== this.reportedHead) return settle("refused");
           try {
-            if (this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined })) {
-              this.meet(message, known === undefined);
+            if (this.catchUp(known ?? this.getPositionHere(), { next: this.place, isFirst: known === undefined })) {
+              this.readClients(message, known === undefined);
               settle("joined");
               // The local host may have introduced itself in between.
               if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
@@ -166,7 +174,7 @@ export class Attachment {
           else if (this.pipe === pipe) void this.recover();
         },
       );
-      const late = setTimeout(() => settle("nobody"), Math.min(LETS_IN_WITHIN, options.answersWithin));
+      const late = setTimeout(() => settle("nobody"), Math.min(ADMITS_WITHIN, options.answersWithin));
       const introduced = this.introduction();
       const { client, durability } = options;
       const attach = {
@@ -176,33 +184,33 @@ export class Attachment {
         client,
         durability,
         ...introduced,
-        stand: this.noteStand(),
+        stand: this.recordHead(),
       };
       pipe.send(JSON.stringify({ attach }));
     });
   }
 
   /** Returns the session's position as read here and reported to the local host. */
-  private placeHere(): ToldPlace {
-    return placeOf(this.session);
+  private getPositionHere(): ReportedPosition {
+    return getPosition(this.session);
   }
 
   /** Records and returns the local host's head, for a message to the holder. */
-  private noteStand(): object | null {
+  private recordHead(): object | null {
     const { heads } = this.session;
-    this.toldHead = heads.own;
+    this.reportedHead = heads.own;
     // The last position from the previous holder may not be read here yet.
-    return heads.own === null ? null : { head: heads.own, leafId: this.toldLeafId };
+    return heads.own === null ? null : { head: heads.own, leafId: this.reportedLeafId };
   }
 
   /** Sends the holder the local host's head if it changed. */
-  tellHead(): void {
-    if (this.session.heads.own !== this.toldHead) this.pipe?.send(JSON.stringify({ stand: this.noteStand() }));
+  sendHead(): void {
+    if (this.session.heads.own !== this.reportedHead) this.pipe?.send(JSON.stringify({ stand: this.recordHead() }));
   }
 
   private introduction(): { hooks: string[]; self: SharedClient } {
     const { hooks, self } = this.options;
-    return { hooks: HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
+    return { hooks: SHARED_HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
   }
 
   /** Sends the holder the local host's description and hooks after it introduced itself. */
@@ -213,18 +221,18 @@ export class Attachment {
   }
 
   /** Copies the list of clients from a message. */
-  private meet({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
+  private readClients({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
     if (typeof self === "string") this.clients.selfId = self;
     if (typeof by === "string") this.clients.holderId = by;
-    if (Array.isArray(clients)) this.tellPresence(this.clients.renew(clients, isFirst));
+    if (Array.isArray(clients)) this.reportPresence(this.clients.renew(clients, isFirst));
   }
 
-  private tellPresence(events: readonly PresenceEvent[]): void {
+  private reportPresence(events: readonly PresenceEvent[]): void {
     const { session } = this;
     // The leaf is the last one reported to the local host, even if it is not read here yet.
-    const leafId = this.toldLeafId;
-    const told = events.map(({ name, payload }) => ({ ...eventOf(session, name, payload), leafId }));
-    if (told.length > 0) this.options.passOn(session, told);
+    const leafId = this.reportedLeafId;
+    const sent = events.map(({ name, payload }) => ({ ...makeEvent(session, name, payload), leafId }));
+    if (sent.length > 0) this.options.passOn(session, sent);
   }
 
   private end(isGivenUp = false): void {
@@ -256,10 +264,10 @@ export class Attachment {
     const { call } = passed;
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
     const key = idempotencyKey ?? this.options.newKey();
-    const params = paramsText(call, idempotencyKey === undefined ? key : undefined);
+    const params = serializeParams(call, idempotencyKey === undefined ? key : undefined);
     const asked = { ...passed, key, params, isRepeated: false };
     if (this.isClosed) {
-      void runHere(asked);
+      void runLocally(asked);
       return;
     }
     this.asked.add(asked);
@@ -274,7 +282,7 @@ export class Attachment {
   /** Sends the calls that may be sent now. */
   private sendNext(): void {
     const { pipe, asked } = this;
-    this.tellHead();
+    this.sendHead();
     for (let next = pipe && asked.next(); next; next = asked.next()) {
       const [number, { call, params }] = next;
       const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true,"params":`;
@@ -282,11 +290,11 @@ export class Attachment {
     }
     if (this.watch || asked.size === 0) return;
     this.heardAt = performance.now();
-    this.watch = setInterval(() => this.requireWord(), this.options.answersWithin / 6).unref();
+    this.watch = setInterval(() => this.checkSilence(), this.options.answersWithin / 6).unref();
   }
 
   /** Fails waiting calls if the holder is silent. It keeps the lock, so no other process can take over. */
-  private requireWord(): void {
+  private checkSilence(): void {
     if (this.asked.size === 0) {
       clearInterval(this.watch);
       this.watch = undefined;
@@ -301,31 +309,32 @@ export class Attachment {
 
   /** Fails all calls that the holder has not answered, and says why. */
   failAll(why: string): void {
-    for (const { call, settle } of this.asked.takeAll()) settle({ error: unanswered(call, this.holder, why) });
+    for (const { call, settle } of this.asked.takeAll())
+      settle({ error: makeUnansweredFailure(call, this.holder, why) });
   }
 
   // --- hearing -------------------------------------------------------------------------------------------------
 
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
-    requireSound(message.value);
-    this.note(message);
+    requireValidMessage(message.value);
+    this.notePosition(message);
     const { reply, event, ask, withdraw, lost, ping, bye } = message.value;
     if (ping === true) this.pipe?.send('{"pong":true}');
     else if (typeof reply === "number") this.receiveReply(reply, message.value);
-    else if (typeof event === "string" && isKnown(event)) this.receiveEvent(event, message);
+    else if (typeof event === "string" && isKnownEvent(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
     else if (typeof lost === "number") {
       this.options.missed(this.session, lost);
-      this.meet(message);
+      this.readClients(message);
     } else if (bye === true) this.hasLeft = true;
   }
 
-  private note({ value }: PipeMessage): void {
+  private notePosition({ value }: PipeMessage): void {
     if (value.leafId === undefined) return;
-    const last = lastOf(String(value.event), value.payload as PendingEvent["payload"]) ?? this.place.lastId;
-    this.place = placeIn(value, last);
+    const last = getLastEntryId(String(value.event), value.payload as PendingEvent["payload"]) ?? this.place.lastId;
+    this.place = parsePosition(value, last);
     this.isBehind = true;
   }
 
@@ -335,15 +344,15 @@ export class Attachment {
   }
 
   /** The local host's leaf, as last reported. */
-  private get toldLeafId(): string | null {
+  private get reportedLeafId(): string | null {
     return this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
   }
 
   private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
-    const asked = this.asked.answered(number);
+    const asked = this.asked.takeAnswered(number);
     if (asked) {
-      this.fight.until = 0;
-      settleAsked(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+      this.takeover.until = 0;
+      settleCall(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
     }
     this.sendNext();
   }
@@ -351,29 +360,29 @@ export class Attachment {
   private receiveEvent(name: EventName, message: PipeMessage): void {
     if (name === "client_joined" || name === "client_left") {
       const news = this.clients.take(name, message.value.payload);
-      return this.tellPresence(news ? [news] : []);
+      return this.reportPresence(news ? [news] : []);
     }
     // Stored bytes are passed on unchanged, but must not end the line of the message.
     const bytes = oneLine(message.text("payload") ?? bytesOf("{}"));
     const payload: Record<string, unknown> = Object.fromEntries(
       (members(bytes, 0, bytes.length, knownValueEnd) ?? [])
-        .filter((member) => !OURS.has(member.name))
+        .filter((member) => !OWN_MEMBERS.has(member.name))
         .map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
-    if (name === "session_append" && !this.leaveNew(payload, message.value.payload)) return;
-    if (payload.client) payload.client = clientIn(message.value.payload);
-    const leafId = this.toldLeafId;
-    const told = { name, sessionId: this.session.id, leafId, payload };
+    if (name === "session_append" && !this.keepNew(payload, message.value.payload)) return;
+    if (payload.client) payload.client = parseClient(message.value.payload);
+    const leafId = this.reportedLeafId;
+    const sent = { name, sessionId: this.session.id, leafId, payload };
     const cause = this.asked.get(message.value.of);
-    if (cause) cause.events.push(told);
-    else this.options.passOn(this.session, [told]);
+    if (cause) cause.events.push(sent);
+    else this.options.passOn(this.session, [sent]);
   }
 
   /**
    * Removes entries from an event that the local host knows from another holder or from reading. Returns whether any
    * are left.
    */
-  private leaveNew(payload: Record<string, unknown>, said: unknown): boolean {
+  private keepNew(payload: Record<string, unknown>, said: unknown): boolean {
     const { entryIds } = said as { entryIds: string[] };
     const isNew = entryIds.map((id) => this.session.foreign.markReported(id));
     if (isNew.every(Boolean)) return true;
@@ -387,12 +396,12 @@ export class Attachment {
   }
 
   private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
-    if (!HOOKS.includes(hook as HookName) || !this.options.hooks.has(hook as HookName)) {
+    if (!SHARED_HOOKS.includes(hook as HookName) || !this.options.hooks.has(hook as HookName)) {
       this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
       return;
     }
     const { client, ...asked } = (payload ?? {}) as Record<string, unknown>;
-    const by = client === undefined ? {} : { client: clientIn(payload) };
+    const by = client === undefined ? {} : { client: parseClient(payload) };
     const question = this.options.ask(this.session, hook as HookName, { ...asked, ...by });
     this.questions.set(number, question);
     question.answer
@@ -421,7 +430,7 @@ export class Attachment {
       throw error;
     }
     this.isBehind = false;
-    if (this.isOwnPlace) settle(session, this.place);
+    if (this.isOwnPlace) moveLeaves(session, this.place);
   }
 
   // --- the holder's end ----------------------------------------------------------------------------------------
@@ -430,7 +439,7 @@ export class Attachment {
   private async recover(): Promise<void> {
     this.pipe = undefined;
     for (const question of this.questions.values()) question.cancel();
-    this.tellPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
+    this.reportPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
     this.hasLeft = false;
     this.asked.startAgain();
     for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
@@ -439,11 +448,11 @@ export class Attachment {
     const { answersWithin } = this.options;
     // Limits following a series of holders that admit this process and leave: calls wait for all of them together no
     // longer than for one silent holder.
-    const stays = this.asked.size > 0 ? Math.max(STAYS_AFTER, answersWithin) : STAYS_AFTER;
-    const isAgain = now - this.joinedAt < stays && this.fight.until > 0;
-    if (!isAgain) this.fight = { until: now + Math.min(RECOVERS_WITHIN, answersWithin), wait: 0 };
-    const { until, wait: pause } = this.fight;
-    this.fight.wait = Math.min(Math.max(1, 2 * pause), STAYS_AFTER);
+    const stableAfter = this.asked.size > 0 ? Math.max(STABLE_AFTER, answersWithin) : STABLE_AFTER;
+    const isAgain = now - this.joinedAt < stableAfter && this.takeover.until > 0;
+    if (!isAgain) this.takeover = { until: now + Math.min(RECOVERS_WITHIN, answersWithin), wait: 0 };
+    const { until, wait: pause } = this.takeover;
+    this.takeover.wait = Math.min(Math.max(1, 2 * pause), STABLE_AFTER);
     if (pause > 0) await sleep(Math.min(pause, Math.max(0, until - now)));
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
       try {
@@ -451,12 +460,12 @@ export class Attachment {
         if (performance.now() >= until) break;
         if ((await this.connect(known)) === "joined") return this.goOn();
       } catch (error) {
-        this.giveUp(error);
+        this.abandon(error);
         return;
       }
       await sleep(wait);
     }
-    this.giveUp(undefined);
+    this.abandon(undefined);
   }
 
   private isHolder(): boolean {
@@ -464,7 +473,7 @@ export class Attachment {
     return session.foreign.becomeWriter() || (session.log.lockKind ?? null) !== null;
   }
 
-  private giveUp(error: unknown): void {
+  private abandon(error: unknown): void {
     const why = error instanceof Error ? ` (${error.message})` : "";
     if (!this.isClosed) {
       try {
@@ -473,7 +482,7 @@ export class Attachment {
       } catch {
         // Nothing can be read.
       }
-      this.tellPresence(this.clients.clear());
+      this.reportPresence(this.clients.clear());
       // Later calls are not passed on by this attachment.
       this.close(true);
     }
@@ -481,7 +490,7 @@ export class Attachment {
   }
 
   /** Continues as the holder: runs the unanswered calls here, in order. */
-  private async takeOver(known: ToldPlace): Promise<void> {
+  private async takeOver(known: ReportedPosition): Promise<void> {
     const { session, options } = this;
     session.foreign.readAlong();
     // The dead holder may have written entries of a call that is answered below.
@@ -489,29 +498,29 @@ export class Attachment {
     this.catchUp(known);
     this.end();
     const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
-    this.tellOwner({ epoch, client: options.client, pid: process.pid }, true);
-    for (const asked of this.asked.takeAll()) await runHere(asked);
+    this.reportOwner({ epoch, client: options.client, pid: process.pid }, true);
+    for (const asked of this.asked.takeAll()) await runLocally(asked);
   }
 
   /** Continues with another holder: sends the unanswered calls again. */
   private goOn(): void {
-    this.tellOwner(this.holder, false);
+    this.reportOwner(this.holder, false);
     this.sendNext();
   }
 
-  private tellOwner(holder: SharedHolder, isSelf: boolean): void {
+  private reportOwner(holder: SharedHolder, isSelf: boolean): void {
     const { session, options } = this;
-    options.passOn(session, [eventOf(session, "session_owner_changed", { ...holder, isSelf })]);
+    options.passOn(session, [makeEvent(session, "session_owner_changed", { ...holder, isSelf })]);
   }
 
   /**
    * Reads the entries after the last report to the local host and reports them: all, or those up to the position at
    * which the next holder admitted this process. Returns false, with nothing reported, if these cannot be read yet.
    */
-  private catchUp(told: ToldPlace, wish: CatchingUp = {}): boolean {
+  private catchUp(reported: ReportedPosition, how: CatchUpOptions = {}): boolean {
     const { session, asked, options } = this;
     const keys = asked.all.map(({ key }) => key);
-    const caught = catchUp(session, told, keys, wish);
+    const caught = catchUpSession(session, reported, keys, how);
     this.isBehind = false;
     if (!caught) return false;
     if (caught.place) this.place = caught.place;

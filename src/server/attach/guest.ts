@@ -10,14 +10,14 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { ClientSettings, PresentClient, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome, Peer, ToldLeaves } from "../connection/call.ts";
+import type { Call, Outcome, Peer, ReportedLeaves } from "../connection/call.ts";
 import type { CallingPeer } from "../connection/caller.ts";
-import { checkedParams, describeError } from "../connection/dialect.ts";
+import { checkParams, describeError } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
 import type { PresenceEvent } from "./presence.ts";
-import { isDoneByHolder } from "./words.ts";
+import { isDoneByHolder } from "./protocol.ts";
 
 /** Calls of one guest that may wait; beyond, its messages are not read. */
 const MAX_WAITING = 1000;
@@ -41,11 +41,11 @@ export interface GuestHost {
   /** Cancels a call of a guest if it has not run yet or waits for consent. */
   cancel(idText: string, peer: Peer): void;
   /** Returns the last entry of a session reported to everyone, or null; events report the later ones. */
-  lastTold(session: Session): string | null;
+  lastReported(session: Session): string | null;
 }
 
 /** Registry of a session's guests, as one guest uses it. */
-export interface GuestRoom {
+export interface GuestRegistry {
   /** Returns the clients of a session, for a guest that missed events about them. */
   clientsOf(session: Session): readonly SharedClient[];
   /** Records a guest's description of itself. */
@@ -62,17 +62,17 @@ export class Guest implements CallingPeer {
   readonly dialectName = "jsonrpc";
   readonly maxReplyBytes = undefined;
   readonly lastSeq = 0;
-  readonly hasRoom = true;
+  readonly hasCapacity = true;
   client: SharedClient;
   private readonly host: GuestHost;
-  private readonly room: GuestRoom;
+  private readonly registry: GuestRegistry;
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
   /** True if reading is paused until the guest has read its output. */
   private isFull = false;
   /** Events dropped for it, and the session's position after them. */
-  private missed: { count: number; lastId?: string; left?: ToldLeaves } | undefined;
+  private missed: { count: number; lastId?: string; left?: ReportedLeaves } | undefined;
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
@@ -86,11 +86,11 @@ export class Guest implements CallingPeer {
   hasLeft = false;
 
   constructor(
-    { host, room, pipe }: { host: GuestHost; room: GuestRoom; pipe: Pipe },
+    { host, registry, pipe }: { host: GuestHost; registry: GuestRegistry; pipe: Pipe },
     { session, client, hooks }: { session: Session; client: SharedClient; hooks: readonly string[] },
   ) {
     this.host = host;
-    this.room = room;
+    this.registry = registry;
     this.client = client;
     this.workspace = host.workspace;
     this.server = host.server;
@@ -120,9 +120,9 @@ export class Guest implements CallingPeer {
     else if (Array.isArray(hooks)) this.hooksAsked = new Set(hooks.map(String));
     else if (typeof cancel === "number") this.host.cancel(String(cancel), this);
     else if (stand !== undefined) {
-      this.stand(stand);
+      this.setHead(stand);
       this.pipe.send(`{"stood":true,${this.placeText()}}`);
-    } else if (self !== undefined) this.room.introduce(this, self);
+    } else if (self !== undefined) this.registry.introduce(this, self);
     else if (bye === true) this.hasLeft = true;
     this.noteFull();
   }
@@ -148,8 +148,8 @@ export class Guest implements CallingPeer {
   }
 
   /** Moves it to the head in the message, or to the shared leaf. */
-  stand(wish: unknown): void {
-    const { head, leafId } = (wish ?? {}) as { head?: unknown; leafId?: unknown };
+  setHead(position: unknown): void {
+    const { head, leafId } = (position ?? {}) as { head?: unknown; leafId?: unknown };
     const { heads } = this.session;
     const name = typeof head === "string" && HEAD_NAME.test(head) ? head : null;
     if (name === this.head) return;
@@ -166,7 +166,7 @@ export class Guest implements CallingPeer {
       return this.sendReply(number, { error });
     }
     const bytes = message.text("params") ?? bytesOf("{}");
-    const { params, fault } = checkedParams(command, message.value.params, loose === true);
+    const { params, fault } = checkParams(command, message.value.params, loose === true);
     const call: Call = {
       command,
       name: command.name,
@@ -191,7 +191,7 @@ export class Guest implements CallingPeer {
   // --- what goes out -------------------------------------------------------------------------------------------
 
   /** Returns the guest's position as members of a message: the present one, or that after an event. */
-  private placeText(left?: ToldLeaves): string {
+  private placeText(left?: ReportedLeaves): string {
     const { head, session } = this;
     const { heads } = session;
     const leaves = left ? (left.leaves ?? new Map([[null, left.leafId]])) : undefined;
@@ -202,16 +202,16 @@ export class Guest implements CallingPeer {
     return JSON.stringify(place).slice(1, -1);
   }
 
-  reply({ idText }: Call, outcome: Outcome, left: ToldLeaves | undefined): void {
+  reply({ idText }: Call, outcome: Outcome, left: ReportedLeaves | undefined): void {
     if (this.waiting-- === MAX_WAITING && !this.isFull) this.pipe.resume();
     // A server that ends runs nothing more: the guest sends the call to the next holder.
     if ("error" in outcome && outcome.error instanceof Failure && outcome.error.name === "shutting_down") return;
     this.sendReply(Number(idText), outcome, left);
   }
 
-  private sendReply(number: number, outcome: Outcome, left?: ToldLeaves): void {
+  private sendReply(number: number, outcome: Outcome, left?: ReportedLeaves): void {
     const head = `{"reply":${number}${left === undefined ? "" : `,${this.placeText(left)}`}`;
-    if (!("error" in outcome)) return this.pipe.send(`${head},"result":`, textOf(outcome.result), "}");
+    if (!("error" in outcome)) return this.pipe.send(`${head},"result":`, serialize(outcome.result), "}");
     this.pipe.send(`${head},"error":${JSON.stringify(describeError(outcome.error))}}`);
   }
 
@@ -224,12 +224,12 @@ export class Guest implements CallingPeer {
     const of = by?.idText === undefined ? "" : `,"of":${by.idText}`;
     if (this.isBehind) {
       const { count = 0, lastId } = this.missed ?? {};
-      this.missed = { count: count + 1, lastId: lastOf(name, payload) ?? lastId, left: event };
+      this.missed = { count: count + 1, lastId: getLastEntryId(name, payload) ?? lastId, left: event };
       return;
     }
     let text: string | Uint8Array;
     try {
-      text = textOf(payload);
+      text = serialize(payload);
     } catch {
       // Stored entries in it cannot be read now; only the ids are sent.
       text = JSON.stringify({ ...payload, entries: undefined });
@@ -250,15 +250,15 @@ export class Guest implements CallingPeer {
     if (this.missed) return true;
     if (!this.pipe.isFull) return false;
     this.missed = { count: 0 };
-    this.pipe.whenRead(() => this.tellMissed());
+    this.pipe.whenRead(() => this.reportMissed());
     return true;
   }
 
-  private tellMissed(): void {
+  private reportMissed(): void {
     const { count, lastId, left } = this.missed as NonNullable<Guest["missed"]>;
     this.missed = undefined;
     const last = lastId === undefined ? "" : `"lastId":${JSON.stringify(lastId)},`;
-    const clients = JSON.stringify(this.room.clientsOf(this.session));
+    const clients = JSON.stringify(this.registry.clientsOf(this.session));
     this.pipe.send(`{"lost":${count},${last}${this.placeText(left)},"clients":${clients}}`);
   }
 
@@ -268,7 +268,7 @@ export class Guest implements CallingPeer {
     // A leaf that is not durable may be undone without an event.
     const { leafId, sharedLeafId, lastId: headLastId } = session.heads.durable(head);
     const place = head === null ? { leafId } : { leafId, sharedLeafId, at: { head, lastId: headLastId } };
-    const clients = this.room.clientsOf(session);
+    const clients = this.registry.clientsOf(session);
     this.pipe.send(JSON.stringify({ attached: holder, self: client.id, by, lastId, clients, ...place }));
   }
 
@@ -288,11 +288,11 @@ export class Guest implements CallingPeer {
         else resolve(settled);
       });
     });
-    const answer = said.then((decision) => (decision === GONE ? GONE : checked(name, decision)));
+    const answer = said.then((decision) => (decision === GONE ? GONE : checkDecision(name, decision)));
     answer.catch(() => {});
     pipe.send(JSON.stringify({ ask: number, hook: name, payload }));
     if (this.isGone) asked.get(number)?.(GONE);
-    else this.requireWords();
+    else this.checkSilence();
     return {
       answer,
       cancel() {
@@ -303,16 +303,16 @@ export class Guest implements CallingPeer {
   }
 
   /** Pings the guest during a question: a stopped guest would block the caller forever. */
-  private requireWords(): void {
+  private checkSilence(): void {
     if (this.watch) return;
-    const { answersWithin } = this.room;
+    const { answersWithin } = this.registry;
     this.heardAt = performance.now();
     this.watch = setInterval(() => {
       // While reading from it is paused, its silence proves nothing.
       if (this.waiting >= MAX_WAITING) this.heardAt = performance.now();
       if (this.asked.size === 0) this.endWatch();
       else if (performance.now() - this.heardAt < answersWithin) this.pipe.send('{"ping":true}');
-      else this.passOver();
+      else this.answerForSilent();
     }, answersWithin / PINGS).unref();
   }
 
@@ -322,7 +322,7 @@ export class Guest implements CallingPeer {
   }
 
   /** Answers the questions of a silent guest as if it were gone. */
-  private passOver(): void {
+  private answerForSilent(): void {
     this.endWatch();
     this.isSilent = true;
     for (const [number, settle] of [...this.asked]) {
@@ -334,15 +334,15 @@ export class Guest implements CallingPeer {
   // --- the end -------------------------------------------------------------------------------------------------
 
   /** Notes that the guest is gone; its calls still run. */
-  gone(): void {
+  markGone(): void {
     this.isGone = true;
     this.endWatch();
-    this.stand(null);
+    this.setHead(null);
     for (const settle of [...this.asked.values()]) settle(GONE);
   }
 
   close(): void {
-    this.gone();
+    this.markGone();
     this.pipe.send('{"bye":true}');
     this.pipe.close();
   }
@@ -379,7 +379,7 @@ export class Guest implements CallingPeer {
 }
 
 /** Returns the decision from another process, checked, because its shape may be wrong. */
-async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
+async function checkDecision(name: HookName, said: HookAnswer): Promise<HookAnswer> {
   const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
   if (said.cancelled === false) return decisionOn(name, said.answer);
   const { reason, message } = said;
@@ -389,11 +389,11 @@ async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
 }
 
 /** Returns the last entry in an event. */
-export function lastOf(name: string, payload: PendingEvent["payload"]): string | undefined {
+export function getLastEntryId(name: string, payload: PendingEvent["payload"]): string | undefined {
   return name === "session_append" ? (payload.entryIds as string[]).at(-1) : undefined;
 }
 
-function textOf(value: unknown): string | Uint8Array {
+function serialize(value: unknown): string | Uint8Array {
   if (!holdsRaw(value)) return textOfPlain(value);
   return concat([...textPieces(value)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece)));
 }

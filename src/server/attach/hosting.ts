@@ -15,10 +15,10 @@ import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
-import { isShared, ofPeer } from "../connection/peer-events.ts";
-import { Guest, type GuestHost, type GuestRoom } from "./guest.ts";
+import { isSharedEvent, toPeerEvent } from "../connection/peer-events.ts";
+import { Guest, type GuestHost, type GuestRegistry } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { isSame, joining, leaving, type OwnPresence, type PresenceEvent } from "./presence.ts";
+import { isSameClient, makeJoinEvent, makeLeaveEvent, type OwnPresence, type PresenceEvent } from "./presence.ts";
 
 /** Milliseconds for a new connection to send its first message. */
 const FIRST_WORD = 5000;
@@ -26,7 +26,7 @@ const FIRST_WORD = 5000;
 const RETURN_WITHIN = 3000;
 
 /** An open entrance, with the log whose lock it represents. */
-interface Open {
+interface OpenEntrance {
   readonly entrance: Entrance;
   log: Log;
 }
@@ -43,7 +43,7 @@ interface HostingOptions {
 /** Parts of the dispatcher that hosting uses. */
 export interface HostingHost extends GuestHost {
   /** Reports clients that came or went to the local host. */
-  tellPresence(session: Session, events: readonly PresenceEvent[]): void;
+  reportPresence(session: Session, events: readonly PresenceEvent[]): void;
 }
 
 /** Clients of the previous holder that have not joined this one yet. */
@@ -52,9 +52,9 @@ interface Awaited {
   readonly late: NodeJS.Timeout;
 }
 
-export class Hosting implements GuestRoom {
+export class Hosting implements GuestRegistry {
   private readonly options: HostingOptions;
-  private readonly entrances = new Map<Session, Open>();
+  private readonly entrances = new Map<Session, OpenEntrance>();
   private readonly joined = new Map<Session, Set<Guest>>();
   private readonly awaited = new Map<Session, Awaited>();
   /** Sessions that are closed to new guests. */
@@ -108,7 +108,7 @@ export class Hosting implements GuestRoom {
   }
 
   /** Closes an entrance before its lock is released: another process may announce itself from then on. */
-  private leaveInTime(session: Session, { entrance, log }: Open): void {
+  private leaveInTime(session: Session, { entrance, log }: OpenEntrance): void {
     log.beforeRelease?.(() => {
       this.entrances.delete(session);
       entrance.close();
@@ -116,7 +116,7 @@ export class Hosting implements GuestRoom {
   }
 
   /** Drops an entrance to a session whose lock this process lacks or can no longer confirm. */
-  private abandon(session: Session, { entrance, log }: Open): void {
+  private abandon(session: Session, { entrance, log }: OpenEntrance): void {
     this.entrances.delete(session);
     log.beforeRelease?.(undefined);
     entrance.abandon();
@@ -172,11 +172,11 @@ export class Hosting implements GuestRoom {
   /** Returns the reason against admitting a process; undefined if it may join. */
   private refusal(session: Session, entrance: Entrance, { value }: PipeMessage): string | undefined {
     const { attach } = value;
-    const wish = typeof attach === "object" && attach !== null ? (attach as Readonly<Record<string, unknown>>) : {};
-    if (!isToken(wish.token, entrance.announcement)) return "The token is not that of the announcement.";
-    if (wish.protocol !== ATTACH_PROTOCOL) return `The holder speaks version ${ATTACH_PROTOCOL} of the protocol.`;
-    if (wish.sessionId !== session.id) return "The holder has another session here.";
-    if (wish.durability === "sync" && this.options.durability !== "sync")
+    const request = typeof attach === "object" && attach !== null ? (attach as Readonly<Record<string, unknown>>) : {};
+    if (!isToken(request.token, entrance.announcement)) return "The token is not that of the announcement.";
+    if (request.protocol !== ATTACH_PROTOCOL) return `The holder speaks version ${ATTACH_PROTOCOL} of the protocol.`;
+    if (request.sessionId !== session.id) return "The holder has another session here.";
+    if (request.durability === "sync" && this.options.durability !== "sync")
       return "The holder does not wait for the medium (--durability os).";
     return undefined;
   }
@@ -185,27 +185,27 @@ export class Hosting implements GuestRoom {
     const { hooks, self, stand } = value.attach as { hooks?: unknown; self?: unknown; stand?: unknown };
     const { host, presence } = this.options;
     const guest = new Guest(
-      { host, room: this, pipe },
+      { host, registry: this, pipe },
       { session, client: this.clientFrom(self, session), hooks: Array.isArray(hooks) ? hooks.map(String) : [] },
     );
     pipe.trust();
-    guest.stand(stand);
+    guest.setHead(stand);
     const guests = this.joined.get(session) ?? new Set();
     this.joined.set(session, guests.add(guest));
     const isBack = this.takeAwaited(session, guest.client.id);
     const { epoch, client, pid } = announcement;
-    guest.welcome({ epoch, client, pid }, presence.on(session).id, host.lastTold(session));
-    if (!isBack) this.tellPresence(session, joining(guest.client));
+    guest.welcome({ epoch, client, pid }, presence.on(session).id, host.lastReported(session));
+    if (!isBack) this.reportPresence(session, makeJoinEvent(guest.client));
     return guest;
   }
 
   private leave(guest: Guest): void {
-    guest.gone();
+    guest.markGone();
     const { session } = guest;
     const guests = this.joined.get(session);
     if (!guests?.delete(guest)) return;
     if (guests.size === 0) this.joined.delete(session);
-    this.tellPresence(session, leaving(guest.client, guest.hasLeft ? "left" : "died"));
+    this.reportPresence(session, makeLeaveEvent(guest.client, guest.hasLeft ? "left" : "died"));
   }
 
   private dismiss(session: Session): void {
@@ -221,7 +221,7 @@ export class Hosting implements GuestRoom {
    */
   alone<T>(session: Session, doing: string, run: () => T): T {
     const others = this.clientsOf(session).slice(1);
-    if (others.length > 0) throw sharedBy(others, doing);
+    if (others.length > 0) throw createSharedFailure(others, doing);
     this.closed.add(session);
     const open = (): void => {
       // From here on, new guests find the new files.
@@ -261,14 +261,15 @@ export class Hosting implements GuestRoom {
   introduce(guest: Guest, self: unknown): void {
     const { id, since } = guest.client;
     const said = sharedClientOf({ ...(self as object), id, since });
-    if (!said || isSame(said, guest.client) || !this.joined.get(guest.session)?.has(guest)) return;
+    if (!said || isSameClient(said, guest.client) || !this.joined.get(guest.session)?.has(guest)) return;
     guest.client = said;
-    this.tellPresence(guest.session, joining(said));
+    this.reportPresence(guest.session, makeJoinEvent(said));
   }
 
   /** Sends the guests the local host's present description. */
   introduceSelf(): void {
-    for (const session of this.joined.keys()) this.tellGuests(session, joining(this.options.presence.on(session)));
+    for (const session of this.joined.keys())
+      this.notifyGuests(session, makeJoinEvent(this.options.presence.on(session)));
   }
 
   /** Waits for the other clients of a session that another process held until now. */
@@ -276,13 +277,13 @@ export class Hosting implements GuestRoom {
     this.forgetAwaited(session);
     if (!this.entrances.has(session)) {
       // Without an entrance they cannot come back.
-      for (const client of clients) this.tellPresence(session, leaving(client, "left"));
+      for (const client of clients) this.reportPresence(session, makeLeaveEvent(client, "left"));
       return;
     }
     if (clients.length === 0) return;
     const late = setTimeout(() => {
       this.awaited.delete(session);
-      for (const client of awaited.clients.values()) this.tellPresence(session, leaving(client, "died"));
+      for (const client of awaited.clients.values()) this.reportPresence(session, makeLeaveEvent(client, "died"));
     }, RETURN_WITHIN).unref();
     const awaited = { clients: new Map(clients.map((client) => [client.id, client])), late };
     this.awaited.set(session, awaited);
@@ -300,12 +301,12 @@ export class Hosting implements GuestRoom {
     this.awaited.delete(session);
   }
 
-  private tellPresence(session: Session, event: PresenceEvent): void {
-    this.tellGuests(session, event);
-    this.options.host.tellPresence(session, [event]);
+  private reportPresence(session: Session, event: PresenceEvent): void {
+    this.notifyGuests(session, event);
+    this.options.host.reportPresence(session, [event]);
   }
 
-  private tellGuests(session: Session, event: PresenceEvent): void {
+  private notifyGuests(session: Session, event: PresenceEvent): void {
     for (const guest of this.guestsOf(session)) if (guest.client.id !== event.payload.client.id) guest.presence(event);
   }
 
@@ -333,14 +334,14 @@ export class Hosting implements GuestRoom {
    * Sends the guests an event that `by` caused, or the local host if that is undefined. `of`: the session in whose
    * order it is sent. If its id is the event's, another session with the same id gets nothing.
    */
-  tell(of: Session | null, event: PendingEvent, by: Call | undefined): void {
-    if (this.joined.size === 0 || !isShared(event)) return;
+  report(of: Session | null, event: PendingEvent, by: Call | undefined): void {
+    if (this.joined.size === 0 || !isSharedEvent(event)) return;
     for (const [session, guests] of this.joined) {
       if (session.id !== event.sessionId || (of?.id === session.id && of !== session)) continue;
       const cause = by && (by.peer?.client ?? this.options.presence.on(session));
       for (const guest of guests) {
         if (by?.peer === guest) guest.event(event, by);
-        else guest.event(ofPeer(event, cause));
+        else guest.event(toPeerEvent(event, cause));
       }
     }
   }
@@ -359,7 +360,7 @@ export class Hosting implements GuestRoom {
   }
 }
 
-function sharedBy(others: readonly SharedClient[], doing: string): Failure {
+function createSharedFailure(others: readonly SharedClient[], doing: string): Failure {
   const [first, ...rest] = others.map(({ name, pid }) => `${name ?? "a client"} (process ${pid})`);
   const who =
     rest.length === 0 ? first : rest.length === 1 ? `${first} and ${rest[0]}` : `${first} and ${rest.length} others`;

@@ -2,7 +2,7 @@
 
 import type { Duplex } from "node:stream";
 import { knownValueEnd, memberOf, members, parseText } from "../../core/json/json.ts";
-import { AutoDecoder, byteLength, type Decoder, frames } from "../connection/framing.ts";
+import { AutoDecoder, countBytes, type Decoder, frames } from "../connection/framing.ts";
 
 /** Maximum bytes of a message; an append of the largest allowed size fits. */
 const MAX_MESSAGE = 1 << 30;
@@ -51,7 +51,7 @@ export class Pipe {
       try {
         for (let cut = this.decoder.next(); cut && !this.isClosed; cut = this.decoder.next()) {
           if (cut.kind !== "payload") return end();
-          received(messageOf(cut.bytes));
+          received(parseMessage(cut.bytes));
         }
       } catch {
         // The other end is faulty, or not a server of this kind.
@@ -81,7 +81,7 @@ export class Pipe {
     if (this.isClosed) return;
     const { waiting } = this;
     if (waiting.length === 0) process.nextTick(() => this.flush());
-    const length = byteLength(pieces);
+    const length = countBytes(pieces);
     waiting.push(frames.headers.before(length), ...pieces);
     this.waitingBytes += length;
   }
@@ -92,7 +92,7 @@ export class Pipe {
     this.waitingBytes = 0;
     if (this.isClosed || waiting.length === 0) return;
     if (waiting.every(isLittle)) {
-      stream.write(joined(waiting));
+      stream.write(joinPieces(waiting));
       return;
     }
     // Small pieces are copied together: a write costs more than copying 10 KB.
@@ -101,12 +101,12 @@ export class Pipe {
     for (const piece of waiting) {
       if (isLittle(piece)) few.push(piece);
       else {
-        if (few.length > 0) stream.write(joined(few));
+        if (few.length > 0) stream.write(joinPieces(few));
         few = [];
         stream.write(piece);
       }
     }
-    if (few.length > 0) stream.write(joined(few));
+    if (few.length > 0) stream.write(joinPieces(few));
     stream.uncork();
   }
 
@@ -137,7 +137,7 @@ function isLittle(piece: string | Uint8Array): boolean {
 }
 
 /** Returns pieces of text as one. Adjacent strings are joined before they become bytes. */
-function joined(pieces: (string | Uint8Array)[]): string | Uint8Array {
+function joinPieces(pieces: (string | Uint8Array)[]): string | Uint8Array {
   const parts: Uint8Array[] = [];
   let text = "";
   for (const piece of pieces) {
@@ -154,7 +154,7 @@ function joined(pieces: (string | Uint8Array)[]): string | Uint8Array {
 }
 
 /** Parses a message. Throws SyntaxError if it is not a JSON object. */
-function messageOf(bytes: Buffer): PipeMessage {
+function parseMessage(bytes: Buffer): PipeMessage {
   const value = parseText(bytes.toString("utf8"));
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new SyntaxError("no message");
   return {

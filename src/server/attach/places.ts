@@ -3,10 +3,10 @@
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { makeEvent, type PendingEvent } from "../connection/host.ts";
 
 /** Position of the local host in a session. */
-export interface ToldPlace {
+export interface ReportedPosition {
   /** The head of the leaf; null for the shared leaf. */
   readonly head: string | null;
   readonly leafId: string | null;
@@ -17,22 +17,28 @@ export interface ToldPlace {
   readonly lastId: string | null;
 }
 
-export const NOWHERE: ToldPlace = { head: null, leafId: null, sharedLeafId: null, headLastId: null, lastId: null };
+export const NO_POSITION: ReportedPosition = {
+  head: null,
+  leafId: null,
+  sharedLeafId: null,
+  headLastId: null,
+  lastId: null,
+};
 
 /** Returns the position in a holder's message; `last` is the last entry if the message has none. */
-export function placeIn(value: Readonly<Record<string, unknown>>, last: string | null): ToldPlace {
+export function parsePosition(value: Readonly<Record<string, unknown>>, last: string | null): ReportedPosition {
   const {
     leafId,
     sharedLeafId = leafId,
     lastId = last,
     at,
-  } = value as unknown as Partial<ToldPlace> & { at?: unknown };
+  } = value as unknown as Partial<ReportedPosition> & { at?: unknown };
   const { head = null, lastId: headLastId = null } = (at ?? {}) as { head?: string; lastId?: string | null };
   return { head, leafId: leafId ?? null, sharedLeafId: sharedLeafId ?? null, headLastId, lastId };
 }
 
 /** Returns the position in a session as read here and reported to the local host. */
-export function placeOf({ heads, ownLeafId, sharedLeafId, log: { nodes } }: Session): ToldPlace {
+export function getPosition({ heads, ownLeafId, sharedLeafId, log: { nodes } }: Session): ReportedPosition {
   const head = heads.own;
   const lastId = nodes.count === 0 ? null : nodes.id(nodes.count - 1);
   const headLastId = head === null ? null : heads.lastIdOf(head);
@@ -40,7 +46,7 @@ export function placeOf({ heads, ownLeafId, sharedLeafId, log: { nodes } }: Sess
 }
 
 /** Moves the local leaf and the shared one to a position, if its entries are known. */
-export function settle(session: Session, { leafId, sharedLeafId, headLastId }: ToldPlace): void {
+export function moveLeaves(session: Session, { leafId, sharedLeafId, headLastId }: ReportedPosition): void {
   const { nodes } = session.log;
   const leaf = leafId === null ? ROOT : nodes.position(leafId);
   const shared = sharedLeafId === null ? ROOT : nodes.position(sharedLeafId);
@@ -50,7 +56,7 @@ export function settle(session: Session, { leafId, sharedLeafId, headLastId }: T
 }
 
 /** Returns a position without entries that are not here: only a dead holder knew those. */
-function found(session: Session, place: ToldPlace): ToldPlace {
+function limitToKnown(session: Session, place: ReportedPosition): ReportedPosition {
   const { nodes } = session.log;
   const isThere = (id: string | null): boolean => id === null || nodes.position(id) >= 0;
   return {
@@ -62,7 +68,7 @@ function found(session: Session, place: ToldPlace): ToldPlace {
 }
 
 /** Returns whether the leaves of a position are among the first `end` entries: later ones are not reported yet. */
-function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace, end: number): boolean {
+function isReported({ log: { nodes } }: Session, { leafId, sharedLeafId }: ReportedPosition, end: number): boolean {
   return [leafId, sharedLeafId].every((id) => {
     const position = id === null ? ROOT : nodes.position(id);
     return id === null || (position >= 0 && position < end);
@@ -70,7 +76,7 @@ function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace
 }
 
 /** Entries that were not reported to the local host. */
-interface Missed {
+interface MissedEntries {
   readonly from: number;
   readonly end: number;
   /** Entries of the local host's own calls. */
@@ -80,7 +86,7 @@ interface Missed {
 }
 
 /** Consecutive entries that are reported in one event. */
-interface TellingRun {
+interface EntryRun {
   readonly isOwn: boolean;
   readonly head: string | null;
   readonly positions: number[];
@@ -88,13 +94,13 @@ interface TellingRun {
 }
 
 /** Returns the events about missed entries, and the position after them, beginning at a position. */
-function missedBy(
+function collectMissed(
   session: Session,
-  { from, end, own, isFirst }: Missed,
-  { head: mine, ...known }: ToldPlace,
-): { events: PendingEvent[]; place: ToldPlace } {
+  { from, end, own, isFirst }: MissedEntries,
+  { head: mine, ...known }: ReportedPosition,
+): { events: PendingEvent[]; place: ReportedPosition } {
   const { nodes } = session.log;
-  const runs: TellingRun[] = [];
+  const runs: EntryRun[] = [];
   let { leafId, sharedLeafId, headLastId } = known;
   for (let position = from; position < end; position++) {
     const head = session.headOf(position);
@@ -118,14 +124,14 @@ function missedBy(
     run.positions.push(position);
     run.leafId = leafId;
   }
-  const events = runs.map((run) => appended(session, run, run.isOwn ? "self" : isFirst ? "foreign" : "peer"));
+  const events = runs.map((run) => makeAppendEvent(session, run, run.isOwn ? "self" : isFirst ? "foreign" : "peer"));
   return { events, place: { ...known, head: mine, leafId, sharedLeafId, headLastId } };
 }
 
 /** Returns the event about entries that no holder reported. */
-function appended(
+function makeAppendEvent(
   { id: sessionId, log }: Session,
-  { positions, head, leafId }: TellingRun,
+  { positions, head, leafId }: EntryRun,
   origin: "self" | "peer" | "foreign",
 ): PendingEvent {
   const entries = Raw.array(() => log.readMany(positions, true));
@@ -134,9 +140,9 @@ function appended(
   return { name: "session_append", sessionId, leafId, payload: origin === "self" ? payload : { ...payload, entries } };
 }
 
-export interface CatchingUp {
+export interface CatchUpOptions {
   /** Position at which the next holder continues; it reports later entries itself. */
-  readonly next?: ToldPlace;
+  readonly next?: ReportedPosition;
   /** True if nothing was reported to the local host before. */
   readonly isFirst?: boolean;
   /** True if everything was read already. */
@@ -144,23 +150,23 @@ export interface CatchingUp {
 }
 
 /** Events that are new to the local host. */
-interface CaughtUp {
+interface CatchUpResult {
   readonly events: PendingEvent[];
   /** The position reported by the holder, if it is beyond that of the entries. */
-  readonly place?: ToldPlace;
+  readonly place?: ReportedPosition;
 }
 
 /**
  * Reads the entries after a reported position and moves the session there. `keys` are those of the local host's own
  * calls. Returns undefined, with nothing moved, if the entries before `next` cannot be read yet.
  */
-export function catchUp(
+export function catchUpSession(
   session: Session,
-  told: ToldPlace,
+  reported: ReportedPosition,
   keys: readonly string[],
-  { next, isFirst = false, isRead = false }: CatchingUp,
-): CaughtUp | undefined {
-  const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
+  { next, isFirst = false, isRead = false }: CatchUpOptions,
+): CatchUpResult | undefined {
+  const known = reported.head === session.heads.own ? reported : { ...getPosition(session), lastId: reported.lastId };
   const before = session.log.nodes.count;
   if (!isRead) session.foreign.readAlong();
   const { nodes } = session.log;
@@ -170,17 +176,17 @@ export function catchUp(
   const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
   // A file without the last known entry was replaced; the refresh has read it again.
   const from = known.lastId === null || first > 0 ? first : end;
-  const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
+  const missed = collectMissed(session, { from, end, own, isFirst }, limitToKnown(session, known));
   // The local host knows entries read before, though the holder may report them.
   for (let position = end; isFirst && position < before; position++) session.foreign.markReported(nodes.id(position));
   // The holder may have reported a head that the local host has left since.
   const isOwn = next?.head === session.heads.own;
-  const now = next && isOwn && isTold(session, next, end) ? next : missed.place;
-  settle(session, now);
+  const now = next && isOwn && isReported(session, next, end) ? next : missed.place;
+  moveLeaves(session, now);
   const { leafId: oldLeafId } = missed.place;
   const { leafId: newLeafId } = now;
   const { events } = missed;
   const by = now.head === null ? {} : { head: now.head };
-  if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId, ...by }));
+  if (newLeafId !== oldLeafId) events.push(makeEvent(session, "session_tree", { newLeafId, oldLeafId, ...by }));
   return { events, place: next && isOwn && now !== next ? { ...now, lastId: next.lastId } : undefined };
 }

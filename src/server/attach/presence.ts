@@ -45,7 +45,7 @@ export class OwnPresence {
 }
 
 /** The clients of a session as reported by its holder. Reports may be false, so their number is limited. */
-export class ToldClients {
+export class ReportedClients {
   private readonly known = new Map<string, SharedClient>();
   /** The ids of the local host and of the holder. */
   selfId = "";
@@ -64,8 +64,9 @@ export class ToldClients {
     const list = Array.isArray(given) ? given.slice(0, MOST_CLIENTS).map(sharedClientOf) : [];
     const next = new Map(list.flatMap((client) => (client ? [[client.id, client]] : [])));
     const events: PresenceEvent[] = [];
-    for (const client of this.known.values()) if (!next.has(client.id)) events.push(leaving(client, "died"));
-    for (const client of next.values()) if (!isSame(client, this.known.get(client.id))) events.push(joining(client));
+    for (const client of this.known.values()) if (!next.has(client.id)) events.push(makeLeaveEvent(client, "died"));
+    for (const client of next.values())
+      if (!isSameClient(client, this.known.get(client.id))) events.push(makeJoinEvent(client));
     this.known.clear();
     for (const [id, client] of next) this.known.set(id, client);
     return isFirst ? [] : events.filter(({ payload }) => payload.client.id !== this.selfId);
@@ -79,16 +80,16 @@ export class ToldClients {
     const before = this.known.get(client.id);
     if (name === "client_left") {
       if (!this.known.delete(client.id) || client.id === this.selfId) return undefined;
-      return leaving(before as SharedClient, reason === "left" ? "left" : "died");
+      return makeLeaveEvent(before as SharedClient, reason === "left" ? "left" : "died");
     }
-    if (isSame(client, before) || (this.known.size >= MOST_CLIENTS && !before)) return undefined;
+    if (isSameClient(client, before) || (this.known.size >= MOST_CLIENTS && !before)) return undefined;
     this.known.set(client.id, client);
-    return client.id === this.selfId ? undefined : joining(client);
+    return client.id === this.selfId ? undefined : makeJoinEvent(client);
   }
 
   /** Removes all clients, because the session is no longer shared. Returns the events about that. */
   clear(): PresenceEvent[] {
-    const events = this.others.map((client) => leaving(client, "left"));
+    const events = this.others.map((client) => makeLeaveEvent(client, "left"));
     this.known.clear();
     return events;
   }
@@ -98,18 +99,18 @@ export class ToldClients {
     const holder = this.known.get(this.holderId);
     this.known.delete(this.holderId);
     this.holderId = "";
-    return holder ? [leaving(holder, reason)] : [];
+    return holder ? [makeLeaveEvent(holder, reason)] : [];
   }
 }
 
-export function joining(client: SharedClient): PresenceEvent {
+export function makeJoinEvent(client: SharedClient): PresenceEvent {
   return { name: "client_joined", payload: { client } };
 }
 
-export function leaving(client: SharedClient, reason: LeaveReason): PresenceEvent {
+export function makeLeaveEvent(client: SharedClient, reason: LeaveReason): PresenceEvent {
   return { name: "client_left", payload: { client, reason } };
 }
 
-export function isSame(one: SharedClient, other: SharedClient | undefined): boolean {
+export function isSameClient(one: SharedClient, other: SharedClient | undefined): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }

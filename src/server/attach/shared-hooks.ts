@@ -4,7 +4,7 @@ import type { SharedClient } from "../../core/ports/attach.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { Guest } from "./guest.ts";
-import { HOOKS } from "./words.ts";
+import { SHARED_HOOKS } from "./protocol.ts";
 
 export type AskedHost = Pick<Hooks, "has" | "ask">;
 
@@ -27,7 +27,7 @@ export class SharedHooks implements AskedHost {
 
   private nextFor(name: HookName, tried: ReadonlySet<AskedHost>): AskedHost | undefined {
     // All other hooks concern the caller's own sessions, so no other host is asked.
-    const candidates = HOOKS.includes(name) ? [this.caller, ...this.hosts()] : [this.caller];
+    const candidates = SHARED_HOOKS.includes(name) ? [this.caller, ...this.hosts()] : [this.caller];
     return candidates.find((host) => !tried.has(host) && host.has(name));
   }
 

@@ -14,8 +14,8 @@ import type { Attachment } from "./attachment.ts";
 import { Guest } from "./guest.ts";
 import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
 import type { OwnPresence } from "./presence.ts";
+import { isDoneByHolder } from "./protocol.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
-import { isDoneByHolder } from "./words.ts";
 
 /** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
@@ -39,7 +39,7 @@ interface SharingHost extends HostingHost {
   readonly presence: OwnPresence;
   readonly hooks: Pick<Hooks, "has" | "ask">;
   /** True if events can be sent to the local host: its framing and dialect are known. */
-  readonly canTell: boolean;
+  readonly canSendEvents: boolean;
   /** Sends events reported by the holder of a session, in order with its answers. */
   passOn(session: Session, events: PendingEvent[]): void;
   /** Asks the local host on behalf of the holder of a session. */
@@ -107,7 +107,7 @@ export class Sharing {
     if (some) this.hosting.sweep(some);
     else this.hosting.sweepAll();
     this.attaching.sweep((session) => workspace.isOpen(session));
-    if (!this.host.canTell) return;
+    if (!this.host.canSendEvents) return;
     // Looking up a lock's holder reads the list of all sockets.
     for (const session of joined ?? workspace.sessions)
       if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
@@ -115,13 +115,13 @@ export class Sharing {
   }
 
   /** Returns the attachment through which a call is passed on; undefined if it runs here. */
-  ofCall({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
+  findAttachment({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
     if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
     return this.attaching.of(session);
   }
 
   /** Throws session_locked for a call that only the holder of a joined session could run, and that is not passed on. */
-  requireOurs({ command, params, peer }: Call, session: Session): void {
+  requireLocal({ command, params, peer }: Call, session: Session): void {
     const attachment = peer ? undefined : this.attaching.of(session);
     const { dryRun } = params as { dryRun?: boolean };
     if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
@@ -132,13 +132,13 @@ export class Sharing {
       : "";
     throw new Failure(
       "session_locked",
-      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.${opposite}`,
+      `${command.name} must be run by ${who}, which holds this session. Run it there, or close the session there and try again.${opposite}`,
       { holder: { client, pid, name } },
     );
   }
 
   /** Returns the hosts to ask before a call on a session acts. */
-  hooksOf(session: Session | null, caller: AskedHost): AskedHost {
+  getHooks(session: Session | null, caller: AskedHost): AskedHost {
     if (session === null || !this.hosting.hasGuests(session)) return caller;
     const client = caller instanceof Guest ? caller.client : this.host.presence.on(session);
     return new SharedHooks(caller, client, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);

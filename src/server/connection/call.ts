@@ -8,7 +8,7 @@ import type { Command } from "../../handlers/shared/command.ts";
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
 /** Leaves after an event. */
-export interface ToldLeaves {
+export interface ReportedLeaves {
   /** Leaf of the local host. */
   readonly leafId: string | null;
   /** Leaves of all clients by head, with the shared leaf under null; missing if that is the only one. */
@@ -19,7 +19,7 @@ export interface ToldLeaves {
 export interface Peer {
   readonly client: SharedClient;
   /** Answers a call; `left` has the leaves after it, if it changed anything. */
-  reply(call: Call, outcome: Outcome, left: ToldLeaves | undefined): void;
+  reply(call: Call, outcome: Outcome, left: ReportedLeaves | undefined): void;
 }
 
 export interface Call {
@@ -51,14 +51,14 @@ export interface Call {
 }
 
 /** Returns whether a call is a read by the host during a question. It sees the session before the change. */
-export function asksWhile({ command, params }: Call, questionIds: ReadonlySet<string>): boolean {
+export function isNestedRead({ command, params }: Call, questionIds: ReadonlySet<string>): boolean {
   if (questionIds.size === 0) return false;
   const { _meta } = (params ?? {}) as { _meta?: { hook?: string | number } };
   return command.effect === "read" && _meta?.hook !== undefined && questionIds.has(JSON.stringify(_meta.hook));
 }
 
 /** Returns the id as JSON text: from the bytes if a number is inexact, or the id is nested too deep. */
-export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
+export function getIdText(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
   const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
@@ -68,7 +68,7 @@ const BEGINNING =
   /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/;
 
 /** Returns the id of a message with only its beginning kept, if it can be read. */
-export function idTextOfBeginning(bytes: Buffer): string | undefined {
+export function findIdText(bytes: Buffer): string | undefined {
   const found = BEGINNING.exec(bytes.toString("utf8"));
   try {
     JSON.parse(found?.[1] ?? "");

@@ -16,7 +16,7 @@ import type { PendingEvent } from "./host.ts";
 
 /** The receiver of reports from running calls. */
 export interface CallSink extends HostFacts {
-  readonly hasRoom: boolean;
+  readonly hasCapacity: boolean;
   /** Reports the progress of a command at once; not called while the host is behind. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
@@ -37,7 +37,7 @@ export interface Caller {
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
-  introduce(wishes: Introduction): void;
+  introduce(introduction: Introduction): void;
   /** Ends the work: no new call runs. Returns false if it was ending already. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }

@@ -3,9 +3,11 @@
 import type { DialectName } from "./dialect.ts";
 
 /** Returns the dialect of a first message; undefined if it is unknown. */
-export function detect(value: unknown): DialectName | "acp" | undefined {
+export function detectDialect(value: unknown): DialectName | "acp" | undefined {
   if (Array.isArray(value))
-    return value.some((item) => !Array.isArray(item) && detect(item) !== undefined && detect(item) !== "pi")
+    return value.some(
+      (item) => !Array.isArray(item) && detectDialect(item) !== undefined && detectDialect(item) !== "pi",
+    )
       ? "jsonrpc"
       : undefined;
   if (typeof value !== "object" || value === null) return undefined;

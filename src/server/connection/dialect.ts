@@ -60,7 +60,7 @@ export const REFUSALS = {
 };
 
 /** Returns the params validated against a command's schema, or a fault that names each offending member. */
-export function checkedParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
+export function checkParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
   if (Array.isArray(params)) return faulty([{ path: "", message: "params are given by name, in an object" }]);
   const result = check(loose ? command.looseParams : command.params, params ?? {});
   if (result.success) return { params: result.data, fault: undefined };
@@ -81,7 +81,7 @@ function faulty(issues: BadParams["issues"]): Pick<Call, "params" | "fault"> {
 }
 
 /** Returns the failure for an errno error that no earlier function has turned into a failure. */
-export function ofTheDisk(error: Error & { readonly code: string }): Failure {
+export function toDiskFailure(error: Error & { readonly code: string }): Failure {
   const { code } = error;
   const full = code === "ENOSPC" || code === "EDQUOT";
   const sentence = `${full ? "No room on the disk" : `The disk refused (${code})`} while the request was handled. Check with get_state and verify_session what the session has now, then try again.`;
@@ -120,7 +120,7 @@ let references = 0;
  */
 export function describeError(thrown: unknown): ErrorDescription {
   if (thrown instanceof DescribedError) return thrown.description;
-  const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown instanceof TextTooLong ? tooLong(thrown) : thrown;
+  const error = isErrno(thrown) ? toDiskFailure(thrown) : thrown instanceof TextTooLong ? tooLong(thrown) : thrown;
   const shape = (code: number, sentence: string, name: string, details?: object, retryable = false) => ({
     code,
     sentence,
@@ -137,7 +137,7 @@ export function describeError(thrown: unknown): ErrorDescription {
 }
 
 /** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
-export function withMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
+export function appendMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
   return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${textOfPlain(value)}}`];
 }
 

@@ -343,7 +343,7 @@ export const frames: Record<FramingName, Envelope> = {
   headers: { before: (bytes) => `Content-Length: ${bytes}\r\n\r\n`, piece: (piece) => piece, after: "", counts: true },
 };
 
-export function byteLength(pieces: Iterable<string | Uint8Array>): number {
+export function countBytes(pieces: Iterable<string | Uint8Array>): number {
   let length = 0;
   for (const piece of pieces) length += typeof piece === "string" ? Buffer.byteLength(piece) : piece.length;
   return length;

@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Spool } from "../../core/ports/spool.ts";
 import type { Call } from "./call.ts";
 import type { Pieces } from "./dialect.ts";
-import { chained, type OutgoingMessage, type Output, release } from "./output.ts";
+import { chain, type OutgoingMessage, type Output, releaseSpooled } from "./output.ts";
 
 /** The space for a message. */
 interface Bounds {
@@ -16,7 +16,7 @@ interface Bounds {
   /** Bytes above which a message goes to a file. */
   readonly most: number;
   /** True if a message that is in memory already stays there at any size. */
-  readonly mayStay: boolean;
+  readonly mayStayInMemory: boolean;
 }
 
 /**
@@ -30,14 +30,14 @@ export function gather(
   output: Output,
   spool: Spool,
 ): OutgoingMessage {
-  const { call, limit, usedBytes, most, mayStay } = bounds;
-  const requireRoom = (size: number): void => {
+  const { call, limit, usedBytes, most, mayStayInMemory } = bounds;
+  const requireFit = (size: number): void => {
     if (size + usedBytes <= limit) return;
     throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
   };
   const pieces: Pieces = [];
   let message: OutgoingMessage = pieces;
-  if (mayStay && Array.isArray(made)) message = made;
+  if (mayStayInMemory && Array.isArray(made)) message = made;
   else {
     const rest = made[Symbol.iterator]();
     let bytes = 0;
@@ -45,17 +45,17 @@ export function gather(
       pieces.push(next.value);
       bytes += next.value.length;
       if (bytes <= most && bytes <= limit) continue;
-      const all = chained(pieces, rest);
-      if (bytes > limit) requireRoom(output.sizeOf(all));
+      const all = chain(pieces, rest);
+      if (bytes > limit) requireFit(output.sizeOf(all));
       message = [spool.store(output.inFrame(all))];
       break;
     }
   }
   if (limit === Number.POSITIVE_INFINITY) return message;
   try {
-    requireRoom(output.sizeOf(message));
+    requireFit(output.sizeOf(message));
   } catch (error) {
-    release(message);
+    releaseSpooled(message);
     throw error;
   }
   return message;

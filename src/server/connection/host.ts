@@ -3,39 +3,39 @@
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
-import type { ToldLeaves } from "./call.ts";
+import type { ReportedLeaves } from "./call.ts";
 import type { Dialect } from "./dialect.ts";
 import type { OutgoingMessage } from "./output.ts";
 
 /** An event as of the moment it happened; it gets its number when it is sent. */
-export interface PendingEvent extends ToldLeaves {
+export interface PendingEvent extends ReportedLeaves {
   readonly name: EventName;
   readonly sessionId: string;
   readonly payload: Readonly<Record<string, unknown>>;
 }
 
-export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
+export function makeEvent<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
   return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
 }
 
 /** Returns whether an event reports changes by other programs or damage: any call that finds these reports them. */
-export function isFound({ name, payload }: Pick<PendingEvent, "name" | "payload">): boolean {
+export function isFoundEvent({ name, payload }: Pick<PendingEvent, "name" | "payload">): boolean {
   return name === "session_damage" || payload.origin === "foreign";
 }
 
 /** Returns the events about the replacement of a session: the old one's, and a function for the new one's. */
-export function eventsOfReplacement(
+export function makeReplacementEvents(
   before: Session | null,
   next: Session,
   { reason, fork }: Replacement,
 ): readonly [left: PendingEvent[], arrived: () => PendingEvent[]] {
-  const left = before ? [eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file })] : [];
+  const left = before ? [makeEvent(before, "session_shutdown", { reason, targetSessionFile: next.file })] : [];
   const arrived = (): PendingEvent[] => {
     const previousSessionFile = before?.file ?? null;
     const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
     return [
-      ...(fork ? [eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile })] : []),
-      eventOf(next, "session_start", start),
+      ...(fork ? [makeEvent(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile })] : []),
+      makeEvent(next, "session_start", start),
     ];
   };
   return [left, arrived];

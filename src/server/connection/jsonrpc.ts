@@ -3,9 +3,10 @@
 import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
 import { textOfPlain } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
-import { type Call, idTextOf } from "./call.ts";
+import { type Call, getIdText } from "./call.ts";
 import {
-  checkedParams,
+  appendMember,
+  checkParams,
   type Decoded,
   type Dialect,
   describeError,
@@ -13,13 +14,12 @@ import {
   type Pieces,
   REFUSALS,
   type Refusal,
-  withMember,
 } from "./dialect.ts";
-import { nearest, otherDialect } from "./mistakes.ts";
+import { explainOtherDialect, suggestCommand } from "./mistakes.ts";
 
 const NO_ID = "null";
 
-export const jsonrpc: Dialect = {
+export const jsonrpcDialect: Dialect = {
   name: "jsonrpc",
 
   decode(value, bytes) {
@@ -37,14 +37,14 @@ export const jsonrpc: Dialect = {
 
   reply(call, outcome) {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
-    if (!("error" in outcome)) return withMember(head, "result", outcome.result);
+    if (!("error" in outcome)) return appendMember(head, "result", outcome.result);
     const { code, sentence, data } = describeError(outcome.error);
     return [`${head},"error":${textOfPlain({ code, message: sentence, data })}}`];
   },
 
   hook: (message) => [textOfPlain(message)],
 
-  event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
+  event: (name, payload) => appendMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
 
 function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
@@ -64,7 +64,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   const { id, method, params } = message;
   const hasId = "id" in message;
   const legalId = typeof id === "string" || typeof id === "number" || id === null;
-  const idText = hasId && legalId ? idTextOf(id, bytes, range()) : NO_ID;
+  const idText = hasId && legalId ? getIdText(id, bytes, range()) : NO_ID;
   if (message.jsonrpc !== "2.0") return refusal(notJsonrpc(message), idText);
   if (!("method" in message) && ("result" in message || "error" in message))
     return { kind: "response", message: message as unknown as HookMessage };
@@ -85,12 +85,12 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
     // An unknown notification is ignored, because none gets a reply. LSP allows this for those that begin with `$/`.
     if (!hasId) return { kind: "nothing" };
     return refusal(
-      `Unknown method: ${method.slice(0, 200)}. ${nearest(method) ?? "rpc.discover lists the commands there are."}`,
+      `Unknown method: ${method.slice(0, 200)}. ${suggestCommand(method) ?? "rpc.discover lists the commands there are."}`,
       idText,
       "method",
     );
   }
-  const { params: checked, fault } = checkedParams(command, params, false);
+  const { params: checked, fault } = checkParams(command, params, false);
   const call: Call = {
     command,
     name: method,
@@ -105,7 +105,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
 /** Returns the sentence about a message without the member that makes it JSON-RPC. */
 function notJsonrpc({ jsonrpc, method, type }: Record<string, unknown>): string {
   return jsonrpc === undefined && method === undefined && typeof type === "string"
-    ? otherDialect("JSON-RPC", "pi")
+    ? explainOtherDialect("JSON-RPC", "pi")
     : 'The member jsonrpc must be the string "2.0".';
 }
 

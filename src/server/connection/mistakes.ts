@@ -14,19 +14,19 @@ const REQUEST = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
 const LOOKED_AT = 1 << 16;
 
 /** Returns a sentence about a payload that is not UTF-8. */
-export function notUtf8(bytes: Uint8Array, framing: FramingName): string {
+export function explainNotUtf8(bytes: Uint8Array, framing: FramingName): string {
   const isUtf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
   if (isUtf16) return UTF_16;
   return `The message is not UTF-8.${framing === "headers" ? ` Where a character was cut: ${COUNTS_BYTES}.` : ""}`;
 }
 
 /** Returns the sentence about a message of the dialect that a connection does not speak. */
-export function otherDialect(spoken: string, other: DialectName): string {
+export function explainOtherDialect(spoken: string, other: DialectName): string {
   return `This connection speaks ${spoken}, as its first message or --dialect decided, and this is a message of the other dialect. Send all in one, or start the server with --dialect ${other}.`;
 }
 
 /** Returns a sentence about a payload that is not JSON. Its work is bounded by the payload's length. */
-export function notJson(text: string, framing: FramingName): string {
+export function explainNotJson(text: string, framing: FramingName): string {
   // In UTF-16 every second byte of ASCII is zero; a line feed leaves one of its zeros to the next line.
   if (text.slice(0, 4).includes("\0")) return UTF_16;
   return `The message is not JSON. ${guess(text.trim(), framing)}`.trim();
@@ -56,7 +56,7 @@ function guess(text: string, framing: FramingName): string {
 }
 
 /** Returns a sentence about bytes at the position of a header. */
-export function badHeader(reason: string, beginning: string): string {
+export function explainBadHeader(reason: string, beginning: string): string {
   const hint = /^\s*[[{]/.test(beginning)
     ? " A message came without its header: send Content-Length: <bytes>, an empty line, and the message, or start the server with --framing lines."
     : /^[^\r\n]*\S/.test(beginning) && !/^content-/i.test(beginning)
@@ -110,7 +110,7 @@ function words(list: string): readonly string[] {
 }
 
 /** Returns a question about the command of another word, or else the nearest; undefined when none is near. */
-export function nearest(name: string): string | undefined {
+export function suggestCommand(name: string): string | undefined {
   const wanted = plain(name);
   const [meant] = Object.entries(OTHER_WORDS).find(([, others]) => others.includes(wanted)) ?? [];
   if (meant !== undefined) return `Did you mean ${meant}?`;

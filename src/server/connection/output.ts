@@ -2,7 +2,7 @@
 
 import type { Writable } from "node:stream";
 import { isSpooled, type Spooled } from "../../core/ports/spool.ts";
-import { byteLength, type Envelope } from "./framing.ts";
+import { countBytes, type Envelope } from "./framing.ts";
 
 /** Size of gathered output that is written without waiting for the end of the input chunk. */
 const WRITE_AT = 1 << 16;
@@ -16,7 +16,7 @@ export type OutgoingMessage = readonly (string | Uint8Array | Spooled)[];
 
 export class Output {
   private readonly stream: Writable;
-  private readonly onRoom: () => void;
+  private readonly onDrain: () => void;
   /** The gathered output: bytes of `block` from `begun` to `filled`, and after them `text`. */
   private block: Buffer | undefined;
   private begun = 0;
@@ -31,13 +31,13 @@ export class Output {
   private readonly queue: { message: OutgoingMessage; isLine: boolean }[] = [];
   private whenThrough: (() => void)[] = [];
 
-  /** Creates an output. `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
-  constructor(stream: Writable, onRoom: () => void) {
+  /** Creates an output. `onDrain` is called when the reader has caught up after {@link hasCapacity} was false. */
+  constructor(stream: Writable, onDrain: () => void) {
     this.stream = stream;
-    this.onRoom = onRoom;
+    this.onDrain = onDrain;
     stream.once("close", () => {
-      this.giveUp();
-      onRoom();
+      this.discard();
+      onDrain();
     });
   }
 
@@ -46,7 +46,7 @@ export class Output {
   }
 
   /** True if more may be sent. A closed stream has room: received calls still run, and their replies are dropped. */
-  get hasRoom(): boolean {
+  get hasCapacity(): boolean {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
 
@@ -62,10 +62,10 @@ export class Output {
   send(message: OutgoingMessage): void {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be sent before the framing is known");
-    if (this.gone) release(message);
+    if (this.gone) releaseSpooled(message);
     else if (this.flowing) this.queue.push({ message, isLine: false });
     else if (isInMemory(message)) {
-      if (frame.counts) this.put(frame.before(byteLength(message)));
+      if (frame.counts) this.put(frame.before(countBytes(message)));
       for (const piece of message) this.put(frame.piece(piece));
       this.put(frame.after);
     } else {
@@ -99,7 +99,7 @@ export class Output {
       this.flush();
     } catch (error) {
       // Half of the message is out, and only the end of the stream can show that to the reader.
-      this.giveUp();
+      this.discard();
       this.stream.destroy(error as Error);
     }
   }
@@ -122,12 +122,13 @@ export class Output {
   }
 
   /** Drops all output, because it has no reader any more. */
-  private giveUp(): void {
+  private discard(): void {
     this.gone = true;
     this.flowing = undefined;
     this.text = "";
     this.begun = this.filled;
-    for (const message of [this.large, ...this.queue.splice(0).map((queued) => queued.message)]) release(message);
+    for (const message of [this.large, ...this.queue.splice(0).map((queued) => queued.message)])
+      releaseSpooled(message);
     this.wake();
   }
 
@@ -136,8 +137,8 @@ export class Output {
     const { frame } = this;
     let plain = 0;
     for (const piece of pieces)
-      plain += isSpooled(piece) ? piece.bytes : byteLength([frame ? frame.piece(piece) : piece]);
-    return frame ? plain + byteLength([frame.after, frame.before(plain)]) : plain;
+      plain += isSpooled(piece) ? piece.bytes : countBytes([frame ? frame.piece(piece) : piece]);
+    return frame ? plain + countBytes([frame.after, frame.before(plain)]) : plain;
   }
 
   /** Yields the pieces as they are between the ends of a frame. */
@@ -152,7 +153,7 @@ export class Output {
     if (typeof piece === "string") this.text += piece;
     else if (piece.length < SMALL) {
       this.moveText();
-      this.makeRoom(piece.length).set(piece, this.filled);
+      this.reserve(piece.length).set(piece, this.filled);
       this.filled += piece.length;
     } else {
       this.writeGathered();
@@ -172,11 +173,11 @@ export class Output {
       this.stream.write(text);
       return;
     }
-    const block = this.makeRoom(most);
+    const block = this.reserve(most);
     this.filled += block.write(text, this.filled);
   }
 
-  private makeRoom(bytes: number): Buffer {
+  private reserve(bytes: number): Buffer {
     if (this.block && this.filled + bytes <= this.block.length) return this.block;
     this.writeBlock();
     this.block = Buffer.allocUnsafe(2 * WRITE_AT);
@@ -192,7 +193,7 @@ export class Output {
     this.stream.once("drain", () => {
       this.waiting = false;
       if (this.flowing) this.flow();
-      if (this.hasRoom) this.onRoom();
+      if (this.hasCapacity) this.onDrain();
     });
   }
 
@@ -233,7 +234,7 @@ function isInMemory(message: OutgoingMessage): message is readonly (string | Uin
 function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | Uint8Array> {
   const pieces = message.map((piece) => (isSpooled(piece) ? piece : frame.piece(piece)));
   let bytes = 0;
-  for (const piece of pieces) bytes += isSpooled(piece) ? piece.bytes : byteLength([piece]);
+  for (const piece of pieces) bytes += isSpooled(piece) ? piece.bytes : countBytes([piece]);
   yield frame.before(bytes);
   for (const piece of pieces)
     if (isSpooled(piece)) yield* piece.blocks();
@@ -241,12 +242,12 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
   yield frame.after;
 }
 
-export function release(message: OutgoingMessage): void {
+export function releaseSpooled(message: OutgoingMessage): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
 }
 
 /** Returns messages as one that is an array of them. */
-export function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
+export function joinAsArray(parts: readonly OutgoingMessage[]): OutgoingMessage {
   const pieces: OutgoingMessage[number][] = [];
   for (const part of parts) {
     pieces.push(pieces.length === 0 ? "[" : ",", ...part);
@@ -256,7 +257,7 @@ export function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
 }
 
 /** Yields the values taken from an iterator, and then the rest of it. Empties `taken` to free its memory. */
-export function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
+export function* chain<T>(taken: T[], rest: Iterator<T>): Generator<T> {
   for (const one of taken) yield one;
   taken.length = 0;
   for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;

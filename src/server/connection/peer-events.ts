@@ -13,7 +13,7 @@ const SHARED: ReadonlySet<EventName> = new Set([
   "session_tree",
 ]);
 
-export function isShared({ name }: PendingEvent): boolean {
+export function isSharedEvent({ name }: PendingEvent): boolean {
   return SHARED.has(name);
 }
 
@@ -26,7 +26,7 @@ const CAUSED: ReadonlySet<EventName> = new Set([
 ]);
 
 /** Returns an event for the hosts that did not cause it; `by` did, if that is known. */
-export function ofPeer(event: PendingEvent, by: SharedClient | undefined): PendingEvent {
+export function toPeerEvent(event: PendingEvent, by: SharedClient | undefined): PendingEvent {
   const { name, payload } = event;
   if (!CAUSED.has(name) || payload.origin === "foreign") return event;
   const cause = by && { client: { id: by.id, name: by.name, pid: by.pid } };

@@ -2,20 +2,20 @@
 
 import { textOfPlain, textPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
-import { type Call, idTextOf } from "./call.ts";
+import { type Call, getIdText } from "./call.ts";
 import {
-  checkedParams,
+  appendMember,
+  checkParams,
   type Decoded,
   type Dialect,
   describeError,
   type HookMessage,
   type Pieces,
   REFUSALS,
-  withMember,
 } from "./dialect.ts";
-import { nearest, otherDialect } from "./mistakes.ts";
+import { explainOtherDialect, suggestCommand } from "./mistakes.ts";
 
-export const pi: Dialect = {
+export const piDialect: Dialect = {
   name: "pi",
 
   decode(value, bytes) {
@@ -23,11 +23,11 @@ export const pi: Dialect = {
     if (typeof value !== "object" || value === null || Array.isArray(value))
       return refusal("parse", undefined, "A command is an object with a type.", "invalid_request");
     const { id, type, hook, ...params } = value as Record<string, unknown>;
-    const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
+    const idText = id === undefined ? undefined : getIdText(id, bytes, range);
     if (typeof type !== "string") {
       const isJsonrpc = "jsonrpc" in params || "method" in params;
       const sentence = isJsonrpc
-        ? otherDialect("Pi's dialect", "jsonrpc")
+        ? explainOtherDialect("Pi's dialect", "jsonrpc")
         : "A command is an object whose type is a string.";
       return refusal("unknown", idText, sentence, "invalid_request");
     }
@@ -36,11 +36,11 @@ export const pi: Dialect = {
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
     if (!command) {
-      const hint = nearest(type);
+      const hint = suggestCommand(type);
       const sentence = `Unknown command: ${type.slice(0, 200)}${hint === undefined ? "" : `. ${hint}`}`;
       return refusal(type, idText, sentence, "unknown_command");
     }
-    const { params: checked, fault } = checkedParams(
+    const { params: checked, fault } = checkParams(
       command,
       hook === undefined ? params : { ...params, _meta: { hook } },
       true,
@@ -58,7 +58,7 @@ export const pi: Dialect = {
       return failed(call.name, call.idText, sentence, name, data);
     }
     if (outcome.result === null || outcome.result === undefined) return [`${head},"success":true}`];
-    return withMember(`${head},"success":true`, "data", outcome.result);
+    return appendMember(`${head},"success":true`, "data", outcome.result);
   },
 
   hook({ id, method, params }) {
@@ -73,7 +73,7 @@ export const pi: Dialect = {
 let notices = 0;
 
 /** Returns Pi's request to show a sentence to the person at the client. It needs no answer; some clients send one. */
-export function noticeOf(message: string): Pieces {
+export function makeNotice(message: string): Pieces {
   const id = `notice-${++notices}`;
   return [textOfPlain({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
 }

@@ -16,10 +16,10 @@ import type { EventName, EventPayload, Replacement } from "../../handlers/shared
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
-import { eventOf, isFound, type PendingEvent } from "../connection/host.ts";
+import { isFoundEvent, makeEvent, type PendingEvent } from "../connection/host.ts";
 
 /** Runs a part of a call at the head of its caller. */
-export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T {
+export function runAtHead<T>({ peer, target, head = null }: Call, run: () => T): T {
   return peer && target ? target.heads.at(head, run) : run();
 }
 
@@ -83,8 +83,8 @@ export class CallContext implements CommandContext {
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
     const { session } = this;
     const head = session.heads.name;
-    const isOfNoHead = head === null || isFound({ name, payload: payload as PendingEvent["payload"] });
-    this.events.push(eventOf(session, name, isOfNoHead ? payload : { ...payload, head }));
+    const isOfNoHead = head === null || isFoundEvent({ name, payload: payload as PendingEvent["payload"] });
+    this.events.push(makeEvent(session, name, isOfNoHead ? payload : { ...payload, head }));
   }
 
   asks(hook: HookName): boolean {
@@ -116,7 +116,7 @@ export class CallContext implements CommandContext {
     if (token === undefined) return undefined;
     const { sink } = this.caller;
     return (done, total, more) => {
-      if (!sink.hasRoom) return;
+      if (!sink.hasCapacity) return;
       this.caller.start();
       sink.progress(token, done, total, more);
       sink.flush();
@@ -131,13 +131,13 @@ export class CallContext implements CommandContext {
     return this.caller.alone(session, this.call.command.name, run);
   }
 
-  introduce(wishes: Introduction): void {
-    this.caller.introduce(wishes);
+  introduce(introduction: Introduction): void {
+    this.caller.introduce(introduction);
   }
 
   shutDown(how?: { atOnce: boolean }): void {
     const { current } = this.workspace;
-    const event = current && eventOf(current, "session_shutdown", { reason: "quit" });
+    const event = current && makeEvent(current, "session_shutdown", { reason: "quit" });
     if (this.caller.shutDown(how) && event) this.events.push(event);
   }
 }

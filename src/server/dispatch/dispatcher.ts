@@ -16,22 +16,22 @@ import type { HookName } from "../../handlers/shared/hooks.ts";
 import { Attachment } from "../attach/attachment.ts";
 import { isHeld } from "../attach/hosting.ts";
 import { OwnPresence, type PresenceEvent } from "../attach/presence.ts";
+import { isDoneByHolder, runsAlone } from "../attach/protocol.ts";
 import type { Sharing } from "../attach/sharing.ts";
-import { isAlone, isDoneByHolder } from "../attach/words.ts";
-import { asksWhile, type Call, type Outcome, type Peer } from "../connection/call.ts";
+import { type Call, isNestedRead, type Outcome, type Peer } from "../connection/call.ts";
 import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
-import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/host.ts";
+import { makeEvent, makeReplacementEvents, type PendingEvent } from "../connection/host.ts";
 import type { AgentGate } from "./agent-gate.ts";
-import { CallContext, type CallHooks, inPlace } from "./call-context.ts";
-import { stillFound } from "./found-events.ts";
+import { CallContext, type CallHooks, runAtHead } from "./call-context.ts";
+import { keepFoundEvents } from "./found-events.ts";
 import { guardClosed } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
-import { BatchReply, type Lane, type Payload, type QueuedCall, type ReadSource, sourceOf } from "./lane.ts";
+import { BatchReply, getReadSource, type Lane, type Payload, type QueuedCall, type ReadSource } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
-import type { OpenRoom } from "./open-room.ts";
+import type { OpenLimit } from "./open-limit.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -62,7 +62,7 @@ export class Dispatcher implements ReplyHost {
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
-  private readonly room: OpenRoom;
+  private readonly limit: OpenLimit;
   private readonly writes: Writes;
   /** True if `shutdown` was requested; then only `exit` still runs. */
   private ending = false;
@@ -76,7 +76,7 @@ export class Dispatcher implements ReplyHost {
   private sharing: Sharing | undefined;
   private agent: AgentGate | undefined;
 
-  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink, room: OpenRoom) {
+  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink, limit: OpenLimit) {
     this.workspace = workspace;
     this.server = server;
     this.hooks = hooks;
@@ -97,8 +97,8 @@ export class Dispatcher implements ReplyHost {
         this.commitPending();
       },
     };
-    this.upkeep = new Upkeep(upkept, room);
-    this.room = room;
+    this.upkeep = new Upkeep(upkept, limit);
+    this.limit = limit;
     this.writes = new Writes({
       keyed: this.keyed,
       sharing: () => this.sharing,
@@ -138,10 +138,10 @@ export class Dispatcher implements ReplyHost {
   private enqueue(call: Call, batch?: BatchReply): void {
     const lane = this.lanes.ofCall(call);
     lane.touched = this.workspace.env.now();
-    if (asksWhile(call, lane.questionIds) || (lane.calls.length === 0 && this.isNext(lane, call)))
+    if (isNestedRead(call, lane.questionIds) || (lane.calls.length === 0 && this.isNext(lane, call)))
       return this.run(lane, call, batch);
     lane.calls.push({ call, batch });
-    if (lane.hasAside) this.pump(lane);
+    if (lane.hasSuspended) this.pump(lane);
   }
 
   /** Returns whether a call may run now: while the holder of the session runs calls, only calls for the holder may. */
@@ -149,7 +149,9 @@ export class Dispatcher implements ReplyHost {
     if (!lane.isFreeFor(call)) return false;
     if (lane.busy || lane.passed === 0) return !lane.busy;
     // Calls sent to a holder that is gone run here first.
-    return !isAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined;
+    return (
+      !runsAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined
+    );
   }
 
   refuse(refusal: Pieces): void {
@@ -221,7 +223,7 @@ export class Dispatcher implements ReplyHost {
   private queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void {
     if (!foreign) return;
     const events: PendingEvent[] = [];
-    notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
+    notifyForeign(session, foreign, (name, payload) => events.push(makeEvent(session, name, payload)));
     lane.push({ outcome: { result: null }, events });
   }
 
@@ -237,7 +239,7 @@ export class Dispatcher implements ReplyHost {
   private noteStart(again = false): void {
     if (this.startEvent !== undefined && !again) return;
     const { current } = this.workspace;
-    this.startEvent = current && eventOf(current, "session_start", { reason: "startup", sessionFile: current.file });
+    this.startEvent = current && makeEvent(current, "session_start", { reason: "startup", sessionFile: current.file });
   }
 
   // --- sessions that several processes share -------------------------------------------------------------------
@@ -247,19 +249,19 @@ export class Dispatcher implements ReplyHost {
     return hosting?.isShared === true && hosting.hasGuests(this.lanes.sessionOf(lane));
   }
 
-  get canTell(): boolean {
-    return this.sink.canTell;
+  get canSendEvents(): boolean {
+    return this.sink.canSendEvents;
   }
 
-  tell(session: Session | null, event: PendingEvent, by: Call | undefined): void {
-    this.sharing?.hosting.tell(session, event, by);
+  report(session: Session | null, event: PendingEvent, by: Call | undefined): void {
+    this.sharing?.hosting.report(session, event, by);
   }
 
-  tellPresence(session: Session, events: readonly PresenceEvent[]): void {
+  reportPresence(session: Session, events: readonly PresenceEvent[]): void {
     if (this.workspace.isOpen(session))
       this.passOn(
         session,
-        events.map(({ name, payload }) => eventOf(session, name, payload)),
+        events.map(({ name, payload }) => makeEvent(session, name, payload)),
       );
   }
 
@@ -284,10 +286,10 @@ export class Dispatcher implements ReplyHost {
     this.passOn(session, []);
   }
 
-  lastTold(session: Session): string | null {
+  lastReported(session: Session): string | null {
     const lane = this.lanes.ofSession(session);
     this.queueForeign(lane, session, session.foreign.fresh());
-    return lane.lastTold(session);
+    return lane.lastReported(session);
   }
 
   private attachmentOf(lane: Lane): Attachment | undefined {
@@ -299,33 +301,33 @@ export class Dispatcher implements ReplyHost {
     const events: PendingEvent[] = [];
     const slot = lane.reserve({ call, batch, events });
     lane.passed++;
-    if (isAlone(call.command)) lane.running = call;
+    if (runsAlone(call.command)) lane.running = call;
     let running = call;
-    const here = (keyed: Call): unknown => {
+    const runHere = (keyed: Call): unknown => {
       lane.running = running = keyed;
       return this.perform(lane, keyed, events);
     };
     const settle = (outcome: Outcome): void => {
       if ("result" in outcome && outcome.result instanceof Attachment)
-        return outcome.result.pass({ call, events, here, settle });
+        return outcome.result.pass({ call, events, runHere, settle });
       lane.passed--;
       if (lane.running === running) lane.running = undefined;
       if (running !== call) this.noteApplied(lane, outcome);
-      if ("error" in outcome) events.splice(0, events.length, ...stillFound(this.lanes.sessionOf(lane), events));
+      if ("error" in outcome) events.splice(0, events.length, ...keepFoundEvents(this.lanes.sessionOf(lane), events));
       lane.fill(slot, this.replies.shaped(call, outcome));
       this.replies.flush(lane);
       this.goOn(lane);
     };
-    attachment.pass({ call, events, here, settle });
+    attachment.pass({ call, events, runHere, settle });
   }
 
   // --- running -------------------------------------------------------------------------------------------------
 
   private run(lane: Lane, call: Call, batch?: BatchReply): void {
-    const attachment = this.ending ? undefined : this.sharing?.ofCall(call, this.lanes.sessionOf(lane));
+    const attachment = this.ending ? undefined : this.sharing?.findAttachment(call, this.lanes.sessionOf(lane));
     if (attachment) return this.pass(lane, call, batch, attachment);
     const events: PendingEvent[] = [];
-    const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
+    const readFrom = call.command.effect === "read" ? getReadSource(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
     lane.entered++;
     try {
@@ -338,7 +340,7 @@ export class Dispatcher implements ReplyHost {
     if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
     if (isRead) lane.reads++;
-    else if (!lane.isAside(call)) lane.running = call;
+    else if (!lane.isSuspended(call)) lane.running = call;
     let hasEnded = false;
     const end = (outcome: Outcome): void => {
       if (hasEnded) return;
@@ -351,7 +353,7 @@ export class Dispatcher implements ReplyHost {
       else this.settle(lane, call, batch, outcome, events);
       this.goOn(lane);
     };
-    if (onlyReads(call)) this.reading.add(end);
+    if (isReadOnly(call)) this.reading.add(end);
     result
       .then(
         (value): Outcome => ({ result: value }),
@@ -391,20 +393,20 @@ export class Dispatcher implements ReplyHost {
   private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
-    if ((this.ending && command.name !== "exit") || (this.isUnheard && onlyReads(call)))
+    if ((this.ending && command.name !== "exit") || (this.isUnheard && isReadOnly(call)))
       throw new Failure("shutting_down");
     if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
-    const perform = (): unknown => inPlace(call, () => this.perform(lane, call, events));
-    const beside = (): unknown => this.besideAgent(lane, call)?.then(perform) ?? perform();
+    const perform = (): unknown => runAtHead(call, () => this.perform(lane, call, events));
+    const performAfterAgent = (): unknown => this.awaitAgent(lane, call)?.then(perform) ?? perform();
     const opens = this.mayOpen(lane, call);
-    const hasRoom = opens ? this.upkeep.roomToOpen(this.sharing) : undefined;
+    const admission = opens ? this.upkeep.awaitCapacity(this.sharing) : undefined;
     const run = (): unknown => {
-      if (opens || (command.effect === "write" && !this.hasLock(lane, call))) this.room.requireHandles();
-      return beside();
+      if (opens || (command.effect === "write" && !this.hasLock(lane, call))) this.limit.requireHandles();
+      return performAfterAgent();
     };
-    return hasRoom?.then(run) ?? run();
+    return admission?.then(run) ?? run();
   }
 
   /** Returns whether a call may add one more open session. */
@@ -433,10 +435,10 @@ export class Dispatcher implements ReplyHost {
   }
 
   /** Reads entries that an agent has written. Returns a promise if a call must wait for the agent. */
-  private besideAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
+  private awaitAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
     const session = this.agent && (target === undefined ? this.lanes.sessionOf(lane) : target);
     if (!session) return undefined;
-    if (this.agent?.mayHaveWritten(session, command)) this.upkeep.takeIn(lane, session);
+    if (this.agent?.mayHaveWritten(session, command)) this.upkeep.readForeign(lane, session);
     return this.agent?.before(command, session);
   }
 
@@ -486,7 +488,7 @@ export class Dispatcher implements ReplyHost {
     readFrom?: ReadSource,
   ): void {
     const outcome = this.replies.shaped(call, ran);
-    const left = "error" in outcome ? stillFound(this.lanes.sessionOf(lane), events) : events;
+    const left = "error" in outcome ? keepFoundEvents(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
     // Any call that names a session may have opened it.
@@ -506,7 +508,7 @@ export class Dispatcher implements ReplyHost {
   }
 
   private hooksOf(lane: Lane, call: Call, caller: Caller): CallHooks {
-    const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
+    const hooks = this.sharing?.getHooks(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
     return {
       has: (name) => hooks.has(name),
       ask: (name, payload) => lane.ask(call, [hooks, name, payload], () => this.goOn(lane)),
@@ -517,10 +519,10 @@ export class Dispatcher implements ReplyHost {
     return this.lanes.ofSession(session).questionTo(this.hooks, name, payload);
   }
 
-  introduce(wishes: Introduction): void {
+  introduce(introduction: Introduction): void {
     this.introduced = true;
-    this.sink.introduce(wishes);
-    this.presence.introduce(wishes);
+    this.sink.introduce(introduction);
+    this.presence.introduce(introduction);
     this.sharing?.introduce();
   }
 
@@ -534,7 +536,7 @@ export class Dispatcher implements ReplyHost {
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const before = this.workspace.current;
     const ready = (): Promise<void> => this.lanes.finish(next, () => this.commitPending());
-    const [left, arrived] = eventsOfReplacement(before, next, replacement);
+    const [left, arrived] = makeReplacementEvents(before, next, replacement);
     // Later calls belong to the lane of the current session, which is set in the same turn.
     await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
     events.push(...left, ...arrived());
@@ -542,7 +544,7 @@ export class Dispatcher implements ReplyHost {
 }
 
 /** Returns whether a call of the local host only reads. */
-function onlyReads({ command: { effect, name }, peer }: Call): boolean {
+function isReadOnly({ command: { effect, name }, peer }: Call): boolean {
   if (peer) return false;
   return effect === "read" || (effect === "server" && /^(get|list|search|verify)_/.test(name));
 }

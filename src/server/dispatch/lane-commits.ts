@@ -1,9 +1,9 @@
 /** Group commit: all writes of a lane in one input chunk become durable together, or are undone together. */
 
 import { Failure } from "../../core/failure.ts";
-import { stillFound } from "./found-events.ts";
+import { keepFoundEvents } from "./found-events.ts";
 import type { KeyedResults } from "./keyed-results.ts";
-import { isReply, type Lane, sourceOf } from "./lane.ts";
+import { getReadSource, isReply, type Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
@@ -92,7 +92,7 @@ export class LaneCommits {
     for (const slot of lane.slots) {
       if (slot.after <= lane.durable || !isReply(slot)) continue;
       const { command } = slot.call;
-      slot.events = stillFound(this.lanes.sessionOf(lane), slot.events);
+      slot.events = keepFoundEvents(this.lanes.sessionOf(lane), slot.events);
       if (command.effect === "write") {
         // An invalid request is still invalid.
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
@@ -100,7 +100,7 @@ export class LaneCommits {
         this.keyed.forget(slot.call);
       } else if ((command.effect === "read" || DESCRIBES_SESSIONS.has(command.name)) && !("error" in slot.outcome)) {
         slot.outcome = this.replies.again(lane, slot);
-        slot.readFrom = sourceOf(this.lanes.sessionOf(lane));
+        slot.readFrom = getReadSource(this.lanes.sessionOf(lane));
       }
     }
     lane.markDurable(lane.applied);

@@ -13,7 +13,7 @@
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { isBeside } from "../attach/words.ts";
+import { mayOverlap } from "../attach/protocol.ts";
 import type { Call, Outcome, Peer } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
@@ -34,7 +34,7 @@ export interface ReadSource {
   readonly losses: number;
 }
 
-export function sourceOf(session: Session | null): ReadSource | undefined {
+export function getReadSource(session: Session | null): ReadSource | undefined {
   return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
@@ -90,7 +90,7 @@ export class Lane {
   /** The question of the running call to the host. */
   private question: Question | undefined;
   /** Calls of a shared session that wait for a host's answer, while calls of other hosts run. */
-  private readonly aside = new Map<Call, Question>();
+  private readonly suspended = new Map<Call, Question>();
   /** Suspended calls with an answer, which continue in order. */
   private readonly returning: { readonly call: Call; readonly goOn: () => void }[] = [];
   /** Ids, as JSON text, of questions to the host, including those for the holder of the session. */
@@ -136,7 +136,7 @@ export class Lane {
   }
 
   get idle(): boolean {
-    return !this.busy && this.pending === 0 && this.aside.size === 0;
+    return !this.busy && this.pending === 0 && this.suspended.size === 0;
   }
 
   /** True if the lane has no work and no note until the end of the input chunk. */
@@ -148,7 +148,7 @@ export class Lane {
   /** Asks for consent for a call. The lane waits; if the session is shared, calls of other hosts run. */
   async ask(call: Call, [hooks, name, payload]: HookQuestion, freed: () => void): Promise<HookAnswer> {
     const question = this.questionTo(hooks, name, payload);
-    if (question.asks) return this.askAside(call, question, freed);
+    if (question.asks) return this.askSuspended(call, question, freed);
     this.question = question;
     try {
       return await question.answer;
@@ -158,8 +158,8 @@ export class Lane {
   }
 
   /** Waits for an answer outside the lane, and then for the lane. */
-  private async askAside(call: Call, question: Question, freed: () => void): Promise<HookAnswer> {
-    this.aside.set(call, question);
+  private async askSuspended(call: Call, question: Question, freed: () => void): Promise<HookAnswer> {
+    this.suspended.set(call, question);
     if (this.running === call) {
       this.running = undefined;
       queueMicrotask(freed);
@@ -175,40 +175,40 @@ export class Lane {
   }
 
   /** Continues a suspended call with an answer, if the lane is free. Returns whether it did. */
-  private takeBack(): boolean {
+  private resumeAnswered(): boolean {
     const next = this.busy || this.entered > 0 ? undefined : this.returning.shift();
     if (!next) return false;
-    this.aside.delete(next.call);
+    this.suspended.delete(next.call);
     this.running = next.call;
     next.goOn();
     return true;
   }
 
-  isAside(call: Call): boolean {
-    return this.aside.has(call);
+  isSuspended(call: Call): boolean {
+    return this.suspended.has(call);
   }
 
   /** True if a call waits for an answer while others run. */
-  get hasAside(): boolean {
-    return this.aside.size > 0;
+  get hasSuspended(): boolean {
+    return this.suspended.size > 0;
   }
 
   /** True if a call waits for an answer of a host. */
   get isAsking(): boolean {
-    return this.question !== undefined || this.hasAside;
+    return this.question !== undefined || this.hasSuspended;
   }
 
   /** Returns whether a call may run during the questions: its host neither asks nor is asked. */
   isFreeFor(call: Call): boolean {
-    if (!this.hasAside) return true;
+    if (!this.hasSuspended) return true;
     const waits = ([{ peer }, question]: [Call, Question]): boolean =>
       peer === call.peer || question.asks?.(call.peer) === true;
-    return isBeside(call) && ![...this.aside].some(waits);
+    return mayOverlap(call) && ![...this.suspended].some(waits);
   }
 
   /** Continues a suspended call with an answer, or runs the waiting calls that may run now, one after the other. */
   runWaiting(mayRun: (call: Call) => boolean, run: (next: QueuedCall) => void): void {
-    if (this.takeBack()) return;
+    if (this.resumeAnswered()) return;
     for (let next = this.takeNext(mayRun); next; next = this.takeNext(mayRun)) run(next);
   }
 
@@ -216,7 +216,7 @@ export class Lane {
   private takeNext(mayRun: (call: Call) => boolean): QueuedCall | undefined {
     const waiting = new Set<Peer | undefined>();
     const found = this.calls.findIndex(({ call }, at) => {
-      if (at > 0 && (!this.hasAside || waiting.has(call.peer))) return false;
+      if (at > 0 && (!this.hasSuspended || waiting.has(call.peer))) return false;
       waiting.add(call.peer);
       return mayRun(call);
     });
@@ -226,7 +226,7 @@ export class Lane {
   /** Cancels the questions of matching calls. */
   cancelQuestions(isMeant: (call: Call | undefined) => boolean): void {
     if (isMeant(this.running)) this.question?.cancel();
-    for (const [call, question] of this.aside) if (isMeant(call)) question.cancel();
+    for (const [call, question] of this.suspended) if (isMeant(call)) question.cancel();
   }
 
   /** Asks, and lets reads of the asked host be answered at once. */
@@ -274,7 +274,7 @@ export class Lane {
   }
 
   /** Returns the last entry of the lane's session that is in no queued event; null for none. */
-  lastTold({ log: { nodes, durableCount } }: Session): string | null {
+  lastReported({ log: { nodes, durableCount } }: Session): string | null {
     // A leaf marker has no event. Before it is durable, other processes need not find it.
     let first = Math.min(nodes.count, durableCount);
     for (const { events } of this.slots)

@@ -7,9 +7,9 @@ import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
-import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { ofPeer } from "../connection/peer-events.ts";
-import { type BatchReply, isReply, type Lane, type ReplySlot, type Slot, sourceOf } from "./lane.ts";
+import { makeEvent, type PendingEvent } from "../connection/host.ts";
+import { toPeerEvent } from "../connection/peer-events.ts";
+import { type BatchReply, getReadSource, isReply, type Lane, type ReplySlot, type Slot } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Prepared, Renewed, Sink } from "./sink.ts";
 
@@ -22,7 +22,7 @@ export interface ReplyHost extends Caller {
   /** Returns whether other processes have joined the session of a lane. */
   isShared(lane: Lane): boolean;
   /** Sends the guests of a session an event that `by` caused, or the local host if that is undefined. */
-  tell(session: Session | null, event: PendingEvent, by: Call | undefined): void;
+  report(session: Session | null, event: PendingEvent, by: Call | undefined): void;
 }
 
 export class Replies {
@@ -46,19 +46,19 @@ export class Replies {
   /** Sends ready output as far as the host reads. Guests do not wait for the host. */
   flush(lane: Lane): void {
     for (;;) {
-      const { hasRoom, canTell } = this.sink;
+      const { hasCapacity, canSendEvents } = this.sink;
       // A host that has sent nothing yet cannot receive events; its first message is answered before them.
-      const held = hasRoom && canTell ? lane.held.shift() : undefined;
+      const held = hasCapacity && canSendEvents ? lane.held.shift() : undefined;
       if (held) {
         this.deliver(lane, held);
         continue;
       }
-      if (!hasRoom && !this.host.isShared(lane)) break;
+      if (!hasCapacity && !this.host.isShared(lane)) break;
       const slot = lane.shift();
       if (!slot) break;
-      this.tellIfLocal(lane, slot);
+      this.reportIfLocal(lane, slot);
       const own = this.answerPeers(lane, slot);
-      if (own && hasRoom && (canTell || own.refusal || own.batch)) this.deliver(lane, own);
+      if (own && hasCapacity && (canSendEvents || own.refusal || own.batch)) this.deliver(lane, own);
       else if (own) lane.hold(own, MAX_HELD);
     }
     this.lanes.wake();
@@ -70,12 +70,12 @@ export class Replies {
     const peer = call?.peer;
     if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
     const session = this.lanes.sessionOf(lane);
-    for (const event of events) this.host.tell(session, event, call);
+    for (const event of events) this.host.report(session, event, call);
     // It keeps its own events until the reply, which precedes them directly.
     if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
     if (events.length === 0) return undefined;
-    return { outcome: slot.outcome, events: events.map((event) => ofPeer(event, peer.client)), after: slot.after };
+    return { outcome: slot.outcome, events: events.map((event) => toPeerEvent(event, peer.client)), after: slot.after };
   }
 
   private deliver(lane: Lane, slot: Slot): void {
@@ -108,7 +108,7 @@ export class Replies {
       if ("error" in slot.outcome && slot.outcome.error instanceof Failure && slot.outcome.error.notice !== undefined)
         this.sink.show(slot.outcome.error.notice);
       if (slot.prepared) this.sink.send(slot.prepared);
-      else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
+      else this.sink.reply(call, this.refresh(lane, slot), this.renewal(lane, slot));
       if (introduces) this.host.start();
       for (const event of slot.events) this.sink.event(event);
       this.reportDamage(call);
@@ -137,15 +137,15 @@ export class Replies {
 
   private prepare(lane: Lane, slot: ReplySlot): Prepared {
     if (slot.prepared) return slot.prepared;
-    this.tellIfLocal(lane, slot);
-    const outcome = this.asOf(lane, slot);
+    this.reportIfLocal(lane, slot);
+    const outcome = this.refresh(lane, slot);
     slot.prepared = this.sink.prepare(slot.call, outcome, slot.batch?.size ?? 0, this.renewal(lane, slot));
     if (slot.batch) slot.batch.size += slot.prepared.size + 1;
     return slot.prepared;
   }
 
   /** Reports that a change is on this machine alone, if the fleet of its session is unreachable. */
-  private tellIfLocal(lane: Lane, slot: Slot): void {
+  private reportIfLocal(lane: Lane, slot: Slot): void {
     const { call, outcome, prepared, events } = slot;
     if (prepared || this.lanes.sessionOf(lane)?.log.durability !== "local") return;
     const isChange = call?.command.effect === "write" || call?.command.effect === "replace";
@@ -159,7 +159,7 @@ export class Replies {
   }
 
   /** Returns the outcome that is true now. */
-  private asOf(lane: Lane, slot: ReplySlot): Outcome {
+  private refresh(lane: Lane, slot: ReplySlot): Outcome {
     return this.renewed(lane, slot) ?? slot.outcome;
   }
 
@@ -173,7 +173,7 @@ export class Replies {
     const { log } = readFrom.session;
     const isReplaced = log !== readFrom.log && holdsRaw(outcome.result);
     if (!isReplaced && readFrom.log.nodes.losses === readFrom.losses) return undefined;
-    slot.readFrom = sourceOf(readFrom.session);
+    slot.readFrom = getReadSource(readFrom.session);
     slot.outcome = this.again(lane, slot);
     return slot.outcome;
   }
@@ -230,14 +230,14 @@ export class Replies {
     try {
       const fresh = session.foreign.fresh();
       if (fresh)
-        notifyForeign(session, fresh, (name, payload) => this.announce(session, eventOf(session, name, payload)));
+        notifyForeign(session, fresh, (name, payload) => this.announce(session, makeEvent(session, name, payload)));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.
     }
     const damage = session.foreign.freshDamage();
     if (damage.length > 0)
-      this.announce(session, eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+      this.announce(session, makeEvent(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
   private reportDurability(session: Session): void {
@@ -246,11 +246,11 @@ export class Replies {
     if (durability === undefined || isLocal === this.local.has(session)) return;
     if (isLocal) this.local.add(session);
     else this.local.delete(session);
-    this.announce(session, eventOf(session, "session_durability_changed", { durability }));
+    this.announce(session, makeEvent(session, "session_durability_changed", { durability }));
   }
 
   private announce(session: Session, event: PendingEvent): void {
     this.sink.event(event);
-    this.host.tell(session, event, undefined);
+    this.host.report(session, event, undefined);
   }
 }

@@ -24,7 +24,7 @@ export type Renewed = () => Outcome | undefined;
  */
 export interface Sink extends CallSink {
   /** True if events can be sent: the host's framing and dialect are known. */
-  readonly canTell: boolean;
+  readonly canSendEvents: boolean;
   /** Sends a reply. `renewed` returns another outcome if making the reply has shown this one to be wrong. */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
   /** Makes a reply that leaves later, as part of a message that already has `usedBytes` bytes. */
@@ -38,6 +38,6 @@ export interface Sink extends CallSink {
   event(event: PendingEvent): void;
   /** Reports that events of a session were dropped because the host did not read. */
   lostEvents(count: number, session: Session | null): void;
-  introduce(wishes: Introduction): void;
+  introduce(introduction: Introduction): void;
   shutDown(how?: { atOnce: boolean }): void;
 }

@@ -6,7 +6,7 @@ import type { Sharing } from "../attach/sharing.ts";
 import type { Call } from "../connection/call.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
-import type { OpenRoom } from "./open-room.ts";
+import type { OpenLimit } from "./open-limit.ts";
 import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
@@ -35,18 +35,18 @@ interface UpkeepHost {
 
 export class Upkeep {
   private readonly host: UpkeepHost;
-  private readonly room: OpenRoom;
+  private readonly limit: OpenLimit;
   /** Sessions still to be checked in this round. */
   private turn: Session[] = [];
   private isPlanned = false;
   /** Functions that continue calls waiting to open a session, in the order of their arrival. */
   private readonly waiting: (() => void)[] = [];
   /** Sessions that could not be closed while calls wait for capacity. */
-  private staying = new WeakSet<Session>();
+  private unclosable = new WeakSet<Session>();
 
-  constructor(host: UpkeepHost, room: OpenRoom) {
+  constructor(host: UpkeepHost, limit: OpenLimit) {
     this.host = host;
-    this.room = room;
+    this.limit = limit;
   }
 
   /**
@@ -56,8 +56,8 @@ export class Upkeep {
   poll(sharing: Sharing | undefined): void {
     const { workspace, sink, lanes, replies } = this.host;
     // A reply that is being read still refers to present bytes of a file.
-    if (!sink.hasRoom) return;
-    const sessions = this.inTurn();
+    if (!sink.hasCapacity) return;
+    const sessions = this.selectSessions();
     for (const { log } of sessions) log.renewLock?.();
     sharing?.hosting.renew(sessions);
     sharing?.sweep(undefined, sessions);
@@ -65,7 +65,7 @@ export class Upkeep {
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || sharing?.attaching.of(session)) continue;
-      this.takeIn(lane, session);
+      this.readForeign(lane, session);
       replies.flush(lane);
       replies.reportFound(session);
       const following = session.log.follow?.(workspace.env.now() - lane.touched);
@@ -76,10 +76,10 @@ export class Upkeep {
   }
 
   /** Returns the sessions to check now. */
-  private inTurn(): readonly Session[] {
+  private selectSessions(): readonly Session[] {
     const { workspace } = this.host;
     const { sessions, current } = workspace;
-    const { lookedAt } = this.room;
+    const { lookedAt } = this.limit;
     if (sessions.length <= 2 * lookedAt) {
       this.turn = [];
       return sessions;
@@ -92,7 +92,7 @@ export class Upkeep {
   }
 
   /** Reads entries that other programs wrote to a session. */
-  takeIn(lane: Lane, session: Session): void {
+  readForeign(lane: Lane, session: Session): void {
     try {
       this.host.queueForeign(lane, session, session.refresh());
     } catch {
@@ -103,14 +103,19 @@ export class Upkeep {
   /** Releases the locks of idle sessions, and closes the least recently used ones over the limit. */
   evictIdle(sharing: Sharing | undefined): void {
     const { workspace, sink, lanes } = this.host;
-    if (!sink.hasRoom) return;
+    if (!sink.hasCapacity) return;
     const now = workspace.env.now();
     const { sessions, current } = workspace;
-    const surplus = this.surplus();
+    const getSurplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && surplus.has(session) && !session.foreign.followsFile && !this.staying.has(session))
+      if (
+        session !== current &&
+        getSurplus.has(session) &&
+        !session.foreign.followsFile &&
+        !this.unclosable.has(session)
+      )
         this.occupy(lane, () => this.suspend(session));
       else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
@@ -119,38 +124,38 @@ export class Upkeep {
 
   /** Closes sessions soon after one was opened, if the limit may be exceeded before the next poll. */
   noteOpened(sharing: Sharing | undefined): void {
-    if (this.room.mayLack(this.host.workspace.sessionCount)) this.makeRoomSoon(sharing);
+    if (this.limit.mayExceed(this.host.workspace.sessionCount)) this.closeSoon(sharing);
   }
 
   /** Returns a promise if a call must wait before it opens a session. */
-  roomToOpen(sharing: Sharing | undefined): Promise<void> | undefined {
-    if (this.waiting.length === 0 && !this.room.mayLack(this.host.workspace.sessionCount + 1)) return undefined;
-    const hasRoom = new Promise<void>((goOn) => this.waiting.push(goOn));
-    this.makeRoomSoon(sharing);
-    return hasRoom;
+  awaitCapacity(sharing: Sharing | undefined): Promise<void> | undefined {
+    if (this.waiting.length === 0 && !this.limit.mayExceed(this.host.workspace.sessionCount + 1)) return undefined;
+    const isAdmitted = new Promise<void>((goOn) => this.waiting.push(goOn));
+    this.closeSoon(sharing);
+    return isAdmitted;
   }
 
   /** Closes sessions soon, and again after each call, as long as other calls wait for capacity. */
-  private makeRoomSoon(sharing: Sharing | undefined): void {
+  private closeSoon(sharing: Sharing | undefined): void {
     if (this.isPlanned) return;
     this.isPlanned = true;
     setImmediate(() => {
       this.isPlanned = false;
       this.evictIdle(sharing);
-      this.letIn();
-      if (this.waiting.length > 0) void this.host.lanes.nextEnd().then(() => this.makeRoomSoon(sharing));
-      else this.staying = new WeakSet();
+      this.admit();
+      if (this.waiting.length > 0) void this.host.lanes.nextEnd().then(() => this.closeSoon(sharing));
+      else this.unclosable = new WeakSet();
     });
   }
 
   /** Continues as many waiting calls as the limit allows; all of them if no session can be closed any more. */
-  private letIn(): void {
+  private admit(): void {
     const { waiting, host } = this;
     const { sessions } = host.workspace;
-    let room = 0;
-    while (room < waiting.length && !this.room.mayLack(sessions.length + room + 1)) room++;
-    const isMoreToCome = room > 0 || sessions.some((session) => this.mayBecomeIdle(session));
-    for (const goOn of waiting.splice(0, isMoreToCome ? room : waiting.length)) goOn();
+    let count = 0;
+    while (count < waiting.length && !this.limit.mayExceed(sessions.length + count + 1)) count++;
+    const isMoreToCome = count > 0 || sessions.some((session) => this.mayBecomeIdle(session));
+    for (const goOn of waiting.splice(0, isMoreToCome ? count : waiting.length)) goOn();
   }
 
   /** Returns whether a session has work after which it can be closed. The host may never answer a question. */
@@ -166,14 +171,14 @@ export class Upkeep {
     try {
       await workspace.suspend(session);
     } finally {
-      if (this.waiting.length > 0 && workspace.isOpen(session)) this.staying.add(session);
+      if (this.waiting.length > 0 && workspace.isOpen(session)) this.unclosable.add(session);
     }
   }
 
   private surplus(): ReadonlySet<Session> {
     const { sessions, current } = this.host.workspace;
     const others = current ? sessions.slice(1) : sessions;
-    return this.room.beyond([...(current ? [current] : []), ...others.toReversed()], this.waiting.length);
+    return this.limit.findSurplus([...(current ? [current] : []), ...others.toReversed()], this.waiting.length);
   }
 
   /** Runs internal work in a lane, whose calls wait for it. */

@@ -6,8 +6,8 @@ import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
+import { isDoneByHolder } from "../attach/protocol.ts";
 import type { Sharing } from "../attach/sharing.ts";
-import { isDoneByHolder } from "../attach/words.ts";
 import type { Call } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { guardWrite } from "./guards.ts";
@@ -25,12 +25,12 @@ interface WritesHost {
 }
 
 /** State of a write between its waits. */
-interface KnownOfWrite {
+interface WriteAttempt {
   readonly context?: CommandContext;
   /** True if the process that holds the session may be joined for it. */
   readonly mayJoin?: boolean;
   /** The log for which the permission to write was checked. */
-  readonly readied?: Log;
+  readonly checkedLog?: Log;
   /** True if the session's copy was fetched again. */
   readonly isFetched?: boolean;
 }
@@ -43,10 +43,10 @@ export class Writes {
   }
 
   /** Runs a write. If another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
-  run(lane: Lane, call: Call, events: PendingEvent[], known: KnownOfWrite = {}): unknown {
+  run(lane: Lane, call: Call, events: PendingEvent[], attempt: WriteAttempt = {}): unknown {
     const { host } = this;
     const { keyed } = host;
-    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied, isFetched } = known;
+    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, checkedLog, isFetched } = attempt;
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
     const repeated = (): unknown =>
@@ -56,25 +56,25 @@ export class Writes {
     const again = (): unknown => {
       if (call.peer) session.heads.resume(call.head);
       lane.checkedForForeignWrites = undefined;
-      return this.run(lane, call, events, { mayJoin, readied: log, isFetched });
+      return this.run(lane, call, events, { mayJoin, checkedLog: log, isFetched });
     };
     // The answer may have changed during the wait: the check follows below.
-    const before = log === readied ? undefined : repeated();
+    const before = log === checkedLog ? undefined : repeated();
     const left = (): number[] => keyed.positionsOf(context, call, idempotencyKey as string);
     const isCertain = (): boolean => left().every((position) => session.log.isCertain?.(position) !== false);
     if (before !== undefined && isCertain()) {
       const confirming = log.confirm?.();
       return confirming ? confirming.then(again) : before;
     }
-    host.sharing()?.requireOurs(call, session);
-    const ready = log === readied ? undefined : log.ready?.();
+    host.sharing()?.requireLocal(call, session);
+    const ready = log === checkedLog ? undefined : log.ready?.();
     if (ready) return ready.then(again);
     // One check serves a whole input chunk; the append itself finds later writes by others.
     if (lane.checkedForForeignWrites !== session) {
       const fetching = (error?: unknown): Promise<unknown> | undefined =>
         isFetched
           ? undefined
-          : fetchedAgain(context.workspace, session, error)?.then(() =>
+          : fetchAgain(context.workspace, session, error)?.then(() =>
               this.run(lane, call, events, { mayJoin, isFetched: true }),
             );
       try {
@@ -88,11 +88,12 @@ export class Writes {
       if (fetched) return fetched;
       lane.checkedForForeignWrites = session;
       // A log that replaced it is checked, too.
-      if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
+      if (checkedLog && session.log !== checkedLog)
+        return this.run(lane, call, events, { context, mayJoin, checkedLog });
     }
     // Another server may have used the key.
     const since = repeated();
-    if (since !== undefined && isCertain()) return confirmed(session.log, since);
+    if (since !== undefined && isCertain()) return confirm(session.log, since);
     const { attaching } = host.sharing() ?? {};
     const { lockedBy } = session.log;
     // A holder on another machine cannot be joined.
@@ -100,7 +101,7 @@ export class Writes {
     if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
-        .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, readied: session.log }));
+        .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, checkedLog: session.log }));
     if (since !== undefined) {
       // Entries found without the lock are uncertain.
       if (session.log.acquireLock()) return again();
@@ -115,23 +116,23 @@ export class Writes {
 }
 
 /** Returns the result of an earlier request, once its entries are durable. */
-function confirmed(log: Log, result: unknown): unknown {
+function confirm(log: Log, result: unknown): unknown {
   const confirming = log.confirm?.();
   return confirming ? confirming.then(() => result) : result;
 }
 
 /** Returns whether a log lacks its header, or entries that it had. */
-function isSpoilt({ readOnly, damage }: Log): boolean {
+function isDamaged({ readOnly, damage }: Log): boolean {
   return readOnly?.name === "corrupt" || (readOnly !== null && damage.some(({ kind }) => kind === "bad_header"));
 }
 
 /** Fetches a missing or unreadable copy of a session again, if other machines have the session. */
-function fetchedAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
+function fetchAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
   if (!stores.arrive || file === null) return undefined;
   const isGone =
     error instanceof Failure &&
     (error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
-  if (!(isGone || isSpoilt(log)) || log.durableCount < log.nodes.count) return undefined;
+  if (!(isGone || isDamaged(log)) || log.durableCount < log.nodes.count) return undefined;
   // The lock belongs to the lost file.
   log.unlock();
   return stores.arrive({ sessionPath: file }, () => true);

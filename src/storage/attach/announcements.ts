@@ -4,7 +4,7 @@ import { isAbsolute } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Announcement } from "../../core/ports/attach.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { readAt, useFile } from "../fs/files.ts";
 import { type AnnouncedSession, isPrivate } from "./private-folders.ts";
 
 /** Maximum bytes of an announcement; ours have 300, and the session's path in a folder of the user's. */
@@ -17,14 +17,14 @@ const SHORTEST_TOKEN = 22;
 /** Pattern of the rest of a file name after the session's name. */
 const ENDING = /^(?:\.json|\.new|-\d+\.sock)$/;
 
-/** Returns the inode of the session that a file beside sessions announces; undefined for any other name. */
-export function announcedInode(name: string): number | undefined {
+/** Returns the inode of the session that a file next to sessions announces; undefined for any other name. */
+export function parseAnnouncedInode(name: string): number | undefined {
   const [inode] = /^\d+/.exec(name) ?? [];
   return inode !== undefined && ENDING.test(name.slice(inode.length)) ? Number(inode) : undefined;
 }
 
 /** Returns the name of the session that a file in a folder of the user's announces; undefined for any other name. */
-export function announcedName(name: string): string | undefined {
+export function parseAnnouncedName(name: string): string | undefined {
   const [digest] = /^[0-9a-f]+/.exec(name) ?? [];
   return digest !== undefined && ENDING.test(name.slice(digest.length)) ? digest : undefined;
 }
@@ -36,14 +36,14 @@ export interface HostAnnouncement extends Announcement {
   readonly session?: AnnouncedSession;
 }
 
-export function socketIn(folder: string, name: string, epoch: number): string {
+export function getSocketPath(folder: string, name: string, epoch: number): string {
   return `${folder}/${name}-${epoch}.sock`;
 }
 
 /** Returns the announcement in a folder; null if this user wrote none or only part of one. */
 export function readAnnouncement(disk: Disk, folder: string, name: string): HostAnnouncement | null {
   try {
-    return withFile(disk, disk.openRead(`${folder}/${name}.json`, true), (fd) => {
+    return useFile(disk, disk.openRead(`${folder}/${name}.json`, true), (fd) => {
       const info = disk.infoOf(fd);
       if (!isPrivate(info, "file") || info.size > LARGEST) return null;
       const found = parse(readAt(disk, fd, 0, info.size));
@@ -65,7 +65,7 @@ export function writeAnnouncement(disk: Disk, folder: string, name: string, anno
   const bytes = whole.length > LARGEST ? bytesOf(JSON.stringify({ ...cut, session: undefined })) : whole;
   removeQuietly(disk, temporary);
   try {
-    withFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytes));
+    useFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytes));
     disk.rename(temporary, `${folder}/${name}.json`);
   } catch (error) {
     removeQuietly(disk, temporary);
@@ -87,7 +87,7 @@ export function clearAnnouncements(disk: Disk, folder: string, name: string): vo
 const MOST = 2 ** 52;
 
 /** Returns the epoch of the next holder after those up to `last`: the time, as long as that is larger. */
-export function epochAfter(last: number, now: number): number {
+export function getNextEpoch(last: number, now: number): number {
   // A number without a possible successor is invented; no time or count comes near it.
   return last + 1 < MOST ? Math.max(now, last + 1) : now;
 }
@@ -107,7 +107,7 @@ function isAnnouncement(value: unknown): value is HostAnnouncement {
 }
 
 /** Returns the session of an announcement in a folder of the user's; undefined if it is missing or invalid. */
-export function sessionIn({ session }: HostAnnouncement): AnnouncedSession | undefined {
+export function getAnnouncedSession({ session }: HostAnnouncement): AnnouncedSession | undefined {
   const { path, inode } = (session ?? {}) as Record<keyof AnnouncedSession, unknown>;
   return typeof path === "string" && isAbsolute(path) && Number.isSafeInteger(inode) ? session : undefined;
 }

@@ -11,28 +11,28 @@ import {
   type FoundHolder,
 } from "../../core/ports/attach.ts";
 import { type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { bootId } from "../fs/processes.ts";
+import { getInfo } from "../fs/files.ts";
+import { readBootId } from "../fs/processes.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import {
   clearAnnouncements,
-  epochAfter,
+  getNextEpoch,
+  getSocketPath,
   type HostAnnouncement,
   readAnnouncement,
   removeAnnouncement,
-  socketIn,
   writeAnnouncement,
 } from "./announcements.ts";
 import {
-  inPrivateFolder,
   isPrivate,
+  listPlaces,
   makePrivateFolder,
   type PlacesDeps,
   type PrivatePlace,
-  placesOf,
   removeIfEmpty,
   requirePrivate,
+  usePrivateFolder,
 } from "./private-folders.ts";
 import { connectTo, isUnbound, listenAt } from "./sockets.ts";
 
@@ -70,10 +70,10 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
     known ??= hostOf(ownDisk);
     return known;
   };
-  const places = (file: string): PrivatePlace[] => (process.getuid ? placesOf(options, file) : []);
+  const places = (file: string): PrivatePlace[] => (process.getuid ? listPlaces(options, file) : []);
   const open = (file: string, entered: Entered): Entrance | null => {
     const found = places(file);
-    const epoch = epochAfter(Math.max(epochs.last(found), ...found.map(clear)), now());
+    const epoch = getNextEpoch(Math.max(epochs.last(found), ...found.map(clear)), now());
     const token = drawBytes(TOKEN).toString("base64url");
     const announcement = { token, epoch, protocol: ATTACH_PROTOCOL, version, client, pid: process.pid };
     const announce = (at: readonly PrivatePlace[]): Announced | null => {
@@ -130,14 +130,14 @@ function keyOf(places: readonly PrivatePlace[]): string {
 
 /** Returns an identifier of this run of the kernel: sockets do not answer others that see the same files. */
 function hostOf(disk: Disk): string {
-  return process.platform === "linux" ? bootId(disk) : hostname();
+  return process.platform === "linux" ? readBootId(disk) : hostname();
 }
 
 /** Removes files of dead holders from a folder and returns the epoch of the last one, or 0. */
 function clear(place: PrivatePlace): number {
   let epoch = 0;
   quietly(() =>
-    inPrivateFolder(place, (at, disk) => {
+    usePrivateFolder(place, (at, disk) => {
       epoch = readAnnouncement(disk, at, place.name)?.epoch ?? 0;
       clearAnnouncements(disk, at, place.name);
     }),
@@ -163,7 +163,7 @@ function announceAt(place: PrivatePlace, announcement: HostAnnouncement, entered
   for (let tries = 1; ; tries++)
     try {
       makePrivateFolder(place);
-      return inPrivateFolder(place, (at, disk) => announceIn(at, disk, place, announcement, entered));
+      return usePrivateFolder(place, (at, disk) => announceIn(at, disk, place, announcement, entered));
     } catch (error) {
       // Binding a socket in a folder that was removed since it was opened fails in the same way.
       if (!(isMissing(error) || isUnbound(error)) || tries === TRIES) throw error;
@@ -177,7 +177,7 @@ function announceIn(
   announcement: HostAnnouncement,
   entered: Entered,
 ): Announced {
-  const path = socketIn(at, place.name, announcement.epoch);
+  const path = getSocketPath(at, place.name, announcement.epoch);
   const stop = listenAt(path, entered);
   try {
     disk.setMode?.(path, 0o600);
@@ -232,11 +232,11 @@ function entranceOf(
 /** Returns whether a holder can be found in its folder. */
 function isThere({ place, socket }: Announced, { token, epoch }: Announcement): boolean {
   const found = quietly(() =>
-    inPrivateFolder(
+    usePrivateFolder(
       place,
       (at, disk) =>
         readAnnouncement(disk, at, place.name)?.token === token &&
-        isSameFile(disk.info(socketIn(at, place.name, epoch), true), socket),
+        isSameFile(disk.info(getSocketPath(at, place.name, epoch), true), socket),
     ),
   );
   return found === true;
@@ -246,9 +246,9 @@ function isThere({ place, socket }: Announced, { token, epoch }: Announcement): 
 function retract({ place, socket, stop }: Announced, { token, epoch }: Announcement, hasLock: boolean): void {
   stop();
   quietly(() =>
-    inPrivateFolder(place, (at, disk) => {
+    usePrivateFolder(place, (at, disk) => {
       if (hasLock && readAnnouncement(disk, at, place.name)?.token === token) removeAnnouncement(disk, at, place.name);
-      const path = socketIn(at, place.name, epoch);
+      const path = getSocketPath(at, place.name, epoch);
       if (isSameFile(disk.info(path, true), socket)) disk.remove(path);
     }),
   );
@@ -257,17 +257,17 @@ function retract({ place, socket, stop }: Announced, { token, epoch }: Announcem
 
 /** Returns the announcement in a folder if this user wrote it; null otherwise. Throws errno errors. */
 function lookAt(place: PrivatePlace): { announcement: HostAnnouncement; hasSocket: boolean } | null {
-  return inPrivateFolder(place, (at, disk) => {
+  return usePrivateFolder(place, (at, disk) => {
     const announcement = readAnnouncement(disk, at, place.name);
     if (announcement === null) return null;
-    const socket = infoOrNull(disk, socketIn(at, place.name, announcement.epoch), true);
+    const socket = getInfo(disk, getSocketPath(at, place.name, announcement.epoch), true);
     return { announcement, hasSocket: socket !== null && isPrivate(socket, "other") };
   });
 }
 
 function connectAt(place: PrivatePlace, { epoch }: Announcement): Promise<Duplex> {
-  return inPrivateFolder(place, (at, disk) => {
-    const path = socketIn(at, place.name, epoch);
+  return usePrivateFolder(place, (at, disk) => {
+    const path = getSocketPath(at, place.name, epoch);
     requirePrivate(disk.info(path, true), "other");
     return connectTo(path);
   });

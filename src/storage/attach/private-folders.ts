@@ -7,11 +7,11 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, isAbsolute, join } from "node:path";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { infoOrNull, isNameTaken } from "../fs/files.ts";
+import { getInfo, isNameTaken } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
 
 /** The folder next to sessions. No agent takes a name with a dot for a session, or a folder of them. */
-export const BESIDE = ".pi-session-server";
+export const ANNOUNCEMENT_FOLDER = ".pi-session-server";
 /** The folder in that of the user's session on this machine. */
 const OWN = "pi-session-server";
 /** Hex digits of a hash that distinguishes sessions of all folders. */
@@ -48,27 +48,27 @@ export interface PlacesDeps {
 }
 
 /** Returns the folders for the holder of a session, the best first. Throws errno errors if nothing has its path. */
-export function placesOf(deps: PlacesDeps, session: string): PrivatePlace[] {
+export function listPlaces(deps: PlacesDeps, session: string): PrivatePlace[] {
   const { disk } = deps;
   const real = disk.realPath(session);
   const { device, inode } = disk.info(real);
-  const name = userName(device, inode);
+  const name = makeUserName(device, inode);
   const announced = { path: real, inode };
   return [
-    { disk, folder: join(dirname(real), BESIDE), name: String(inode) },
-    ...userFolders(deps).map((place) => ({ ...place, name, session: announced })),
+    { disk, folder: join(dirname(real), ANNOUNCEMENT_FOLDER), name: String(inode) },
+    ...listUserFolders(deps).map((place) => ({ ...place, name, session: announced })),
   ];
 }
 
 /** Returns the beginning of the names of a session's files in folders of the user's. */
-export function userName(device: number, inode: number): string {
+export function makeUserName(device: number, inode: number): string {
   return createHash("sha256").update(`${device}:${inode}`).digest("hex").slice(0, DIGITS);
 }
 
 /** Returns the folders of the user's that are tried instead of the one next to a session. */
-export function userFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<PlacesDeps, "disk">): UserFolder[] {
+export function listUserFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<PlacesDeps, "disk">): UserFolder[] {
   const runtime = variables.XDG_RUNTIME_DIR ?? "";
-  const info = isAbsolute(runtime) ? infoOrNull(ownDisk, runtime) : null;
+  const info = isAbsolute(runtime) ? getInfo(ownDisk, runtime) : null;
   const isOurs = info?.kind === "folder" && info.owner === process.getuid?.();
   const folders = [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
   return folders.map((folder) => ({ disk: ownDisk, folder }));
@@ -85,7 +85,7 @@ export function requirePrivate(info: FileInfo, wanted: FileInfo["kind"]): void {
 }
 
 /** Runs `use` with a path to the folder, which is private and stays the same until `use` returns. */
-export function inPrivateFolder<T>({ disk, folder }: PrivatePlace, use: (path: string, disk: Disk) => T): T {
+export function usePrivateFolder<T>({ disk, folder }: PrivatePlace, use: (path: string, disk: Disk) => T): T {
   if (!disk.inFolder) throw Object.assign(new Error("the disk has no sockets"), { code: "ENOTSUP" });
   return disk.inFolder(folder, (path, held) => {
     requirePrivate(held.info(`${path}/.`), "folder");

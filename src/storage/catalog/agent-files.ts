@@ -11,7 +11,7 @@ import { type AgentPlace, filesIn, ifAllowed, unreadIn } from "../foreign/places
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { clockOf, type FoundStamp, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { FolderChanges } from "./folders.ts";
 import { EMPTY, headerFacts, type Scan } from "./summary.ts";
@@ -90,7 +90,7 @@ export class AgentFiles {
       found.set(path, { device: info.device, inode: numberOf(id), size, modified: changed, changed });
     }
     // What was written in this moment may be written again under the same stamp.
-    if (isYoung(info, clockOf(disk))) databases.delete(file);
+    if (isYoung(info, readDiskClock(disk))) databases.delete(file);
     else databases.set(file, { info, found });
     return found;
   }

@@ -12,7 +12,7 @@ import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import type { Disk } from "../fs/disk.ts";
-import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
+import { getArchiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import { CatalogFile, type Indexed, isPassing, type StoredRow } from "./database.ts";
@@ -73,7 +73,7 @@ export class CachedRows {
   constructor(options: CatalogOptions, adopt: (path: string, row: SessionRow) => void) {
     this.options = options;
     this.adopt = adopt;
-    this.archive = `${archiveFolder(options.paths)}${sep}`;
+    this.archive = `${getArchiveFolder(options.paths)}${sep}`;
   }
 
   rowOf(path: string, facts: SessionFacts): SessionRow {

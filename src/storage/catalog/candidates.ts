@@ -8,8 +8,8 @@ import type { Candidate, Offered } from "../../core/ports/stores.ts";
 import { momentOf, momentText } from "../../core/search/listing.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull, readAt, withFile } from "../fs/files.ts";
-import { idInName, readHeader } from "../fs/header.ts";
+import { getInfo, readAt, useFile } from "../fs/files.ts";
+import { parseIdInName, readHeader } from "../fs/header.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isActive, sourcesOf } from "../v2/pointer.ts";
 import { withBytes } from "../v2/sqlite-v1.ts";
@@ -51,7 +51,7 @@ export function offeredIn(
   for (const folder of folders)
     for (const name of disk.names(folder)) {
       if (!isSessionName(name) && !isContainerName(name)) continue;
-      const id = isContainerName(name) ? name.slice(0, -CONTAINER.length) : idInName(name);
+      const id = isContainerName(name) ? name.slice(0, -CONTAINER.length) : parseIdInName(name);
       if (id !== undefined) ids.push(id);
       // The name may have only the beginning of the id, or none.
       if (id !== undefined && !id.startsWith(beginning) && !beginning.startsWith(id)) continue;
@@ -73,7 +73,7 @@ export function offeredIn(
 function newestOf(disk: Disk, files: readonly string[]): string[] {
   const isTimed = files.length <= MOST_TIMED;
   const byTime = files.map((file) => {
-    return { file, name: basename(file), time: isTimed ? (infoOrNull(disk, file)?.modified ?? 0) : 0 };
+    return { file, name: basename(file), time: isTimed ? (getInfo(disk, file)?.modified ?? 0) : 0 };
   });
   // Names of files begin with the time, and ids, which name containers, are in its order, too.
   byTime.sort((a, b) => b.time - a.time || (a.name < b.name ? 1 : -1));
@@ -138,7 +138,7 @@ function summaryAt(
 
 /** Returns the first and the last whole lines of a file: what was said first, and the name that it has, are usually there. */
 function endsOf(disk: Disk, file: string, size: number): { first: Uint8Array; last: Uint8Array } {
-  return withFile(disk, disk.openRead(file), (fd) => {
+  return useFile(disk, disk.openRead(file), (fd) => {
     const first = readAt(disk, fd, 0, BEGINNING_BYTES);
     const last = readAt(disk, fd, size - END_BYTES, END_BYTES);
     return { first: first.subarray(0, first.lastIndexOf(0x0a) + 1), last: last.subarray(last.indexOf(0x0a) + 1) };

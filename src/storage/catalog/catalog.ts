@@ -30,9 +30,9 @@ import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing } from "../fs/files.ts";
-import { sameFolderAs } from "../fs/folders.ts";
-import { strangeFormat } from "../fs/formats.ts";
+import { useAndClose } from "../fs/files.ts";
+import { matchFolder } from "../fs/folders.ts";
+import { findStrangeFormat } from "../fs/formats.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
@@ -239,7 +239,7 @@ class Finder implements LocalCatalog {
 
   /** Returns a test for the working directory that a request names, by whatever path. */
   private isDirectory({ cwd }: { readonly cwd?: string }): ((cwd: string | null) => boolean) | undefined {
-    return cwd === undefined ? undefined : sameFolderAs(this.options.disk, cwd);
+    return cwd === undefined ? undefined : matchFolder(this.options.disk, cwd);
   }
 
   /** Counts the usage of the sessions that fit, as far as it is not known, and returns their rows. */
@@ -264,7 +264,7 @@ class Finder implements LocalCatalog {
       const all = progress && new SearchProgress(progress);
       await this.refresh(all && ((_done, _total, _read, bytes) => all.read(bytes)));
       const rows = rowsOf(this.kept.rows, request);
-      return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
+      return useAndClose(new Search(this.options, rows, this.relations, request, query), async (search) => {
         await this.relations.prepare();
         const indexed = await this.kept.with((file) => this.searchIndex(file, search, all));
         const found =
@@ -373,8 +373,8 @@ class Finder implements LocalCatalog {
   private forkedAt(parent: string, child: string): string | undefined {
     const { openLog } = this.options;
     try {
-      return closing(openLog(parent), ({ nodes: above }) =>
-        closing(openLog(child), ({ nodes: below }) => {
+      return useAndClose(openLog(parent), ({ nodes: above }) =>
+        useAndClose(openLog(child), ({ nodes: below }) => {
           let shared = 0;
           while (shared < below.count && above.position(below.id(shared)) >= 0) shared++;
           return shared === 0 ? undefined : below.id(shared - 1);
@@ -552,7 +552,7 @@ function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest
 /** Returns how a file is that is no session; undefined where it cannot be read. */
 function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
   try {
-    const format = strangeFormat(disk, path);
+    const format = findStrangeFormat(disk, path);
     if (format)
       return { path, text: `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`, isDamaged: false };
     const text = `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;

@@ -1,9 +1,9 @@
 /** Finds containers of Session Store V2 that are sessions, and reads their stamps and summaries for the catalog. */
 
 import type { Log } from "../../core/ports/store.ts";
-import { CONTAINER, indexFile, POINTER, pointerFile } from "../fs/container-paths.ts";
+import { CONTAINER, getPointerFile, indexFile, POINTER } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import { containerFiles } from "../v2/container-files.ts";
 import { activeSource } from "../v2/pointer.ts";
@@ -29,7 +29,7 @@ export function foundContainer(disk: Disk, path: string): FoundContainer | undef
   try {
     const source = activeSource(disk, path);
     if (source === undefined) return undefined;
-    const files = containerFiles(disk, path, pointerFile(path), indexFile(path));
+    const files = containerFiles(disk, path, getPointerFile(path), indexFile(path));
     const [{ device, inode }] = files;
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
     const stamp = {
@@ -49,7 +49,7 @@ export function foundContainer(disk: Disk, path: string): FoundContainer | undef
 
 /** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
 export function scanContainer(disk: Disk, path: string, openLog: (path: string) => Log, known?: SessionSummary): Scan {
-  return closing(openLog(path), (log) => {
+  return useAndClose(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
     const summary = summaryOfLog(log, grown ? known : undefined);

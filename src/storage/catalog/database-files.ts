@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { bytesOf, textOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
-import { beginningOf, infoOrNull, withFile } from "../fs/files.ts";
+import { getInfo, readBeginning, useFile } from "../fs/files.ts";
 import type { StoragePaths } from "../fs/paths.ts";
 
 /** Thrown when something in a database is not as it was written. */
@@ -44,7 +44,7 @@ const MAGIC = "SQLite format 3\0";
  */
 export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): boolean {
   try {
-    const bytes = beginningOf(disk, path, 64);
+    const bytes = readBeginning(disk, path, 64);
     if (!bytes) return false;
     const head = Buffer.from(bytes);
     if (head.length < 64) return true;
@@ -77,7 +77,7 @@ export function isUnsealed(disk: Disk, path: string): boolean {
 
 /** Whether there are writes outside the database file itself: a process has it open, or ended without closing it. */
 function isUnderWay(disk: Disk, path: string): boolean {
-  return (infoOrNull(disk, `${path}-wal`)?.size ?? 0) > 0;
+  return (getInfo(disk, `${path}-wal`)?.size ?? 0) > 0;
 }
 
 /** Removes the seal. Must be called before anything is written to the database. */
@@ -90,7 +90,7 @@ export function seal(disk: Disk, path: string): void {
   if (isUnderWay(disk, path)) return;
   try {
     breakSeal(disk, path);
-    withFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, bytesOf(sealText(disk, path))));
+    useFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, bytesOf(sealText(disk, path))));
   } catch {
     // No room, or another process was faster: the database stays without a seal.
     breakSeal(disk, path);

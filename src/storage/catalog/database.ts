@@ -4,7 +4,7 @@
  */
 
 import type { Disk } from "../fs/disk.ts";
-import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
+import { getInfo, isNameTaken, useAndClose } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import {
   breakSeal,
@@ -124,7 +124,7 @@ export class CatalogFile {
 
   /** Whether the file still has its name. */
   get isThere(): boolean {
-    return infoOrNull(this.disk, this.path)?.inode === this.inode;
+    return getInfo(this.disk, this.path)?.inode === this.inode;
   }
 
   /** Whether another process wrote since the last call of this function. */
@@ -308,7 +308,7 @@ function versionOf(db: Database): number {
 /** Whether a newer file of ours has replaced a file, or it is damaged; false for one of a newer server, or in use. */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
-    return closing(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);
+    return useAndClose(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);
   } catch (error) {
     return !isPassing(error);
   }

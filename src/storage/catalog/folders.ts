@@ -6,8 +6,8 @@ import { ifAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { archiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
+import { getInfo } from "../fs/files.ts";
+import { getArchiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import { unlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
@@ -145,7 +145,7 @@ export class Folders {
   /** Yields the paths of the folders, each with whether it is one that the folder above tells of. */
   private *folderPaths(): Generator<[path: string, isTold: boolean]> {
     const { flat, root } = this.paths;
-    const archive = archiveFolder(this.paths);
+    const archive = getArchiveFolder(this.paths);
     if (flat !== undefined) {
       yield [flat, false];
       yield [archive, false];
@@ -168,7 +168,7 @@ export class Folders {
 
   /** Returns a folder as it is now; undefined when it is not one. */
   private enter(path: string, isTold: boolean, before: Folder | undefined): Folder | undefined {
-    const info = infoOrNull(this.disk, path);
+    const info = getInfo(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
     // The watch is kept if this is the same folder.
@@ -193,7 +193,7 @@ export class Folders {
       if (found.source !== null) folder.taken.add(found.source);
       return;
     }
-    const info = infoOrNull(this.disk, path);
+    const info = getInfo(this.disk, path);
     if (info?.kind !== "file") return;
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
@@ -218,7 +218,7 @@ export class Folders {
         const path = folder.prefix + name;
         if (!isSessionName(name) && !isContainerName(name)) continue;
         // It may have become a link.
-        if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
+        if (getInfo(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
         this.ask(folder, name, there);
         if (there.has(path) || !folder.files.delete(name)) continue;
         folder.elsewhere.delete(name);
@@ -237,7 +237,7 @@ export class Folders {
     for (const folder of this.folders.values()) {
       if (folder.dirty === null) return false;
       if (folder.isTold && !isDue) continue;
-      const info = infoOrNull(this.disk, folder.path);
+      const info = getInfo(this.disk, folder.path);
       if (info?.kind !== "folder" || !isSameFile(info, folder)) return false;
     }
     return true;
@@ -245,8 +245,8 @@ export class Folders {
 
   private rootIdentity(): string {
     const { flat, root } = this.paths;
-    return [flat ?? (root as string), archiveFolder(this.paths)]
-      .map((path) => infoOrNull(this.disk, path))
+    return [flat ?? (root as string), getArchiveFolder(this.paths)]
+      .map((path) => getInfo(this.disk, path))
       .map((info) => (info ? `${info.device} ${info.inode}` : ""))
       .join(" ");
   }
@@ -272,8 +272,8 @@ export class Folders {
   private startWatching(): boolean {
     const { disk, paths } = this;
     this.watching = true;
-    const archive = archiveFolder(paths);
-    const above = paths.root === undefined ? [] : [paths.root, ...(infoOrNull(disk, archive) ? [archive] : [])];
+    const archive = getArchiveFolder(paths);
+    const above = paths.root === undefined ? [] : [paths.root, ...(getInfo(disk, archive) ? [archive] : [])];
     const dirty = (): void => {
       this.rootDirty = true;
     };

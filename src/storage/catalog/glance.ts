@@ -7,12 +7,12 @@ import { basename, join, normalize } from "node:path";
 import type { Listed } from "../../core/ports/catalog.ts";
 import { comparing } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { knownPath } from "../fs/confined-disk.ts";
+import { getKnownPath } from "../fs/confined-disk.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { sameFolderAs } from "../fs/folders.ts";
-import { folderFor, isSessionName } from "../fs/paths.ts";
+import { getInfo } from "../fs/files.ts";
+import { matchFolder } from "../fs/folders.ts";
+import { getSessionFolder, isSessionName } from "../fs/paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
@@ -31,8 +31,10 @@ interface Seen {
 /** Returns the sessions of a directory whose files changed last, `limit` at most, in the order of lists. */
 export async function glance(options: CatalogOptions, kept: CachedRows, cwd: string, limit: number): Promise<Listed[]> {
   const { disk, paths } = options;
-  const isDirectory = sameFolderAs(disk, cwd);
-  const folders = new Set([cwd, normalize(`${cwd}/.`), knownPath(disk, cwd)].map((path) => folderFor(paths, path)));
+  const isDirectory = matchFolder(disk, cwd);
+  const folders = new Set(
+    [cwd, normalize(`${cwd}/.`), getKnownPath(disk, cwd)].map((path) => getSessionFolder(paths, path)),
+  );
   const seen = [...folders].flatMap((folder) => sessionsIn(disk, folder));
   seen.sort((a, b) => b.changed - a.changed || (a.path < b.path ? 1 : -1));
   const found: Listed[] = [];
@@ -66,7 +68,7 @@ function seenAt(disk: Disk, path: string, name: string, taken: Set<string>): See
     if (source) taken.add(source);
     return stamp && { path, stamp, changed: changeTime(disk, path) ?? 0 };
   }
-  const info = isSessionName(name) ? infoOrNull(disk, path) : null;
+  const info = isSessionName(name) ? getInfo(disk, path) : null;
   if (info?.kind !== "file") return undefined;
   const { device, inode, size, modified, changed = 0 } = info;
   return { path, stamp: { device, inode, size, modified, changed }, changed: modified };

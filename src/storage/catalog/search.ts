@@ -7,8 +7,8 @@ import { expressionOf, fold, ftsOf, type Query, score } from "../../core/search/
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
-import { closing, withFile } from "../fs/files.ts";
-import { sameFolderAs } from "../fs/folders.ts";
+import { useAndClose, useFile } from "../fs/files.ts";
+import { matchFolder } from "../fs/folders.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
@@ -72,7 +72,7 @@ export class Search {
     this.wanted = new WantedTexts(request, query);
     const { cwd } = request;
     if (cwd === undefined) return;
-    const isThere = sameFolderAs(options.disk, cwd);
+    const isThere = matchFolder(options.disk, cwd);
     this.cwds = [...new Set([...rows.values()].map((row) => row.cwd ?? ""))].filter(isThere);
   }
 
@@ -198,7 +198,7 @@ export class Search {
     }
     const { disk } = this.options;
     try {
-      const found = withFile(disk, disk.openRead(place.path), (fd) => readTexts(disk, fd, place, wanted));
+      const found = useFile(disk, disk.openRead(place.path), (fd) => readTexts(disk, fd, place, wanted));
       return found && { id: found.id, text: found.texts.find(({ nth }) => nth === place.nth) };
     } catch {
       // The file was removed or truncated meanwhile; the next call reads it again.
@@ -286,7 +286,7 @@ export class Search {
           return true;
         });
       } else
-        closing(this.options.openLog(listed.path), (log) => {
+        useAndClose(this.options.openLog(listed.path), (log) => {
           for (const texts of logTexts(log, wanted)) for (const text of texts) add(text, text.entry);
         });
     } catch {

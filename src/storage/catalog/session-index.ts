@@ -6,8 +6,8 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { copyFile } from "../fs/chunked-io.ts";
-import { type Disk, isAbsent, renameExclusive, temporaryName } from "../fs/disk.ts";
-import { closing, isNameTaken, withFile } from "../fs/files.ts";
+import { type Disk, isAbsent, makeTemporaryName, renameExclusive } from "../fs/disk.ts";
+import { isNameTaken, useAndClose, useFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import { removeDatabase } from "./database-files.ts";
 import { type SessionRow, storable } from "./session-row.ts";
@@ -42,11 +42,11 @@ export async function writeIndex(
     const sentence = `Something exists at ${file} already that is not an index of sessions. Choose another path.`;
     if (!(await isIndex(open, disk, file))) throw new Failure("already_exists", sentence, { path: file });
   }
-  const temporary = temporaryName(file);
+  const temporary = makeTemporaryName(file);
   try {
     disk.close(disk.create(temporary));
     fill(open, temporary, rows);
-    await withFile(disk, disk.openAppend(temporary), async (fd) => {
+    await useFile(disk, disk.openAppend(temporary), async (fd) => {
       if (replaces) disk.copyMode(file, fd);
       if (isDurable) await disk.sync(fd);
     });
@@ -64,7 +64,7 @@ export async function writeIndex(
 }
 
 function fill(open: OpenDatabase, file: string, rows: Iterable<SessionRow>): void {
-  closing(open(file), (db) => {
+  useAndClose(open(file), (db) => {
     db.exec(`${SCHEMA} BEGIN`);
     const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     for (const { path, id, cwd, timestamp, messageCount, time, sizeBytes, name } of rows) {
@@ -93,10 +93,10 @@ function requireUnused(disk: Disk, file: string): void {
 /** Whether a file is an index written by pi_agent_rust or by us. It may have additional columns. */
 async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<boolean> {
   if (disk.info(file).kind !== "file") return false;
-  const copy = temporaryName(file);
+  const copy = makeTemporaryName(file);
   try {
     await copyFile(disk, file, copy, false);
-    return closing(open(copy), (db) => {
+    return useAndClose(open(copy), (db) => {
       const names = (sql: string): string[] => (db.prepare(sql).all() as { name: string }[]).map(({ name }) => name);
       const tables = names("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name");
       const columns = names("SELECT name FROM pragma_table_info('sessions')");

@@ -2,7 +2,7 @@
 
 import type { CatalogHealth } from "../../core/ports/health.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, ifPresent, infoOrNull } from "../fs/files.ts";
+import { getInfo, readIfPresent, useAndClose } from "../fs/files.ts";
 import { findSqlite } from "../fs/sqlite.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { isPassing, SCHEMA_VERSION } from "./database.ts";
@@ -13,7 +13,7 @@ type CatalogPlace = Pick<CatalogOptions, "disk" | "env" | "paths" | "sqlite">;
 /** Returns the state of the catalog. Reads all of it, and changes nothing. */
 export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogPlace): CatalogHealth {
   const { folder, name } = placeOf(paths, env);
-  const path = (ifPresent(() => numbersOf(disk, folder, name)) ?? [])
+  const path = (readIfPresent(() => numbersOf(disk, folder, name)) ?? [])
     .sort((a, b) => b - a)
     .map((number) => pathOf(folder, name, number))
     .find((path) => mayBeOurs(disk, path, SCHEMA_VERSION));
@@ -24,7 +24,7 @@ export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogP
   if (sizeBytes === 0) return { state: "missing", path, sizeBytes, reason: null };
   if (isUnsealed(disk, path)) return { state: "damaged", path, sizeBytes, reason: "another program wrote to it" };
   try {
-    const found = closing(open(path, true), (db) => db.prepare("PRAGMA quick_check(1)").get()) as
+    const found = useAndClose(open(path, true), (db) => db.prepare("PRAGMA quick_check(1)").get()) as
       | { quick_check?: unknown }
       | undefined;
     const answer = String(found?.quick_check);
@@ -37,7 +37,7 @@ export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogP
 
 /** Returns the bytes of a database and of what SQLite has written beside it. */
 function sizeOf(disk: Disk, path: string): number {
-  return [path, `${path}-wal`].reduce((sum, file) => sum + (infoOrNull(disk, file)?.size ?? 0), 0);
+  return [path, `${path}-wal`].reduce((sum, file) => sum + (getInfo(disk, file)?.size ?? 0), 0);
 }
 
 /** Gives a damaged catalog up. The next list or search builds another, which has another name. */

@@ -14,14 +14,14 @@ import type { Log } from "../../core/ports/store.ts";
 import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { readAt, useFile } from "../fs/files.ts";
 import {
+  findHeader,
+  getMarkLength,
   hasEntriesNearby,
-  headerOfLine,
-  headerPlace,
-  idInName,
   isTitleSlot,
-  markLength,
+  parseHeaderLine,
+  parseIdInName,
   SEARCHED_BYTES,
 } from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
@@ -117,7 +117,7 @@ class NotASession extends Error {}
 /** Scans a file, continuing `known` if it still begins so. Returns null when it is no session. Throws errno errors. */
 export function scanFile(disk: Disk, file: string, known?: SessionSummary): Scan | null {
   try {
-    return withFile(disk, disk.openRead(file), (fd) => {
+    return useFile(disk, disk.openRead(file), (fd) => {
       const { kind, size } = disk.infoOf(fd);
       if (kind !== "file") return null;
       const read: Read = (start, length) => readAt(disk, fd, start, length);
@@ -238,10 +238,10 @@ class Scanner {
   }
 
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
-    const bom = start === 0 ? markLength(b, at) : 0;
+    const bom = start === 0 ? getMarkLength(b, at) : 0;
     if (skipSpace(b, at + bom, past) === past || (start === 0 && isTitleSlot(b.subarray(at, past)))) return;
-    const first = headerOfLine(b.subarray(at + bom, past));
-    const late = first ? undefined : headerPlace(this.disk, this.fd);
+    const first = parseHeaderLine(b.subarray(at + bom, past));
+    const late = first ? undefined : findHeader(this.disk, this.fd);
     const header = first ?? late?.header;
     const { f } = this;
     this.hasHeader = true;
@@ -255,7 +255,7 @@ class Scanner {
       if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
       this.headerMade = true;
       f.damaged = true;
-      f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
+      f.id = parseIdInName(this.file) ?? basename(this.file, ".jsonl");
       f.plain = false;
     }
     if (!first) this.addLine(start, b, at, past);

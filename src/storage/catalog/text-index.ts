@@ -7,7 +7,7 @@ import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile, Indexed } from "./database.ts";
 import { type IndexedText, logTexts, scanTexts } from "./documents.ts";
@@ -212,7 +212,7 @@ export class TextIndex {
     try {
       if (isPlain) scanTexts(this.options.disk, path, begin, sizeBytes, wanted, () => true, addTexts);
       else
-        closing(this.options.openLog(path), (log) => {
+        useAndClose(this.options.openLog(path), (log) => {
           for (const found of logTexts(log, wanted, begin)) if (!addTexts(found, found[0].start + 1)) return;
         });
     } catch {

@@ -12,7 +12,7 @@ import { addUsage, ForkBeginning, mayCost, noUsage, usageIn } from "../../core/s
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, readAt, withFile } from "../fs/files.ts";
+import { readAt, useAndClose, useFile } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
@@ -41,9 +41,9 @@ export function countUsage(
   const begin = from?.reach ?? 0;
   const last = new UsageCounter(base, models, undefined, header, family);
   if (isContainerName(path) || now.agent !== undefined)
-    closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
+    useAndClose(openLog(path), (log) => countLog(log, counter, begin, base.reach));
   else
-    withFile(disk, disk.openRead(path), (fd) => {
+    useFile(disk, disk.openRead(path), (fd) => {
       countLines(disk, fd, counter, begin, base.reach);
       last.begins = counter.begins;
       if (base.reach < size && size - base.reach <= LONGEST_LINE) {

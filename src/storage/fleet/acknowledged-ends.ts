@@ -10,8 +10,8 @@ import { bytesOf, linesIn, parse, payloadOf } from "../../core/json/json.ts";
 import type { FleetEnd, NotedFleet } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../fs/disk.ts";
-import { ifPresent, putInPlaceNow } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { putInPlaceNow, readIfPresent } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { sha256 } from "../v2/frame.ts";
 
 export interface AcknowledgedEnd {
@@ -158,7 +158,7 @@ export class AcknowledgedEnds {
   private records(): RecordedEnd[] {
     const { disk, folder } = this;
     try {
-      return namesIn(disk, folder)
+      return listNames(disk, folder)
         .filter((name) => NAME.test(name))
         .flatMap((name) => {
           const record = join(folder, name);
@@ -172,7 +172,7 @@ export class AcknowledgedEnds {
 
   private read(file: string): AcknowledgedEnd | undefined {
     try {
-      const bytes = ifPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
+      const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
       // A line that a loss of power cut or zeroed says nothing; the one before it does.
       return [...linesIn(bytes)].reverse().map(parsedEnd).find(Boolean);
     } catch {

@@ -10,7 +10,7 @@ import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { WantedSession } from "../../core/ports/stores.ts";
 import { idInPath } from "../../core/search/listing.ts";
-import { fileName } from "../fs/paths.ts";
+import { makeFileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
 import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
@@ -137,7 +137,7 @@ function mayBeOfCopy(path: string): boolean {
 
 /** Whether a path names the session with a header whose id it seems to have: other ids may look the same in names. */
 function isMeant(path: string, header: SessionHeader): boolean {
-  return isUuid(header.id) || basename(path) === fileName(header);
+  return isUuid(header.id) || basename(path) === makeFileName(header);
 }
 
 // --- ids --------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 /** The files of the care of a fleet: sessions in a folder of any shape, and whole files that are written once. */
 
 import { dirname, join } from "node:path";
-import { sameContent } from "../fs/chunked-io.ts";
+import { hasSameContent } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
-import { guarded, infoOrNull, isNameTaken, readIfThere, withFile, writeTemporary } from "../fs/files.ts";
+import { getInfo, guardErrno, isNameTaken, readIfThere, useFile, writeTemporary } from "../fs/files.ts";
 
 /**
  * Yields the session files and containers in a folder and in those in it; links to folders are not followed. Tells of the
@@ -25,7 +25,7 @@ export function* sessionsIn(
   for (const name of names) {
     const path = join(folder, name);
     if (name.endsWith(".jsonl") || isContainerName(name)) yield path;
-    else if (infoOrNull(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path, unreadable);
+    else if (getInfo(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path, unreadable);
   }
 }
 
@@ -40,7 +40,7 @@ type FileBytes = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
  * that already, they are compared with it.
  */
 export async function writeOnce(disk: Disk, file: string, pieces: FileBytes, isDurable: boolean): Promise<WrittenOnce> {
-  return guarded("writing a file of the fleet", async () => {
+  return guardErrno("writing a file of the fleet", async () => {
     if (exists(disk, file)) return (await hasBytes(disk, file, pieces)) ? "known" : "taken";
     disk.makeFolder(dirname(file));
     const fill = async (fd: number): Promise<void> => {
@@ -61,7 +61,7 @@ async function named(disk: Disk, temporary: string, file: string): Promise<Writt
   } catch (error) {
     if (!isNameTaken(error)) throw error;
     // Another process was first.
-    const isSame = await sameContent(disk, temporary, file);
+    const isSame = await hasSameContent(disk, temporary, file);
     removeQuietly(disk, temporary);
     return isSame ? "known" : "taken";
   }
@@ -69,7 +69,7 @@ async function named(disk: Disk, temporary: string, file: string): Promise<Writt
 
 /** Returns whether a file has these bytes, and no more. */
 function hasBytes(disk: Disk, file: string, pieces: FileBytes): Promise<boolean> {
-  return withFile(disk, disk.openRead(file), async (fd) => {
+  return useFile(disk, disk.openRead(file), async (fd) => {
     let at = 0;
     for await (const piece of pieces) {
       if (!readIfThere(disk, fd, at, piece.length)?.equals(piece)) return false;

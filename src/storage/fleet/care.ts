@@ -20,7 +20,7 @@ import type {
 import type { CheckedRow, FleetKeeper, FleetRow, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
@@ -339,7 +339,7 @@ export class FleetKeeping implements FleetCare {
   private async bring(copy: CheckedCopy): Promise<FleetPushed> {
     const { sessionId, sessionPath } = copy;
     try {
-      const { message } = await closing(this.place.open(sessionPath), (log) => this.brought(log, sessionPath));
+      const { message } = await useAndClose(this.place.open(sessionPath), (log) => this.brought(log, sessionPath));
       return { sessionId, sessionPath, outcome: "given", ...(message === undefined ? {} : { message }) };
     } catch (error) {
       if (error instanceof Failure && error.name === "content_modified") return giveBack(this.giving, copy);

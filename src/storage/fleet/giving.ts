@@ -7,7 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetPushed, SessionLoss } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { type Journal, keyOf } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
@@ -83,7 +83,7 @@ export async function giveBack(
   try {
     sessionPath = await fileOf(place, lacking);
     const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
-    await closing(openCopy(sessionPath), async (log) => {
+    await useAndClose(openCopy(sessionPath), async (log) => {
       if (log.readOnly) throw log.readOnly;
       const copy = log instanceof FileLog ? log.outside : undefined;
       await copy?.follow(Number.POSITIVE_INFINITY);
@@ -118,7 +118,7 @@ export async function giveFrom(
 ): Promise<void> {
   // The first time may put another file in the place of the copy, with a branch.
   for (let times = 0; times < 2 && place.journal.of(id, file)?.from; times++)
-    await closing(place.openCopy(file), async (log) => {
+    await useAndClose(place.openCopy(file), async (log) => {
       if (!(log instanceof FileLog)) return;
       // A damaged header, say: its own reason says what to do.
       if (log.readOnly) throw log.readOnly;
@@ -154,7 +154,7 @@ async function fileOf(
 
 function idAt(open: (file: string) => Log, file: string): string | undefined {
   try {
-    return closing(open(file), ({ header }) => header.id);
+    return useAndClose(open(file), ({ header }) => header.id);
   } catch (error) {
     if (error instanceof Failure) return undefined;
     throw error;

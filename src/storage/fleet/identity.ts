@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
-import { ifPresent, writeTemporary } from "../fs/files.ts";
+import { readIfPresent, writeTemporary } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
 import { SCHEMA_VERSION } from "./schema.ts";
 import { type AskServer, isFormer, nameOf, placeNamed, type ServerPlace } from "./server-fact.ts";
@@ -108,7 +108,7 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
   let last: StoreNote = {};
   /** Returns what the disk has; a note that is damaged is none. */
   const noted = (): StoreNote => {
-    const bytes = ifPresent(() => readWhole(disk, file));
+    const bytes = readIfPresent(() => readWhole(disk, file));
     try {
       const { store, server } = (bytes ? parse(bytes) : {}) as { store?: unknown; server?: unknown };
       return { store: typeof store === "string" ? store : undefined, latest: placeNamed(server) };

@@ -10,8 +10,8 @@ import { storageFailure } from "../../core/errno.ts";
 import { bytesOf, concat, linesIn, parse } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../../core/ports/fleet.ts";
 import { closeQuietly, type Disk, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
-import { guarded, ifPresent, infoOrNull, putInPlace } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { getInfo, guardErrno, putInPlace, readIfPresent } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { LF } from "../log/lines.ts";
@@ -83,7 +83,7 @@ export class Journal {
 
   /** Throws an errno error where the disk does not say. */
   private names(): string[] {
-    return namesIn(this.disk, this.folder).filter((name) => NAME.test(name));
+    return listNames(this.disk, this.folder).filter((name) => NAME.test(name));
   }
 
   // --- reading ---------------------------------------------------------------------------------------------------
@@ -119,7 +119,10 @@ export class Journal {
   isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
     if (sessionPath === file || sessionPath === "") return true;
     try {
-      if (!ifPresent(() => this.disk.info(sessionPath)) || ifPresent(() => isOneFile(this.disk, sessionPath, file)))
+      if (
+        !readIfPresent(() => this.disk.info(sessionPath)) ||
+        readIfPresent(() => isOneFile(this.disk, sessionPath, file))
+      )
         return true;
     } catch {
       return false;
@@ -167,7 +170,7 @@ export class Journal {
   private read(name: string, throws = false): JournaledSession | null {
     const file = join(this.folder, name);
     try {
-      const bytes = ifPresent(() => readWhole(this.disk, file));
+      const bytes = readIfPresent(() => readWhole(this.disk, file));
       return bytes && (parsedRecord(bytes) ?? this.unreadable(file, "it is damaged"));
     } catch (error) {
       if (throws) throw error;
@@ -264,13 +267,13 @@ export class Journal {
   /** Returns the lines that a copy owes, as far as they are kept apart from it. Throws storage_failed. */
   lines(sessionId: string, sessionPath: string): Uint8Array[] {
     const names = this.ownNotes(sessionId, sessionPath).map(({ name }) => name);
-    return guarded("reading what was acknowledged while the fleet was away", () =>
+    return guardErrno("reading what was acknowledged while the fleet was away", () =>
       names.flatMap((name) => this.linesAt(name)),
     );
   }
 
   private linesAt(name: string): Uint8Array[] {
-    const bytes = ifPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
+    const bytes = readIfPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
     // What has no end was not written as a whole.
     return bytes ? [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
   }
@@ -325,7 +328,7 @@ export class Journal {
 
   /** Returns the bytes of the lines that a copy owes; null where another process has ended its note. */
   linesSize(sessionId: string, sessionPath: string): number | null {
-    return infoOrNull(this.disk, this.linesFile(sessionId, sessionPath))?.size ?? null;
+    return getInfo(this.disk, this.linesFile(sessionId, sessionPath))?.size ?? null;
   }
 
   private async prepareFolder(): Promise<void> {

@@ -8,8 +8,8 @@ import { concat, linesIn, parse } from "../../core/json/json.ts";
 import type { KeptEntries, KeptPlace } from "../../core/ports/kept-entries.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
-import { guarded, ifPresent, infoOrNull } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { getInfo, guardErrno, readIfPresent } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { LF } from "../log/lines.ts";
 
@@ -31,7 +31,7 @@ export function keepAside(
 
 /** Returns the entries that can be read in a file, whatever else it has. */
 export function entriesIn(disk: Disk, file: string): Uint8Array[] {
-  const { kind, size = 0 } = infoOrNull(disk, file) ?? {};
+  const { kind, size = 0 } = getInfo(disk, file) ?? {};
   const bytes = kind === "file" && size <= MOST_BYTES ? readWhole(disk, file) : new Uint8Array();
   return [...linesIn(bytes)].filter(isEntry);
 }
@@ -53,9 +53,11 @@ export function salvage(
 export function keptPlace(disk: Disk, folder: string): KeptPlace {
   const read = (keptAt: string): ReturnType<KeptPlace["read"]> => {
     const isOne = keptAt === join(folder, basename(keptAt)) && NAME.test(keptAt);
-    const isTooLarge = (infoOrNull(disk, keptAt)?.size ?? 0) > MOST_BYTES;
+    const isTooLarge = (getInfo(disk, keptAt)?.size ?? 0) > MOST_BYTES;
     const bytes =
-      isOne && !isTooLarge ? guarded("reading kept entries", () => ifPresent(() => readWhole(disk, keptAt))) : null;
+      isOne && !isTooLarge
+        ? guardErrno("reading kept entries", () => readIfPresent(() => readWhole(disk, keptAt)))
+        : null;
     const [header, ...others] = bytes ? linesOf(bytes) : [];
     const stored = header && headerIn(header);
     if (stored) {
@@ -74,7 +76,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
   return {
     read,
     list() {
-      const names = guarded("looking for kept entries", () => ifPresent(() => namesIn(disk, folder))) ?? [];
+      const names = guardErrno("looking for kept entries", () => readIfPresent(() => listNames(disk, folder))) ?? [];
       const found = names.filter((name) => NAME.test(name)).flatMap((name) => describedAt(join(folder, name)) ?? []);
       return found.sort((a, b) => b.since - a.since || (a.keptAt < b.keptAt ? -1 : 1));
     },
@@ -83,7 +85,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
   function describedAt(keptAt: string): KeptEntries | undefined {
     try {
       const { sessionId, lines, damagedLines } = read(keptAt);
-      const info = infoOrNull(disk, keptAt);
+      const info = getInfo(disk, keptAt);
       const since = info?.modified ?? 0;
       const sizeBytes = info?.size ?? 0;
       return { keptAt, sessionId, entryCount: lines.length, damagedLines, sizeBytes, since, text: textIn(lines) };

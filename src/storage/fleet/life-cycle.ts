@@ -12,9 +12,9 @@ import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../core/po
 import type { Log } from "../../core/ports/store.ts";
 import { groundMoved } from "../../core/session/history.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import type { SessionPlace } from "../lifecycle/bring.ts";
-import { cwdBefore } from "../lifecycle/header-lines.ts";
+import { getPreviousCwd } from "../lifecycle/header-lines.ts";
 import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
@@ -111,7 +111,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         if (step?.do === "relocate" || step?.do === "return") {
           // One that was cut off has another header, and has not moved yet.
           const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
-          const cwd = step.do === "relocate" ? cwdBefore(step) : step.cwd;
+          const cwd = step.do === "relocate" ? getPreviousCwd(step) : step.cwd;
           return await withSession(place, file, run, ({ sessionPath = step.from }) => asItIs(place, sessionPath), {
             prepare: bringRest,
             requireFact: (fact) => requireNotRelocated(place, file, fact, cwd),
@@ -142,7 +142,7 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   if (path !== undefined)
     throw new Failure("already_exists", `The session is at ${path} already.`, { sessionId, path });
   const end = await place.keeper.removedEnd(sessionId);
-  if (end && !(await closing(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
+  if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
 }
 
 /** Throws ground_moved where the session has a directory that is neither that of its file nor the one that it had before. */
@@ -153,7 +153,7 @@ function requireNotRelocated(
   before?: string,
 ): void {
   const there = headerIn(headerLine)?.cwd;
-  const here = closing(open(file), ({ header }) => header.cwd);
+  const here = useAndClose(open(file), ({ header }) => header.cwd);
   if (there === here || there === before) return;
   throw groundMoved(`Another machine gave it the working directory ${there} since.`, { cwd: there ?? null });
 }
@@ -395,10 +395,10 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
 
 /** Has the copy at a path get what the fleet has, so that the fleet is told of nothing older, and of no lines but its own. */
 async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
-  const isWhole = (): Promise<boolean> => closing(open(file), async (log) => hasAll(log, there));
+  const isWhole = (): Promise<boolean> => useAndClose(open(file), async (log) => hasAll(log, there));
   if (await isWhole()) return true;
   try {
-    await closing(open(file), async (log) => {
+    await useAndClose(open(file), async (log) => {
       // All of it is compared: a long one may have other lines, too.
       if (log instanceof FileLog && log.outside instanceof FleetCopy)
         await log.outside.follow(Number.POSITIVE_INFINITY);
@@ -412,7 +412,7 @@ async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, th
 
 /** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
 async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
-  return closing(open(file), async (log) => {
+  return useAndClose(open(file), async (log) => {
     if (!(log instanceof FileLog)) return true;
     if (log.nodes.count < there.entries) await log.outside?.follow();
     await fetchMissing(fleet, log, id);
@@ -481,7 +481,7 @@ async function pushed(place: Pick<LifeCyclePlace, "open">, file: string): Promis
 }
 
 async function push({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
-  await closing(open(file), async (log) => {
+  await useAndClose(open(file), async (log) => {
     if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
   });
 }

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { bytesOf } from "../../core/json/json.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { putInPlaceNow } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { listNames } from "../fs/folders.ts";
 import { Claims, readClaim } from "../locks/claims.ts";
 import type { LockOptions } from "../locks/contract.ts";
 
@@ -38,7 +38,7 @@ export class FleetProcesses {
     try {
       options.disk.makeFolder(folder);
       // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
-      const notes = namesIn(options.disk, folder).filter((name) => NOTE.test(name));
+      const notes = listNames(options.disk, folder).filter((name) => NOTE.test(name));
       for (const name of notes.slice(0, -MOST_NOTES)) removeQuietly(options.disk, join(folder, name));
       const bytes = bytesOf(JSON.stringify(this.claims.make(0)));
       putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });

@@ -3,13 +3,13 @@
 import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { getPointerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, renameExclusive } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
-import { backupName } from "../fs/quarantine.ts";
-import { dropLock, isLockInContainer, lockedFileOf, lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
-import { type Locks, withFreeLock } from "../locks/locks.ts";
+import { getInfo } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
+import { nameBackup } from "../fs/quarantine.ts";
+import { dropLock, getLockedFile, isLockInContainer, locateLock, locateLockInContainer } from "../locks/lock-paths.ts";
+import { type Locks, runIfLocked } from "../locks/locks.ts";
 
 /** Returns whether a log lacks its header, or entries that it had. */
 export function isSpoiltLog({ readOnly, damage }: Log): boolean {
@@ -45,45 +45,45 @@ export function putAside(
   file: string,
   isStillSpoilt: () => boolean,
 ): string | null {
-  const key = infoOrNull(disk, lockedFileOf(file)) ?? infoOrNull(disk, file);
+  const key = getInfo(disk, getLockedFile(file)) ?? getInfo(disk, file);
   if (!key) return null;
   // While somebody has the lock, entries that are missing may be on their way: it is looked at before.
   const before = stampOf(disk, file);
   if (!isStillSpoilt()) return null;
   let backup: string | null = null;
-  const place = isContainerName(file) ? lockInContainer(file) : lockNextTo(disk, file, key.inode);
+  const place = isContainerName(file) ? locateLockInContainer(file) : locateLock(disk, file, key.inode);
   const rename = (): void => {
     if (stampOf(disk, file) !== before) return;
     // A container's *.damaged.bak is the session where a repair was cut off.
-    const name = backupName(disk, file, "spoilt");
+    const name = nameBackup(disk, file, "spoilt");
     disk.rename(file, name);
     backup = name;
     if (!isContainerName(file)) return;
     dropLock(disk, name);
-    const pointer = pointerFile(file);
-    if (infoOrNull(disk, pointer)) disk.rename(pointer, join(name, basename(pointer)));
+    const pointer = getPointerFile(file);
+    if (getInfo(disk, pointer)) disk.rename(pointer, join(name, basename(pointer)));
   };
-  withFreeLock(locks, () => key, place, rename);
+  runIfLocked(locks, () => key, place, rename);
   return backup;
 }
 
 /** Returns what tells a file, or all files of a container but its lock, from what they are after a write. */
 function stampOf(disk: Disk, path: string): string {
-  const { kind, inode, size, modified, changed } = infoOrNull(disk, path) ?? {};
+  const { kind, inode, size, modified, changed } = getInfo(disk, path) ?? {};
   if (kind !== "folder") return JSON.stringify([inode, size, modified, changed]);
-  const names = namesIn(disk, path).filter((name) => !isLockInContainer(name));
+  const names = listNames(disk, path).filter((name) => !isLockInContainer(name));
   return JSON.stringify([inode, names.map((name) => [name, stampOf(disk, join(path, name))])]);
 }
 
 /** Gives a backup its name back, unless something has the name by now. */
 export function putBack(disk: Disk, backup: string, file: string): void {
   try {
-    if (infoOrNull(disk, file, true)) return;
+    if (getInfo(disk, file, true)) return;
     if (!isContainerName(file)) return renameExclusive(disk, backup, file);
-    const pointer = pointerFile(file);
+    const pointer = getPointerFile(file);
     disk.rename(backup, file);
     const kept = join(file, basename(pointer));
-    if (infoOrNull(disk, kept)) disk.rename(kept, pointer);
+    if (getInfo(disk, kept)) disk.rename(kept, pointer);
   } catch {
     // It stays under the other name, and the next opening fetches the session.
   }

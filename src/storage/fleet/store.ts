@@ -9,8 +9,8 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing } from "../fs/files.ts";
-import { lastBackup } from "../fs/quarantine.ts";
+import { useAndClose } from "../fs/files.ts";
+import { findLastBackup } from "../fs/quarantine.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
@@ -95,9 +95,9 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
                 .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
         entriesIn: (file, most) => entriesIn(disk, file).slice(0, most),
         salvage(file, lines) {
-          const backup = lastBackup(disk, file, "spoilt");
+          const backup = findLastBackup(disk, file, "spoilt");
           const found = [...(backup === undefined ? [] : entriesIn(disk, backup)), ...lines];
-          if (found.length > 0) closing(own.open(file), (log) => salvage(log, found, aside));
+          if (found.length > 0) useAndClose(own.open(file), (log) => salvage(log, found, aside));
         },
       };
       return {

@@ -7,7 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { closing } from "../fs/files.ts";
+import { useAndClose } from "../fs/files.ts";
 import type { SessionPlace } from "../lifecycle/bring.ts";
 import { FileLog } from "../log/file-log.ts";
 import { endAfter, endInTurns, isSameEnd, NOTHING } from "./ends.ts";
@@ -20,9 +20,9 @@ export interface SessionFiles {
   open(file: string): Log;
   /** See `isInPlace`. */
   isInPlace(file: string, place: SessionPlace): boolean;
-  /** See `bringTo`. */
+  /** See `moveToPlace`. */
   bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>): Promise<string>;
-  /** See `setAside`. */
+  /** See `trashIf`. */
   setAside(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
 }
 
@@ -111,7 +111,7 @@ async function isAside(place: WhereaboutsPlace, id: string, file: string, fact: 
   await quietly(async () => {
     isStale = !isOwed(place, id, file);
     if (!isStale) return;
-    isStale = await closing(place.open(file), isMeant);
+    isStale = await useAndClose(place.open(file), isMeant);
     if (isStale) await place.setAside(file, isMeant);
   });
   return isStale;
@@ -152,7 +152,7 @@ async function onlyOne(
   const whole: string[] = [];
   for (const file of files)
     await quietly(() =>
-      closing(place.open(file), async (log) => {
+      useAndClose(place.open(file), async (log) => {
         if (log instanceof FileLog) await log.outside?.follow();
         if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
       }),

@@ -8,7 +8,7 @@ import { isObject, type JsonObject } from "../../core/foreign/messages.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { getInfo } from "../fs/files.ts";
 import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
 import { LARGEST_DOCUMENT, TASK_MESSAGES } from "./source.ts";
 
@@ -20,7 +20,7 @@ const CHANGES = "context_history.json";
 export function clineTask(disk: Disk, file: string, translator: Translator): GatheredSession | undefined {
   if (basename(file) !== TASK_MESSAGES) return undefined;
   const beside = [TASK_SCREEN, CHANGES].map((name) => join(dirname(file), name));
-  if (!beside.some((path) => infoOrNull(disk, path)?.kind === "file")) return undefined;
+  if (!beside.some((path) => getInfo(disk, path)?.kind === "file")) return undefined;
   return {
     translator,
     info: () => infoOf(disk, file, [...beside, historyOf(file)]),
@@ -29,9 +29,9 @@ export function clineTask(disk: Disk, file: string, translator: Translator): Gat
 }
 
 function infoOf(disk: Disk, file: string, beside: readonly string[]): FileInfo | null {
-  const own = infoOrNull(disk, file);
+  const own = getInfo(disk, file);
   if (own?.kind !== "file") return null;
-  return joined([own, ...beside.map((path) => infoOrNull(disk, path)).filter((info) => info !== null)]);
+  return joined([own, ...beside.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
 }
 
 /** The list of all tasks: <tasks>/<task>/ is beside <state>/. */
@@ -40,7 +40,7 @@ function historyOf(file: string): string {
 }
 
 function recordsOf(disk: Disk, file: string, { form }: Translator): GatheredRecords {
-  if ((infoOrNull(disk, file)?.size ?? 0) > LARGEST_DOCUMENT)
+  if ((getInfo(disk, file)?.size ?? 0) > LARGEST_DOCUMENT)
     throw new RangeError("The file is larger than one JSON document can be read.");
   const document = readWhole(disk, file);
   const messages = form.kind === "document" ? [...form.records(document)] : [];
@@ -76,7 +76,7 @@ function rangeIn({ conversationHistoryDeletedRange: range }: JsonObject): readon
 /** Returns the list that a file has; an empty one where it has none that can be read. */
 function listIn(disk: Disk, file: string): readonly unknown[] {
   try {
-    const size = infoOrNull(disk, file)?.size ?? 0;
+    const size = getInfo(disk, file)?.size ?? 0;
     const value = size === 0 || size > LARGEST_DOCUMENT ? [] : parse(readWhole(disk, file));
     return Array.isArray(value) ? value : [];
   } catch {

@@ -11,7 +11,7 @@ import { translatorOf } from "../../core/foreign/translators.ts";
 import { linesIn } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { getInfo } from "../fs/files.ts";
 import { foreignHeader } from "./derived.ts";
 import { type GatheredSession, numbered } from "./gathered.ts";
 import type { Surveyed } from "./survey.ts";
@@ -35,7 +35,7 @@ export function isCompressed(file: string): boolean {
 export function compressedRollout(disk: Disk, file: string, decompress = zstd): GatheredSession | undefined {
   const lines = (): Uint8Array => (decompress as Decompress)(readWhole(disk, file), { maxOutputLength: LARGEST });
   const info = () => {
-    const found = infoOrNull(disk, file);
+    const found = getInfo(disk, file);
     return found?.kind === "file" ? found : null;
   };
   if (!decompress || !isCompressed(file) || !info()) return undefined;
@@ -52,7 +52,7 @@ export function compressedRollout(disk: Disk, file: string, decompress = zstd): 
 /** Returns the facts in the name of a compressed rollout; undefined for any other file. */
 export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | undefined {
   const [, day, hour, minute, second, nativeId] = NAME.exec(basename(file)) ?? [];
-  if (nativeId === undefined || infoOrNull(disk, file)?.kind !== "file") return undefined;
+  if (nativeId === undefined || getInfo(disk, file)?.kind !== "file") return undefined;
   const facts = new SurveyFacts();
   facts.entries = 1;
   facts.name = zstd

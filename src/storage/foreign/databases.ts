@@ -11,7 +11,7 @@ import { pirustTables } from "../../core/foreign/pirust/pirust.ts";
 import type { StoredSession, TableFormat } from "../../core/foreign/rows.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { closing, infoOrNull } from "../fs/files.ts";
+import { getInfo, useAndClose } from "../fs/files.ts";
 import { notASession } from "../log/failures.ts";
 import { beginsAsDatabase } from "../sqlite/pages.ts";
 import { DatabaseTables } from "../sqlite/tables.ts";
@@ -28,7 +28,7 @@ const MOST_NAMED = 3;
 /** Returns the session of a database that a path names; undefined where it names none. Throws errno errors, not_a_session. */
 export function sessionInDatabase(disk: Disk, path: string): GatheredSession | undefined {
   const above = dirname(path);
-  if (infoOrNull(disk, above)?.kind === "file")
+  if (getInfo(disk, above)?.kind === "file")
     return beginsAsDatabase(disk, above) ? named(disk, above, idInPath(path)) : undefined;
   if (!beginsAsDatabase(disk, path)) return undefined;
   const found = withTables(disk, path, (tables, format) => ({ format, sessions: format.sessions(tables) }));
@@ -43,7 +43,7 @@ export function sessionInDatabase(disk: Disk, path: string): GatheredSession | u
 /** Returns the path of another session in the database of one; undefined where it is not there. Throws errno errors. */
 export function besideInDatabase(disk: Disk, path: string, id: string): string | undefined {
   const file = dirname(path);
-  if (infoOrNull(disk, file)?.kind !== "file" || !named(disk, file, id)) return undefined;
+  if (getInfo(disk, file)?.kind !== "file" || !named(disk, file, id)) return undefined;
   return pathWithin(file, id);
 }
 
@@ -73,7 +73,7 @@ function gatheredOf(disk: Disk, file: string, format: TableFormat, id: string): 
 /** Returns the records of a session, of one moment if the agent lets it be. */
 function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredRecords {
   for (let tries = 1; ; tries++) {
-    const read = closing(new DatabaseTables(disk, file), (tables) => {
+    const read = useAndClose(new DatabaseTables(disk, file), (tables) => {
       const records = numbered(format.records(tables, id));
       const warnings = format.warnings?.(tables, id) ?? [];
       return { records, warnings, lost: tables.faults, isStill: tables.isStill() };
@@ -84,11 +84,9 @@ function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): G
 
 /** Returns the stamp of a database with the changes beside it; null where none is. */
 export function databaseInfo(disk: Disk, file: string): FileInfo | null {
-  const info = infoOrNull(disk, file);
+  const info = getInfo(disk, file);
   if (info?.kind !== "file") return null;
-  const beside = ["-wal", "-journal"]
-    .map((ending) => infoOrNull(disk, `${file}${ending}`))
-    .filter((one) => one !== null);
+  const beside = ["-wal", "-journal"].map((ending) => getInfo(disk, `${file}${ending}`)).filter((one) => one !== null);
   return joined([info, ...beside]);
 }
 
@@ -102,7 +100,7 @@ export function sessionsIn(disk: Disk, file: string): Map<string, StoredSession>
 
 /** Returns how a file is that has a database's place and is none that we know; undefined for the others, and an empty file. */
 export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadFile | undefined {
-  const info = infoOrNull(disk, path);
+  const info = getInfo(disk, path);
   if (info === null || info.size === 0 || FORMATS.every(({ translator }) => translator.agent !== agent))
     return undefined;
   const at = { path, agent };
@@ -123,7 +121,7 @@ export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadF
 /** Returns a clause about how a database is damaged as a whole; undefined where it is not, be it while its agent writes. */
 function damageIn(disk: Disk, file: string): string | undefined {
   for (let tries = 1; ; tries++) {
-    const { damage, isStill } = closing(new DatabaseTables(disk, file), (tables) => ({
+    const { damage, isStill } = useAndClose(new DatabaseTables(disk, file), (tables) => ({
       damage: tables.damage,
       isStill: tables.isStill(),
     }));
@@ -140,7 +138,7 @@ function withTables<T>(
   file: string,
   use: (tables: DatabaseTables, format: TableFormat) => T,
 ): T | undefined {
-  return closing(new DatabaseTables(disk, file), (tables) => {
+  return useAndClose(new DatabaseTables(disk, file), (tables) => {
     const format = FORMATS.find((one) => one.recognises(tables));
     return format && use(tables, format);
   });

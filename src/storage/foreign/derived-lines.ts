@@ -3,7 +3,7 @@
 import { dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Column } from "../../core/tree/nodes.ts";
-import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, makeTemporaryName, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import type { KeptLines } from "./kept.ts";
@@ -126,7 +126,7 @@ export class DerivedLines {
   private make(): number {
     const { disk, folder } = this;
     disk.makeFolder(folder);
-    const temporary = temporaryName(`${folder}/derived`);
+    const temporary = makeTemporaryName(`${folder}/derived`);
     // A process that is killed between the two steps below leaves an empty file.
     sweepTemporaryFiles(disk, dirname(temporary), this.now());
     const fd = disk.create(temporary);

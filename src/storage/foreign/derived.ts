@@ -12,7 +12,7 @@ import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { readAt, readIfThere, withFile } from "../fs/files.ts";
+import { readAt, readIfThere, useFile } from "../fs/files.ts";
 import type { GatheredSession } from "./gathered.ts";
 import { LaterRecords } from "./later.ts";
 import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
@@ -140,7 +140,7 @@ export class Derived {
       }
       chain.unshift({ ...base, file: found });
       at = found;
-      base = withFile(disk, disk.openRead(found), (other) => translator.base?.(firstRecord(disk, other)));
+      base = useFile(disk, disk.openRead(found), (other) => translator.base?.(firstRecord(disk, other)));
     }
     for (const one of chain) this.derivation.inherit(() => this.readBase(one));
   }
@@ -153,7 +153,7 @@ export class Derived {
       readLines(disk, fd, reach, (bytes, number, offset) => mender.line({ bytes, number, offset }), { past });
       mender.end();
     };
-    withFile(disk, disk.openRead(file), (fd) => {
+    useFile(disk, disk.openRead(file), (fd) => {
       read(fd, end);
       this.derivation.mark();
       if (!isOwn) return;

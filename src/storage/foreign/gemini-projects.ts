@@ -8,7 +8,7 @@ import { basename, dirname, join } from "node:path";
 import { isObject } from "../../core/foreign/messages.ts";
 import { parse, textOf } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
-import { beginningOf, ifFile } from "../fs/files.ts";
+import { readBeginning, readIfFile } from "../fs/files.ts";
 
 /** Bytes of a list of projects that are read; a project has a hundred. */
 const LONGEST = 4 << 20;
@@ -35,7 +35,7 @@ function isDirectory(path: string): boolean {
 }
 
 function told(disk: Disk, file: string): string | undefined {
-  const bytes = ifFile(() => beginningOf(disk, file, LONGEST));
+  const bytes = readIfFile(() => readBeginning(disk, file, LONGEST));
   try {
     return bytes === null ? undefined : textOf(bytes);
   } catch {

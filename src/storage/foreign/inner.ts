@@ -5,8 +5,8 @@ import { LineMender } from "../../core/foreign/mending.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { infoOrNull, readIfThere, withFile } from "../fs/files.ts";
-import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { getInfo, readIfThere, useFile } from "../fs/files.ts";
+import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { nameOfFile } from "./derived.ts";
 import { type GatheredRecord, type GatheredSession, idInPath, pathWithin } from "./gathered.ts";
 import { type Reach, readLines, recognised } from "./source.ts";
@@ -47,7 +47,7 @@ export class InnerSessions {
   session(path: string): GatheredSession | undefined {
     const { disk } = this;
     const file = dirname(path);
-    if (infoOrNull(disk, file)?.kind !== "file") return undefined;
+    if (getInfo(disk, file)?.kind !== "file") return undefined;
     const translator = recognised(disk, file);
     const name = idInPath(path);
     // One session has one path.
@@ -57,7 +57,7 @@ export class InnerSessions {
       translator,
       parent: file,
       info: () => {
-        const info = infoOrNull(disk, file);
+        const info = getInfo(disk, file);
         return info?.kind === "file" ? info : null;
       },
       read: () => ({ records: this.records(file, translator, name), warnings: [] }),
@@ -84,9 +84,9 @@ export class InnerSessions {
 
   private indexOf(file: string, translator: Translator): LineIndex {
     const { disk, last } = this;
-    return withFile(disk, disk.openRead(file), (fd) => {
+    return useFile(disk, disk.openRead(file), (fd) => {
       const info = disk.infoOf(fd);
-      const isNow = isYoung(info, clockOf(disk));
+      const isNow = isYoung(info, readDiskClock(disk));
       // What was written in this moment may be written again under the same stamp. Until that has passed, it would have to
       // be looked through for each session of it.
       if (last?.file === file && isSameStamp(last.info, info) && (last.isSure || isNow)) return last;

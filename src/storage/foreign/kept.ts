@@ -17,8 +17,8 @@ import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, readWhole, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
-import { infoOrNull, putInPlaceNow, readAt, withFile } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { getInfo, putInPlaceNow, readAt, useFile } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
 
@@ -156,9 +156,9 @@ export class KeptDerivations {
   /** Removes those whose own file is gone, which may have gone for a reason, and the first made when there is too much. */
   private bound(): void {
     const { disk, folder } = this;
-    const kept = namesIn(disk, folder)
+    const kept = listNames(disk, folder)
       .filter((name) => name.endsWith(ENDING))
-      .map((name) => ({ path: join(folder, name), info: infoOrNull(disk, join(folder, name), true) }))
+      .map((name) => ({ path: join(folder, name), info: getInfo(disk, join(folder, name), true) }))
       .sort((a, b) => (b.info?.modified ?? 0) - (a.info?.modified ?? 0));
     let size = 0;
     for (const { path, info } of kept) {
@@ -176,13 +176,13 @@ export class KeptDerivations {
       return false;
     };
     try {
-      withFile(disk, disk.openRead(path, true), (fd) =>
+      useFile(disk, disk.openRead(path, true), (fd) =>
         readIndexSnapshot(disk, fd, new Nodes(), this.snapshotIn(fd), note),
       );
     } catch {
       return true;
     }
-    return file === undefined || infoOrNull(disk, file) === null;
+    return file === undefined || getInfo(disk, file) === null;
   }
 
   /** Returns where the index snapshot of a kept file begins. */

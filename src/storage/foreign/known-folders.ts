@@ -8,9 +8,9 @@
 import { basename, dirname, join, sep } from "node:path";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo, Named } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
-import { clockOf, type FoundStamp, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { getInfo } from "../fs/files.ts";
+import { listFolder } from "../fs/folders.ts";
+import { type FoundStamp, isSameFile, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 
 /** Returns the entries of a folder; none when it is missing. Throws errno errors. */
 export type ListFolder = (folder: string) => readonly Named[];
@@ -102,7 +102,7 @@ export class KnownFolders {
     const above = known.get(dirname(folder))?.watch;
     const isTold = above?.dirty?.size === 0 && !isForAll;
     if (before?.watch && isTold && before.watch.dirty?.size === 0) return before.entries;
-    const info = before?.watch && isTold ? before.info : infoOrNull(disk, folder);
+    const info = before?.watch && isTold ? before.info : getInfo(disk, folder);
     if (!isTold) this.tops.set(folder, info);
     if (before && (info === null || !isSameFile(before.info, info))) this.forget(folder);
     if (info === null) return [];
@@ -117,7 +117,7 @@ export class KnownFolders {
     this.files++;
     const stamp = folder?.stamps.get(name);
     if (stamp) return stamp;
-    const info = infoOrNull(this.disk, path, true);
+    const info = getInfo(this.disk, path, true);
     if (info?.kind !== "file") return undefined;
     const { device, inode, size, modified, changed = 0, links = 1 } = info;
     const found = { device, inode, size, modified, changed };
@@ -139,7 +139,7 @@ export class KnownFolders {
     // A folder below may be another one of the same name.
     for (const name of dirty ?? known.entries.map((entry) => entry.name)) this.forget(join(folder, name));
     try {
-      known.entries = entriesIn(this.disk, folder);
+      known.entries = listFolder(this.disk, folder);
     } catch (error) {
       watch.dirty = null;
       throw error;
@@ -155,9 +155,9 @@ export class KnownFolders {
     if (!watch) this.hasUntold = true;
     if (!watch && before && isSameStamp(before.info, info)) return before.entries;
     known.delete(folder);
-    const entries = entriesIn(disk, folder);
+    const entries = listFolder(disk, folder);
     // A name may come in this moment under the same stamp.
-    if (watch || !isYoung(info, clockOf(disk))) known.set(folder, { info, entries, stamps: new Map(), watch });
+    if (watch || !isYoung(info, readDiskClock(disk))) known.set(folder, { info, entries, stamps: new Map(), watch });
     return entries;
   }
 
@@ -171,7 +171,7 @@ export class KnownFolders {
       if (name === null) watch.dirty = null;
       else watch.dirty?.add(name);
     });
-    const now = infoOrNull(disk, folder);
+    const now = getInfo(disk, folder);
     if (stop && now && isSameFile(now, info)) {
       this.watches++;
       watch.stop = () => {
@@ -198,7 +198,7 @@ export class KnownFolders {
 
   private areTopsSame(): boolean {
     for (const [folder, before] of this.tops) {
-      const info = infoOrNull(this.disk, folder);
+      const info = getInfo(this.disk, folder);
       if (info === null ? before !== null : before === null || !isSameFile(info, before)) return false;
     }
     return true;

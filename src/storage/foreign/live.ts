@@ -4,8 +4,8 @@ import { basename, dirname, join, sep } from "node:path";
 import { parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { beginningOf, infoOrNull } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
+import { getInfo, readBeginning } from "../fs/files.ts";
+import { listFolder } from "../fs/folders.ts";
 import { isSameProcess } from "../fs/processes.ts";
 import { type AgentPlace, ifAllowed } from "./places.ts";
 
@@ -51,7 +51,7 @@ function openElsewhere(disk: Disk, agents: ReadonlyMap<string, string>): Map<str
   const found = new Map<string, Holder>();
   const wanted = new Map<string, { readonly path: string; readonly info: FileInfo }>();
   for (const path of agents.keys()) {
-    const info = infoOrNull(disk, path);
+    const info = getInfo(disk, path);
     if (info?.kind === "file") wanted.set(keyOf(info), { path, info });
   }
   if (wanted.size === 0 || process.platform !== "linux") return found;
@@ -59,7 +59,7 @@ function openElsewhere(disk: Disk, agents: ReadonlyMap<string, string>): Map<str
     if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue;
     const folder = join(PROCESSES, pid, "fd");
     for (const fd of ifAllowed(() => disk.names(folder)) ?? []) {
-      const info = infoOrNull(disk, join(folder, fd));
+      const info = getInfo(disk, join(folder, fd));
       const known = info?.kind === "file" ? wanted.get(keyOf(info)) : undefined;
       if (!known) continue;
       const since = new Date(known.info.modified).toISOString();
@@ -76,7 +76,7 @@ function keyOf({ device, inode }: FileInfo): string {
 /** Returns the live processes of the notes in a folder, by the agent's own ids of their sessions. */
 function notesIn(disk: Disk, folder: string): Map<string, Holder> {
   const holders = new Map<string, Holder>();
-  for (const { name, kind } of ifAllowed(() => entriesIn(disk, folder)) ?? []) {
+  for (const { name, kind } of ifAllowed(() => listFolder(disk, folder)) ?? []) {
     if (kind !== "file" || !name.endsWith(".json")) continue;
     const file = join(folder, name);
     const note = ifAllowed(() => noteIn(disk, file));
@@ -86,7 +86,7 @@ function notesIn(disk: Disk, folder: string): Map<string, Holder> {
 }
 
 function noteIn(disk: Disk, file: string) {
-  const bytes = beginningOf(disk, file, LONGEST_NOTE);
+  const bytes = readBeginning(disk, file, LONGEST_NOTE);
   let note: unknown;
   try {
     note = bytes && parse(bytes);
@@ -95,6 +95,6 @@ function noteIn(disk: Disk, file: string) {
   }
   const { pid, sessionId } = (note ?? {}) as { readonly pid?: unknown; readonly sessionId?: unknown };
   if (typeof sessionId !== "string" || !isSameProcess(disk, pid, undefined)) return undefined;
-  const since = new Date(infoOrNull(disk, file)?.modified ?? 0).toISOString();
+  const since = new Date(getInfo(disk, file)?.modified ?? 0).toISOString();
   return { sessionId, holder: { pid: pid as number, since } };
 }

@@ -12,9 +12,9 @@ import { addHead, HeadReader } from "../../core/format/head.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/store.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
-import { type FileInfo, infoIfPresent } from "../fs/disk.ts";
-import { guarded, infoOrNull, withFile } from "../fs/files.ts";
-import { clockOf, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { type FileInfo, getInfoIfPresent } from "../fs/disk.ts";
+import { getInfo, guardErrno, useFile } from "../fs/files.ts";
+import { isSameFile, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { notASession } from "../log/failures.ts";
 import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
@@ -89,7 +89,7 @@ export class ForeignLog implements Log {
     };
     try {
       let kept: (KeptSession & KeptLines) | null = null;
-      const from = clockOf(disk);
+      const from = readDiskClock(disk);
       this.seen = this.reading((fd, info) => {
         kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
         if (!kept) this.derived = this.derive(fd);
@@ -160,11 +160,12 @@ export class ForeignLog implements Log {
   refresh(): Change {
     if (this.isReplaced) return { kind: "replaced" };
     const { disk, gathered } = this.options;
-    const info = guarded("looking at the session file", () =>
-      gathered ? gathered.info() : infoIfPresent(disk, this.file),
+    const info = guardErrno("looking at the session file", () =>
+      gathered ? gathered.info() : getInfoIfPresent(disk, this.file),
     );
     if (info === null) return { kind: "gone" };
-    if (isSameStamp(info, this.seen) && !isYoung(this.seen, clockOf(disk)) && !this.holdsBack) return { kind: "none" };
+    if (isSameStamp(info, this.seen) && !isYoung(this.seen, readDiskClock(disk)) && !this.holdsBack)
+      return { kind: "none" };
     const first = this.nodes.count;
     const isThere = this.reading((fd, now) => {
       if (!this.derived?.isFollowed) return this.readAnew(fd, now);
@@ -218,7 +219,7 @@ export class ForeignLog implements Log {
     const { derived, seen, lines, nodes, options, isSure } = this;
     const { disk, gathered, kept, keeps } = options;
     if (!keeps || !derived || derived.hasOthers || gathered || this.isReplaced || this.holdsBack) return;
-    const now = infoOrNull(disk, this.file);
+    const now = getInfo(disk, this.file);
     if (!isSure || !now || !isSameStamp(now, seen)) return;
     const settled = lines.count - (this.shown.length - this.confirmed);
     const known = { ...this.known, settled };
@@ -256,7 +257,7 @@ export class ForeignLog implements Log {
     if (this.isReplaced) return false;
     const { lines, isPartial } = (this.derived as Derived).waiting();
     const before = this.shown.slice(this.confirmed);
-    const age = clockOf(this.options.disk) - this.seen.modified;
+    const age = readDiskClock(this.options.disk) - this.seen.modified;
     this.holdsBack = isPartial && !isOpening && before.length === 0 && age < GOING_ON;
     if (this.holdsBack) {
       this.shown = [];
@@ -276,7 +277,7 @@ export class ForeignLog implements Log {
    */
   private readAnew(fd: number, now: FileInfo): boolean {
     if (isSameStamp(now, this.seen)) return true;
-    const from = clockOf(this.options.disk);
+    const from = readDiskClock(this.options.disk);
     let at = 0;
     let isSame = true;
     const come: Uint8Array[] = [];
@@ -319,7 +320,7 @@ export class ForeignLog implements Log {
         if (!info) throw notASession(this.file, "it is gone");
         return use(-1, info);
       }
-      return withFile(disk, disk.openRead(this.file), (fd) => {
+      return useFile(disk, disk.openRead(this.file), (fd) => {
         const info = disk.infoOf(fd);
         if (info.kind !== "file") throw notASession(this.file, "it is not a regular file");
         return use(fd, info);

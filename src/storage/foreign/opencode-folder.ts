@@ -6,8 +6,8 @@
 import { basename, dirname, join } from "node:path";
 import type { Translator } from "../../core/foreign/translator.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { entriesIfListed } from "../fs/folders.ts";
+import { getInfo } from "../fs/files.ts";
+import { listFolderIfAllowed } from "../fs/folders.ts";
 import { type GatheredRecords, type GatheredSession, joined, numbered } from "./gathered.ts";
 
 /** `file`: that of the facts, which begins as `translator` knows it. */
@@ -32,17 +32,17 @@ function filesOf(disk: Disk, file: string): string[] {
 
 /** Returns the documents in a folder by their names, which begin with the time. */
 function documentsIn(disk: Disk, folder: string): string[] {
-  return entriesIfListed(disk, folder)
+  return listFolderIfAllowed(disk, folder)
     .filter(({ name, kind }) => kind === "file" && name.endsWith(".json"))
     .map(({ name }) => join(folder, name))
     .sort();
 }
 
 function infoOf(disk: Disk, file: string): FileInfo | null {
-  const own = infoOrNull(disk, file);
+  const own = getInfo(disk, file);
   if (own?.kind !== "file") return null;
   const others = filesOf(disk, file).slice(1);
-  return joined([own, ...others.map((path) => infoOrNull(disk, path)).filter((info) => info !== null)]);
+  return joined([own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
 }
 
 function recordsOf(disk: Disk, file: string): GatheredRecords {

@@ -9,10 +9,10 @@ import { BYTES_SEEN, type SourceBase } from "../../core/foreign/translator.ts";
 import { isJson } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import { type Disk, exists, type FileInfo, type Named } from "../fs/disk.ts";
-import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
-import { agentRoots, type Variables } from "../fs/paths.ts";
-import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { getInfo, readBeginning, readIfThere, useFile } from "../fs/files.ts";
+import { listFolder } from "../fs/folders.ts";
+import { findAgentRoots, type Variables } from "../fs/paths.ts";
+import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
 import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
 import { unreadDatabase } from "./databases.ts";
@@ -138,7 +138,7 @@ function goosePlaces(home: string, variables: Variables): AgentPlace[] {
 /** Returns the places of pi_agent_rust, which has a database for each session: <working directory>/<id>.sqlite. */
 function rustPlaces(variables: Variables): AgentPlace[] {
   const isSession = (name: string): boolean => name.endsWith(".sqlite") && name !== "session-index.sqlite";
-  return agentRoots(variables)
+  return findAgentRoots(variables)
     .filter(({ agents }) => agents.includes("pi_agent_rust"))
     .map(({ path }) => ({ agent: "pirust", folder: path, depth: 1, isDatabase: true, fits: isSession }));
 }
@@ -242,7 +242,7 @@ const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], FolderListing
 export function* filesIn(
   disk: Disk,
   places: readonly AgentPlace[],
-  list: ListFolder = (folder) => entriesIn(disk, folder),
+  list: ListFolder = (folder) => listFolder(disk, folder),
 ): Generator<string> {
   for (const place of places) {
     const last = new Map<string, FoundFile>();
@@ -303,7 +303,7 @@ function isLongest(
   const text = idIn(own.name);
   const others = text === undefined ? [] : files.filter((one) => one !== own && idIn(one.name) === text);
   if (others.length === 0) return true;
-  const sizeOf = ({ path }: FoundFile): number => ifAllowed(() => infoOrNull(disk, path)?.size) ?? 0;
+  const sizeOf = ({ path }: FoundFile): number => ifAllowed(() => getInfo(disk, path)?.size) ?? 0;
   const idOf = ({ path }: FoundFile): string | undefined => ifAllowed(() => geminiIdOf(disk, path));
   const [size, id] = [sizeOf(own), idOf(own)];
   return others.every((one) => {
@@ -330,23 +330,23 @@ const answers = new WeakMap<Disk, Map<string, KnownTask>>();
 
 /** Whether a file of a task has a message that can be read. */
 function canBeRead(disk: Disk, path: string): boolean {
-  const info = infoOrNull(disk, path);
+  const info = getInfo(disk, path);
   if (info === null) return false;
   const known = answers.get(disk) ?? new Map<string, KnownTask>();
   answers.set(disk, known);
   const before = known.get(path);
   if (before && isSameStamp(before.info, info)) return before.holds;
-  const bytes = ifAllowed(() => beginningOf(disk, path, BYTES_SEEN + 1));
+  const bytes = ifAllowed(() => readBeginning(disk, path, BYTES_SEEN + 1));
   const holds = bytes ? holdsMessage(bytes, bytes.length > BYTES_SEEN) : false;
   // It may change in this moment and keep its stamp.
-  if (isYoung(info, clockOf(disk))) known.delete(path);
+  if (isYoung(info, readDiskClock(disk))) known.delete(path);
   else known.set(path, { info, holds });
   return holds;
 }
 
 /** Returns a file of a task from which nothing can be read, unless it is empty. */
 function unreadTask(disk: Disk, path: string, agent: string): UnreadFile | undefined {
-  const bytes = canBeRead(disk, path) ? undefined : ifAllowed(() => beginningOf(disk, path, BYTES_SEEN));
+  const bytes = canBeRead(disk, path) ? undefined : ifAllowed(() => readBeginning(disk, path, BYTES_SEEN));
   const text = bytes && Buffer.from(bytes).toString("latin1");
   if (!text || /^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text)) return undefined;
   // Of a large one, the end is not looked at.
@@ -439,7 +439,7 @@ function geminiParent(disk: Disk, file: string, nativeId: string): string | unde
   const chats = dirname(own);
   // The name has the beginning of the id only.
   const ending = new RegExp(`^session-.*-${nativeId.slice(0, 8)}\\.jsonl?$`);
-  const files = entriesIn(disk, chats)
+  const files = listFolder(disk, chats)
     .filter(({ name, kind }) => kind === "file" && ending.test(name))
     .map(({ name }) => ({ name, path: join(chats, name), session: undefined }))
     .filter(({ path }) => geminiIdOf(disk, path) === nativeId);
@@ -455,7 +455,7 @@ function geminiIdIn(name: string): string | undefined {
 const GEMINI_FACTS = 4096;
 
 function geminiIdOf(disk: Disk, path: string): string | undefined {
-  const bytes = beginningOf(disk, path, GEMINI_FACTS);
+  const bytes = readBeginning(disk, path, GEMINI_FACTS);
   return /"sessionId"\s*:\s*"([^"]+)"/.exec(bytes === null ? "" : new TextDecoder().decode(bytes))?.[1];
 }
 
@@ -463,10 +463,10 @@ function geminiIdOf(disk: Disk, path: string): string | undefined {
 export function baseFile(disk: Disk, file: string, { nativeId, end }: SourceBase): string | undefined {
   return rolloutsOf(disk, file, nativeId).find((path) => {
     if (end === 0) return true;
-    const info = infoOrNull(disk, path);
+    const info = getInfo(disk, path);
     if (path === file || info?.kind !== "file" || info.size < end) return false;
     try {
-      return withFile(disk, disk.openRead(path), (fd) => readIfThere(disk, fd, end - 1, 1)?.[0] === 0x0a);
+      return useFile(disk, disk.openRead(path), (fd) => readIfThere(disk, fd, end - 1, 1)?.[0] === 0x0a);
     } catch {
       return false;
     }
@@ -499,7 +499,7 @@ function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
   };
   return [...folders]
     .flatMap((folder) =>
-      (ifAllowed(() => entriesIn(disk, folder)) ?? []).map(({ name, kind }) => ({ folder, name, kind })),
+      (ifAllowed(() => listFolder(disk, folder)) ?? []).map(({ name, kind }) => ({ folder, name, kind })),
     )
     .filter(({ name, kind }) => kind === "file" && isOf(name))
     .sort((a, b) => (a.name < b.name ? -1 : 1))

@@ -8,8 +8,8 @@ import { translatorOf } from "../../core/foreign/translators.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
-import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
-import { beginsAsOurs, headerPlaceIn, isInOmp } from "../fs/header.ts";
+import { readAt, readBeginning, readIfPresent } from "../fs/files.ts";
+import { beginsAsOurs, findHeaderIn, isInOmp } from "../fs/header.ts";
 
 /** The file of a task of Cline's or a relative's that has its messages. */
 export const TASK_MESSAGES = "api_conversation_history.json";
@@ -27,12 +27,12 @@ export const LARGEST_DOCUMENT = 1 << 29;
 export function recognised(disk: Disk, file: string): Translator | undefined {
   if (beginsAsOurs(disk, file)) return undefined;
   // One byte more shows whether this is all.
-  const bytes = ifPresent(() => beginningOf(disk, file, BYTES_SEEN + 1));
+  const bytes = readIfPresent(() => readBeginning(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
   const found = translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
   if (found) return found;
   // oh-my-pi wrote no title in older versions.
-  const place = isInOmp(file) ? headerPlaceIn(bytes, true) : undefined;
+  const place = isInOmp(file) ? findHeaderIn(bytes, true) : undefined;
   if (place?.header.version === CURRENT_VERSION) return omp;
   return basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined;
 }

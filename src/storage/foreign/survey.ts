@@ -3,7 +3,7 @@
 import { SurveyFacts } from "../../core/foreign/survey.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import { guarded, withFile } from "../fs/files.ts";
+import { guardErrno, useFile } from "../fs/files.ts";
 import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
 
 /** A session of another agent as lists show it. */
@@ -31,10 +31,10 @@ export function survey(
     { ...options, skips: skipping(translator, facts, () => end) },
     { entry: (entry) => facts.add(entry) },
   );
-  guarded("reading the session", () => {
+  guardErrno("reading the session", () => {
     if (gathered) derived.read(-1);
     else
-      withFile(disk, disk.openRead(file), (fd) => {
+      useFile(disk, disk.openRead(file), (fd) => {
         end = disk.infoOf(fd).size - READ;
         derived.read(fd);
       });

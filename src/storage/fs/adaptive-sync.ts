@@ -28,13 +28,13 @@ interface Syncs {
    * Picks the faster of the two ways each time. `offThread`: always the other thread, because much was written, which
    * no medium stores at once, or because other work goes on.
    */
-  readonly sync: (fd: number, beside?: boolean) => Promise<void>;
+  readonly sync: (fd: number, offThread?: boolean) => Promise<void>;
   /** Blocks in any case. */
   readonly syncNow: (fd: number) => void;
 }
 
 /** Returns syncs that learn from each other how quick the medium is. */
-export function quickSync({ atOnce, inBackground, now }: SyncWays): Syncs {
+export function makeAdaptiveSync({ atOnce, inBackground, now }: SyncWays): Syncs {
   let took = Number.POSITIVE_INFINITY;
   const syncNow = (fd: number): void => {
     const began = now();
@@ -45,8 +45,8 @@ export function quickSync({ atOnce, inBackground, now }: SyncWays): Syncs {
   };
   /** Number of syncs requested since the event loop last continued. */
   let together = { asked: 0 };
-  const sync = async (fd: number, beside = false): Promise<void> => {
-    if (beside) return inBackground(fd);
+  const sync = async (fd: number, offThread = false): Promise<void> => {
+    if (offThread) return inBackground(fd);
     const own = together;
     own.asked++;
     // Other commits in the same turn request theirs before this continues.

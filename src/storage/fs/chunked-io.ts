@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, readAll, refusesLinks, renameExclusive, writeAll } from "./disk.ts";
-import { isNameTaken, putInPlaceNow, readAt, withFile, writeTemporary } from "./files.ts";
+import { isNameTaken, putInPlaceNow, readAt, useFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
 /** Bytes copied without a pause. */
@@ -22,24 +22,24 @@ export async function copyFile(
   withMode: boolean,
   done?: (at: number) => void,
 ): Promise<FileInfo> {
-  return withFile(disk, disk.openRead(from), (source) => {
+  return useFile(disk, disk.openRead(from), (source) => {
     const fill = async (copy: number): Promise<void> => {
       if (withMode) disk.copyMode(from, copy);
       await copyBytes(disk, source, copy, 0, disk.infoOf(source).size, done);
     };
-    return writeTemporary(disk, to, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, to));
+    return writeTemporary(disk, to, fill, { sync: true }, (temporary) => claimName(disk, temporary, to));
   });
 }
 
 /** Gives a temporary file a name that must be free. Returns the file with the name. Throws EEXIST. */
-export function nameExclusive(disk: Disk, temporary: string, path: string): FileInfo {
+export function claimName(disk: Disk, temporary: string, path: string): FileInfo {
   const made = disk.info(temporary);
   renameExclusive(disk, temporary, path);
   return made;
 }
 
 /** Gives a file a free name by a link, else by a durable copy. Returns the file with the name. Throws EEXIST. */
-export async function giveName(disk: Disk, file: string, name: string): Promise<FileInfo> {
+export async function linkOrCopy(disk: Disk, file: string, name: string): Promise<FileInfo> {
   const linked = disk.info(file);
   try {
     disk.link(file, name);
@@ -56,10 +56,10 @@ export function keepAs(disk: Disk, path: string, name: string): void {
     disk.link(path, name);
   } catch (error) {
     if (!refusesLinks(error)) throw error;
-    withFile(disk, disk.openRead(path), (from) => {
+    useFile(disk, disk.openRead(path), (from) => {
       const fill = (fd: number): void => {
         disk.copyMode(path, fd);
-        for (const piece of piecesOf(disk, from, 0, disk.infoOf(from).size)) writeAll(disk, fd, piece);
+        for (const piece of readPieces(disk, from, 0, disk.infoOf(from).size)) writeAll(disk, fd, piece);
       };
       putInPlaceNow(disk, name, fill, { replace: false, sync: true });
     });
@@ -76,7 +76,7 @@ export async function copyBytes(
   done: (at: number) => void = () => {},
 ): Promise<void> {
   let at = start;
-  for (const piece of piecesOf(disk, source, start, end)) {
+  for (const piece of readPieces(disk, source, start, end)) {
     writeAll(disk, target, piece);
     at += piece.length;
     done(at);
@@ -86,7 +86,7 @@ export async function copyBytes(
 
 /** Appends the bytes of a file to an open one, and a line feed when its last line has none. */
 export async function copyLines(disk: Disk, from: string, to: number): Promise<void> {
-  await withFile(disk, disk.openRead(from), async (fd) => {
+  await useFile(disk, disk.openRead(from), async (fd) => {
     const { size } = disk.infoOf(fd);
     const last = Uint8Array.of(0x0a);
     await copyBytes(disk, fd, to, 0, size);
@@ -96,7 +96,7 @@ export async function copyLines(disk: Disk, from: string, to: number): Promise<v
 }
 
 /** Yields the bytes of an open file. Each piece is valid until the next. Throws EIO when the file ends before `end`. */
-export function* piecesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
+export function* readPieces(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
   const buffer = Buffer.allocUnsafe(Math.min(PIECE, Math.max(0, end - start)));
   for (let at = start; at < end; at += PIECE) {
     const piece = buffer.subarray(0, end - at);
@@ -105,8 +105,8 @@ export function* piecesOf(disk: Disk, fd: number, start: number, end: number): G
   }
 }
 
-/** Yields the bytes of an open file in pieces that end with a line, but for the last one. Throws what `piecesOf` throws. */
-export function* wholeLinesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
+/** Yields the bytes of an open file in pieces of whole lines, but for the last piece. Throws what `readPieces` throws. */
+export function* readWholeLines(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
   for (let at = start, most = PIECE; at < end; ) {
     const bytes = readAt(disk, fd, at, Math.min(most, end - at));
     const length = at + bytes.length < end ? bytes.lastIndexOf(0x0a) + 1 : bytes.length;
@@ -120,7 +120,7 @@ export function* wholeLinesOf(disk: Disk, fd: number, start: number, end: number
  * Yields pieces as bytes, short ones together in blocks of at most `size`, because a write costs more than copying
  * them. Each block is valid until the next; an empty piece ends one, so that a pause may come there.
  */
-export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): Generator<Uint8Array> {
+export function* joinBlocks(pieces: Iterable<string | Uint8Array>, size: number): Generator<Uint8Array> {
   let gathered: Buffer | undefined;
   let filled = 0;
   for (const piece of pieces) {
@@ -145,18 +145,18 @@ export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): 
 }
 
 /** Returns whether two files have the same bytes. */
-export async function sameContent(disk: Disk, a: string, b: string): Promise<boolean> {
-  return withFile(disk, disk.openRead(a), (ofA) =>
-    withFile(disk, disk.openRead(b), async (ofB) => {
+export async function hasSameContent(disk: Disk, a: string, b: string): Promise<boolean> {
+  return useFile(disk, disk.openRead(a), (ofA) =>
+    useFile(disk, disk.openRead(b), async (ofB) => {
       const [first, second] = [disk.infoOf(ofA), disk.infoOf(ofB)];
       if (first.kind !== "file" || second.kind !== "file" || first.size !== second.size) return false;
-      return isSameFile(first, second) || (await sameStretch(disk, [ofA, 0], [ofB, 0], first.size));
+      return isSameFile(first, second) || (await hasSameBytes(disk, [ofA, 0], [ofB, 0], first.size));
     }),
   );
 }
 
 /** Returns whether `length` bytes are the same in two open files, each from its own offset. */
-export async function sameStretch(
+export async function hasSameBytes(
   disk: Disk,
   [a, startOfA]: readonly [number, number],
   [b, startOfB]: readonly [number, number],
@@ -165,7 +165,7 @@ export async function sameStretch(
 ): Promise<boolean> {
   const other = Buffer.allocUnsafe(Math.min(PIECE, length));
   let at = 0;
-  for (const piece of piecesOf(disk, a, startOfA, startOfA + length)) {
+  for (const piece of readPieces(disk, a, startOfA, startOfA + length)) {
     for (let read = 0; read < piece.length; ) {
       const count = disk.read(b, other, read, piece.length - read, startOfB + at + read);
       if (count <= 0) return false;
@@ -189,7 +189,7 @@ export async function cutBack(
   try {
     const length = disk.infoOf(fd).size - size;
     // To cut a shorter one would make it longer.
-    if (length < 0 || !(await sameStretch(disk, stretch, [fd, size], length))) return false;
+    if (length < 0 || !(await hasSameBytes(disk, stretch, [fd, size], length))) return false;
     if (disk.infoOf(fd).size !== size + length) return false;
     disk.truncate(fd, size);
     return true;
@@ -200,11 +200,11 @@ export async function cutBack(
 }
 
 /** Returns the SHA-256 of a file's bytes as lower-case hex. */
-export async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
-  return withFile(disk, disk.openRead(file), async (fd) => {
+export async function hashFile(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
+  return useFile(disk, disk.openRead(file), async (fd) => {
     const hash = createHash("sha256");
     let done = 0;
-    for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) {
+    for (const piece of readPieces(disk, fd, 0, disk.infoOf(fd).size)) {
       hash.update(piece);
       done += piece.length;
       progress?.(done);

@@ -11,9 +11,9 @@
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { partsOfContainer } from "./container-paths.ts";
+import { splitContainerPath } from "./container-paths.ts";
 import { type Disk, makeFolders, type OpenFolders } from "./disk.ts";
-import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
+import { type End, makeLinkError, type Way, walkDisk } from "./walked-disk.ts";
 
 export interface Confines {
   /** Folders whose paths a host may name. */
@@ -37,18 +37,18 @@ function outsideFailure(path: string): Failure {
 }
 
 /** Returns a disk confined to folders. They are resolved here, once, and need not exist yet. */
-export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
+export function confineDisk(disk: Disk, confines: Confines): ConfinedDisk {
   const roots = [
     ...confines.given.map((folder) => rootOf(disk, folder, "given")),
     ...confines.own.map((folder) => rootOf(disk, folder, "own")),
     // The innermost is matched first: our state folder may lie in a given folder, and the archive in the state folder.
   ].sort((a, b) => b.name.length - a.name.length);
   const walker = disk.folders && new Walker(disk, disk.folders, roots);
-  const confined = walkedDisk(disk, walker ?? checkedWay(disk, roots));
+  const confined = walkDisk(disk, walker ?? checkedWay(disk, roots));
   return {
     ...confined,
     requireInside(path) {
-      const real = realPathOf(confined, whole(path), (at) => roots.find((root) => isAt(root, at))?.real);
+      const real = getRealPath(confined, whole(path), (at) => roots.find((root) => isAt(root, at))?.real);
       const isBelowOne = roots.some((root) => root.kind === "given" && real !== root.real && isBelow(root.real, real));
       if (!isBelowOne) throw outsideFailure(path);
     },
@@ -68,7 +68,7 @@ interface Root {
 
 function rootOf(disk: Disk, folder: string, kind: Root["kind"]): Root {
   const name = resolve(folder);
-  return { kind, name, real: realPathOf(disk, name) };
+  return { kind, name, real: getRealPath(disk, name) };
 }
 
 function isAt({ name, real }: Root, path: string): boolean {
@@ -76,20 +76,20 @@ function isAt({ name, real }: Root, path: string): boolean {
 }
 
 /** Returns the real path of a file; missing parts follow the nearest folder that exists or is `known`. */
-export function realPathOf(disk: Disk, path: string, known?: (path: string) => string | undefined): string {
+export function getRealPath(disk: Disk, path: string, known?: (path: string) => string | undefined): string {
   try {
     return disk.realPath(path);
   } catch (error) {
     if (error instanceof Failure) throw error;
     const above = dirname(path);
-    return known?.(path) ?? (above === path ? path : join(realPathOf(disk, above, known), basename(path)));
+    return known?.(path) ?? (above === path ? path : join(getRealPath(disk, above, known), basename(path)));
   }
 }
 
 /** Returns the real path if the disk shows it: a confined disk shows nothing above its folders. */
-export function knownPath(disk: Disk, path: string): string {
+export function getKnownPath(disk: Disk, path: string): string {
   try {
-    return realPathOf(disk, path);
+    return getRealPath(disk, path);
   } catch {
     return path;
   }
@@ -151,7 +151,7 @@ class Walker implements Way {
   realPath(path: string): string {
     return this.walking(() =>
       this.walk(path, "followed", (at, real) => {
-        if (this.disk.info(at, true).kind === "link") throw linkError(at);
+        if (this.disk.info(at, true).kind === "link") throw makeLinkError(at);
         return real;
       }),
     );
@@ -201,7 +201,7 @@ class Walker implements Way {
     const named = whole(path);
     // A root may have other paths, through links outside. The system resolves one once; deeper parts are walked.
     const place =
-      this.rootIn(named) ?? this.rootIn(join(realPathOf(this.disk, dirname(named)), basename(named)), "given");
+      this.rootIn(named) ?? this.rootIn(join(getRealPath(this.disk, dirname(named)), basename(named)), "given");
     if (!place) throw outsideFailure(path);
     const { kind, real } = place.root;
     const walk: Walk = { kind, at: real, parts: partsOf(place.rest), links: 0 };
@@ -254,8 +254,8 @@ class Walker implements Way {
   /** Follows a link by walking its target. Throws ELOOP for a link in a container and for too many links. */
   private follow(walk: Walk, part: string, target: string, path: string): void {
     const link = join(walk.at, part);
-    const container = partsOfContainer([link, ...walk.parts].join("/"));
-    if (container && link.length >= join(container.above, container.parts[0]).length) throw linkError(path);
+    const container = splitContainerPath([link, ...walk.parts].join("/"));
+    if (container && link.length >= join(container.above, container.parts[0]).length) throw makeLinkError(path);
     if (++walk.links > MAX_LINKS) throw errno("ELOOP", path);
     walk.parts = [...partsOf(target), ...walk.parts];
     if (isAbsolute(target)) this.jump(walk, `/${walk.parts.join("/")}`, path);
@@ -346,7 +346,7 @@ class Walker implements Way {
 /** Checks the real path right before the system follows it, on systems where folders cannot be held open. */
 function checkedWay(disk: Disk, roots: readonly Root[]): Way {
   const requireInside = (path: string, kind: Root["kind"]): void => {
-    const real = realPathOf(disk, path);
+    const real = getRealPath(disk, path);
     if (!roots.some((root) => root.kind === kind && isBelow(root.real, real))) throw outsideFailure(path);
   };
   const kindOf = (path: string): Root["kind"] =>

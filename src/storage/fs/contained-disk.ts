@@ -3,12 +3,12 @@
  * program replaces one of the container's folders or files at any time. Above the container the system follows links.
  */
 
-import { partsOfContainer } from "./container-paths.ts";
+import { splitContainerPath } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
-import { type End, linkError, walkedDisk } from "./walked-disk.ts";
+import { type End, makeLinkError, walkDisk } from "./walked-disk.ts";
 
 /** Returns a disk on which no link leads out of a container; the same disk if that has no links. */
-export function containedDisk(disk: Disk): Disk {
+export function containDisk(disk: Disk): Disk {
   const { folders } = disk;
   if (!disk.list) return disk;
   const look: Use = (above, parts, end, run) => {
@@ -16,18 +16,18 @@ export function containedDisk(disk: Disk): Disk {
     return run([above, ...parts].join("/"));
   };
   const use = folders ? walk(disk, folders) : look;
-  const walked = walkedDisk(disk, {
+  const walked = walkDisk(disk, {
     use(path, end, run) {
-      const container = partsOfContainer(path);
+      const container = splitContainerPath(path);
       return container ? use(container.above, container.parts, end, (at) => run(at, true)) : run(path, false);
     },
     realPath: (path) => disk.realPath(path),
-    makeRoot: (path) => (partsOfContainer(path) ? undefined : disk.makeFolder(path)),
+    makeRoot: (path) => (splitContainerPath(path) ? undefined : disk.makeFolder(path)),
   });
   return {
     ...walked,
     info(path, plain) {
-      const container = partsOfContainer(path);
+      const container = splitContainerPath(path);
       if (!container) return disk.info(path, plain);
       // Called four times before each append, it reads nothing: checking the folders costs half of opening them.
       requireFolders(disk, container.above, container.parts.slice(0, -1));
@@ -47,7 +47,7 @@ function walk(disk: Disk, folders: OpenFolders): Use {
       return folders.open(at);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOTDIR" && disk.info(at, true).kind === "link")
-        throw linkError(at);
+        throw makeLinkError(at);
       throw error;
     }
   };
@@ -72,6 +72,6 @@ function requireFolders(disk: Disk, above: string, parts: readonly string[]): vo
   let at = above;
   for (const part of parts) {
     at = `${at}/${part}`;
-    if (disk.info(at, true).kind === "link") throw linkError(at);
+    if (disk.info(at, true).kind === "link") throw makeLinkError(at);
   }
 }

@@ -16,17 +16,17 @@ export function isContainerName(path: string): boolean {
 }
 
 /** Returns the path of the file next to a container that records whether the container is the session. */
-export function pointerFile(container: string): string {
+export function getPointerFile(container: string): string {
   return join(dirname(container), `${basename(container, CONTAINER)}${POINTER}`);
 }
 
 /** Returns the name of a numbered file: sixteen digits and the ending. */
-export function numbered(seq: number, ending: string): string {
+export function makeNumberedName(seq: number, ending: string): string {
   return `${String(seq).padStart(16, "0")}.${ending}`;
 }
 
 /** Returns the number of a numbered file, or 0 for any other file. */
-export function numberOf(name: string, ending: string): number {
+export function parseNumberedName(name: string, ending: string): number {
   const digits = new RegExp(`^(\\d{16})\\.${ending}$`).exec(name)?.[1];
   return digits === undefined ? 0 : Number(digits);
 }
@@ -35,11 +35,11 @@ export const headerFile = (container: string): string => join(container, "header
 export const manifestFile = (container: string): string => join(container, "manifest.json");
 export const segmentFolder = (container: string): string => join(container, "segments");
 export const segmentFile = (container: string, seq: number): string =>
-  join(container, "segments", numbered(seq, "seg"));
+  join(container, "segments", makeNumberedName(seq, "seg"));
 export const indexFile = (container: string): string => join(container, "index", "offsets.jsonl");
 export const checkpointFolder = (container: string): string => join(container, "checkpoints");
 export const checkpointFile = (container: string, seq: number): string =>
-  join(container, "checkpoints", numbered(seq, "json"));
+  join(container, "checkpoints", makeNumberedName(seq, "json"));
 export const ledgerFile = (container: string): string => join(container, "migrations", "ledger.jsonl");
 export const temporaryFolder = (container: string): string => join(container, "tmp");
 export const indexSnapshotFile = (container: string): string => join(container, "index-snapshot.bin");
@@ -63,7 +63,7 @@ const PART = new RegExp(
 );
 
 /** Returns the folder above the container that a path leads into, and the names from the container on. */
-export function partsOfContainer(path: string): { above: string; parts: string[] } | undefined {
+export function splitContainerPath(path: string): { above: string; parts: string[] } | undefined {
   // Most paths lead into no container.
   if (!path.includes(CONTAINER)) return undefined;
   const [, above, container, rest] = PART.exec(path) ?? [];
@@ -74,7 +74,7 @@ export function partsOfContainer(path: string): { above: string; parts: string[]
  * Returns the container that a path leads into, be it a session or kept as a backup, whatever the path names there. A
  * folder of the user whose name happens to end with .v2 has none of its parts.
  */
-export function containerAbove(path: string, isThere: (part: string) => boolean): string | undefined {
+export function findContainer(path: string, isThere: (part: string) => boolean): string | undefined {
   for (let above = dirname(path); above.includes(CONTAINER); above = dirname(above))
     if (/[^/]\.v2(?:\.|$)/.test(basename(above)) && [segmentFolder, manifestFile].some((of) => isThere(of(above))))
       return above;
@@ -82,6 +82,6 @@ export function containerAbove(path: string, isThere: (part: string) => boolean)
 }
 
 /** Returns the folders whose names a container needs: that of its segments, that of its index, and itself. */
-export function foldersOf(container: string): string[] {
+export function getContainerFolders(container: string): string[] {
   return [segmentFolder(container), dirname(indexFile(container)), container];
 }

@@ -4,7 +4,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
-import { quickSync } from "./adaptive-sync.ts";
+import { makeAdaptiveSync } from "./adaptive-sync.ts";
 import { readClock } from "./clock.ts";
 
 export interface FileInfo {
@@ -67,7 +67,7 @@ export interface Disk {
   info(path: string, plain?: boolean): FileInfo;
   truncate(fd: number, size: number): void;
   /** Waits until the file's content is on the medium. `offThread`: on another thread, even if the medium is quick. */
-  sync(fd: number, beside?: boolean): Promise<void>;
+  sync(fd: number, offThread?: boolean): Promise<void>;
   /** Does the same, blocking everything else: for a file that gets its name next. */
   syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */
@@ -172,7 +172,7 @@ export const realDisk: Disk = {
   infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
   info: (path, plain) => fileInfo(plain ? fs.lstatSync(path) : fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
-  ...quickSync({
+  ...makeAdaptiveSync({
     atOnce: (fd) => fs.fdatasyncSync(fd),
     inBackground: (fd) =>
       new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
@@ -385,13 +385,13 @@ let uniqueNames = 0;
 const salt = String(Math.floor(Math.random() * 1e10)).padStart(10, "0");
 
 /** Returns `<pid>-<digits>`, which no other process and no other instance of this code uses in a name. */
-export function uniqueSuffix(): string {
+export function makeUniqueSuffix(): string {
   return `${process.pid}-${salt}${++uniqueNames}`;
 }
 
 /** Returns a name in the folder of `path` that no session scanner recognizes as a session and that contains our pid. */
-export function temporaryName(path: string): string {
-  return join(dirname(path), `.${basename(path)}.${uniqueSuffix()}.tmp`);
+export function makeTemporaryName(path: string): string {
+  return join(dirname(path), `.${basename(path)}.${makeUniqueSuffix()}.tmp`);
 }
 
 /**
@@ -404,7 +404,7 @@ export function publishNew(
   fill: (fd: number) => void,
   name = (temporary: string): void => renameExclusive(disk, temporary, path),
 ): number {
-  const temporary = temporaryName(path);
+  const temporary = makeTemporaryName(path);
   const fd = disk.create(temporary);
   try {
     fill(fd);
@@ -457,7 +457,7 @@ export function exists(disk: Disk, path: string): boolean {
 }
 
 /** Returns the result of {@link Disk.info}, or null if nothing has this path. */
-export function infoIfPresent(disk: Disk, path: string): FileInfo | null {
+export function getInfoIfPresent(disk: Disk, path: string): FileInfo | null {
   try {
     return disk.info(path);
   } catch (error) {
@@ -468,7 +468,7 @@ export function infoIfPresent(disk: Disk, path: string): FileInfo | null {
 
 /** Returns whether nothing has this path. Throws if the disk refuses to look. */
 export function isAbsent(disk: Disk, path: string): boolean {
-  return infoIfPresent(disk, path) === null;
+  return getInfoIfPresent(disk, path) === null;
 }
 
 export function removeQuietly(disk: Disk, path: string): void {

@@ -7,16 +7,16 @@ import {
   exists,
   type FileInfo,
   isCutOff,
+  makeTemporaryName,
   publishNew,
   readAll,
   removeQuietly,
   renameExclusive,
-  temporaryName,
   writeAll,
 } from "./disk.ts";
 
 /** Runs `run`, which may return a promise. Turns an errno error of it into the failure for callers. */
-export function guarded<T>(doing: string, run: () => T): T {
+export function guardErrno<T>(doing: string, run: () => T): T {
   const refuse = (error: unknown): never => {
     throw storageFailure(error, doing);
   };
@@ -29,7 +29,7 @@ export function guarded<T>(doing: string, run: () => T): T {
 }
 
 /** Runs `use`, which may return a promise, and closes `thing` afterwards. */
-export function closing<C extends { close(): void }, T>(thing: C, use: (thing: C) => T): T {
+export function useAndClose<C extends { close(): void }, T>(thing: C, use: (thing: C) => T): T {
   let result: T;
   try {
     result = use(thing);
@@ -43,8 +43,8 @@ export function closing<C extends { close(): void }, T>(thing: C, use: (thing: C
 }
 
 /** Does so with an open file, which is only read or which `use` syncs: closing it can lose nothing. */
-export function withFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
-  return closing({ close: () => closeQuietly(disk, fd) }, () => use(fd));
+export function useFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
+  return useAndClose({ close: () => closeQuietly(disk, fd) }, () => use(fd));
 }
 
 /** Returns `length` bytes of an open file. Throws EIO when the file ends too early. */
@@ -65,8 +65,8 @@ export function readIfThere(disk: Disk, fd: number, start: number, length: numbe
 }
 
 /** Returns up to `most` bytes from the beginning of a file; null when something else has its path. */
-export function beginningOf(disk: Disk, path: string, most: number): Uint8Array | null {
-  return withFile(disk, disk.openRead(path), (fd) => {
+export function readBeginning(disk: Disk, path: string, most: number): Uint8Array | null {
+  return useFile(disk, disk.openRead(path), (fd) => {
     const { kind, size } = disk.infoOf(fd);
     if (kind !== "file") return null;
     const bytes = Buffer.allocUnsafe(Math.min(most, size));
@@ -75,7 +75,7 @@ export function beginningOf(disk: Disk, path: string, most: number): Uint8Array 
 }
 
 /** Returns the facts about a path; null if nothing has it, or the disk refuses. `plain`: about a link itself. */
-export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo | null {
+export function getInfo(disk: Disk, path: string, plain?: boolean): FileInfo | null {
   try {
     return disk.info(path, plain);
   } catch {
@@ -93,7 +93,7 @@ export function hasNoName(disk: Disk, fd: number): boolean {
 }
 
 /** Returns the result of `read`; null if nothing has the path that it reads. */
-export function ifPresent<T>(read: () => T): T | null {
+export function readIfPresent<T>(read: () => T): T | null {
   try {
     return read();
   } catch (error) {
@@ -103,9 +103,9 @@ export function ifPresent<T>(read: () => T): T | null {
 }
 
 /** Does the same, and returns null also if the path is not a file's. */
-export function ifFile<T>(read: () => T): T | null {
+export function readIfFile<T>(read: () => T): T | null {
   try {
-    return ifPresent(read);
+    return readIfPresent(read);
   } catch (error) {
     if (isNoFile(error)) return null;
     throw error;
@@ -130,7 +130,7 @@ export async function writeTemporary<T>(
   { sync }: Pick<Placing, "sync">,
   name: (temporary: string) => T | Promise<T>,
 ): Promise<T> {
-  const temporary = temporaryName(path);
+  const temporary = makeTemporaryName(path);
   const fd = disk.create(temporary);
   try {
     try {
@@ -181,19 +181,19 @@ export function putInPlaceNow(
 }
 
 /** Returns a name, or for `n` from 2 on the name with that number after it. */
-export function nth(name: string, n: number, separator = "."): string {
+export function addNumber(name: string, n: number, separator = "."): string {
   return n === 1 ? name : `${name}${separator}${n}`;
 }
 
 /** Returns the first of the names `nameOf(1)`, `nameOf(2)` and so on that nothing has. */
-export function freeName(disk: Disk, nameOf: (n: number) => string): string {
+export function findFreeName(disk: Disk, nameOf: (n: number) => string): string {
   let n = 1;
   while (exists(disk, nameOf(n))) n++;
   return nameOf(n);
 }
 
 /** Returns the last of these names before the first that nothing has; undefined when nothing has `nameOf(1)`. */
-export function lastName(disk: Disk, nameOf: (n: number) => string): string | undefined {
+export function findLastName(disk: Disk, nameOf: (n: number) => string): string | undefined {
   let n = 0;
   while (exists(disk, nameOf(n + 1))) n++;
   return n === 0 ? undefined : nameOf(n);

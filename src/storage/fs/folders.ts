@@ -4,11 +4,11 @@ import { basename, dirname, join, normalize } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Disk, FileInfo, Named } from "./disk.ts";
-import { infoOrNull } from "./files.ts";
+import { getInfo } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
 /** Returns the entries of a folder; none when it is missing. Links are links where the disk can list kinds. */
-export function entriesIn(disk: Disk, folder: string): Named[] {
+export function listFolder(disk: Disk, folder: string): Named[] {
   try {
     if (disk.list) return disk.list(folder);
     return disk.names(folder).map((name) => ({ name, kind: disk.info(join(folder, name)).kind }));
@@ -19,9 +19,9 @@ export function entriesIn(disk: Disk, folder: string): Named[] {
 }
 
 /** Returns the entries of a folder; none when it is missing or the disk refuses to list it. */
-export function entriesIfListed(disk: Disk, folder: string): Named[] {
+export function listFolderIfAllowed(disk: Disk, folder: string): Named[] {
   try {
-    return entriesIn(disk, folder);
+    return listFolder(disk, folder);
   } catch (error) {
     if (!isErrno(error)) throw error;
     return [];
@@ -32,14 +32,14 @@ export function entriesIfListed(disk: Disk, folder: string): Named[] {
  * Returns a test for the paths of a folder, through any links that lead to it. A missing folder is compared by its
  * path.
  */
-export function sameFolderAs(disk: Disk, folder: string): (path: string | null) => boolean {
+export function matchFolder(disk: Disk, folder: string): (path: string | null) => boolean {
   // A slash or a dot at the end changes nothing.
   const plain = (path: string): string => normalize(`${path}/.`).replace(/(?<=.)\/$/, "");
   const wanted = plain(folder);
-  const found = infoOrNull(disk, folder);
+  const found = getInfo(disk, folder);
   const isSame = (path: string): boolean => {
     if (plain(path) === wanted) return true;
-    const other = path === "" || found === null ? null : infoOrNull(disk, path);
+    const other = path === "" || found === null ? null : getInfo(disk, path);
     return other !== null && isSameFile(other, found as FileInfo);
   };
   const known = new Map<string, boolean>();
@@ -52,22 +52,22 @@ export function sameFolderAs(disk: Disk, folder: string): (path: string | null) 
 }
 
 /** Returns the sorted names in a folder; none when the folder is missing. */
-export function namesIn(disk: Disk, folder: string): string[] {
-  return entriesIn(disk, folder)
+export function listNames(disk: Disk, folder: string): string[] {
+  return listFolder(disk, folder)
     .map(({ name }) => name)
     .sort();
 }
 
 /** Returns the kind of a path itself, not that of a link's target; undefined when nothing has the path. */
-export function kindOf(disk: Disk, path: string): Named["kind"] | undefined {
-  return entriesIn(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
+export function getKind(disk: Disk, path: string): Named["kind"] | undefined {
+  return listFolder(disk, dirname(path)).find(({ name }) => name === basename(path))?.kind;
 }
 
 /** Removes a file or a folder with its content, and follows no link. `attempt` may ignore what the disk refuses. */
 export function removeAll(
   disk: Disk,
   path: string,
-  kind = kindOf(disk, path),
+  kind = getKind(disk, path),
   attempt: (step: () => void) => void = (step) => step(),
 ): void {
   if (kind !== "folder") {
@@ -75,7 +75,7 @@ export function removeAll(
     return;
   }
   attempt(() => {
-    for (const entry of entriesIn(disk, path)) removeAll(disk, join(path, entry.name), entry.kind, attempt);
+    for (const entry of listFolder(disk, path)) removeAll(disk, join(path, entry.name), entry.kind, attempt);
   });
   attempt(() => disk.removeFolder(path));
 }

@@ -3,7 +3,7 @@
 import { parse } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import type { Disk } from "./disk.ts";
-import { beginningOf, ifPresent } from "./files.ts";
+import { readBeginning, readIfPresent } from "./files.ts";
 import { beginsDatabase } from "./header.ts";
 
 export interface StrangeFormat {
@@ -27,8 +27,8 @@ const COMPRESSED: Readonly<Record<string, string>> = {
 const SEEN = 1 << 16;
 
 /** Returns the format of a file by its first bytes; undefined for a damaged session and for bytes that are not text. */
-export function strangeFormat(disk: Disk, file: string): StrangeFormat | undefined {
-  const bytes = ifPresent(() => beginningOf(disk, file, SEEN));
+export function findStrangeFormat(disk: Disk, file: string): StrangeFormat | undefined {
+  const bytes = readIfPresent(() => readBeginning(disk, file, SEEN));
   if (!bytes) return undefined;
   const isWhole = bytes.length < SEEN;
   const begun = Buffer.from(bytes.subarray(0, 4)).toString("hex");

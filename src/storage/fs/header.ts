@@ -9,7 +9,7 @@ import { bytesOf, holdsAt, sameBytes, skipSpace } from "../../core/json/json.ts"
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "./container-paths.ts";
 import type { Disk } from "./disk.ts";
-import { beginningOf } from "./files.ts";
+import { readBeginning } from "./files.ts";
 
 /** Bytes of a file that are read to find its header, which has a few hundred. */
 const USUAL_BYTES = 1 << 11;
@@ -39,7 +39,7 @@ export function isInOmp(file: string): boolean {
 export function beginsAsOurs(disk: Disk, file: string): boolean {
   if (isInOmp(file)) return false;
   try {
-    const begun = beginningOf(disk, file, OUR_BEGINNING.length);
+    const begun = readBeginning(disk, file, OUR_BEGINNING.length);
     return begun !== null && sameBytes(begun, OUR_BEGINNING);
   } catch {
     // Opening it reports why it cannot be read.
@@ -56,7 +56,7 @@ const CR = 0x0d;
 export type StoredHeader = Readonly<Record<string, unknown>>;
 
 /** Returns the length of the byte order mark with which `b[at, ...)` begins, or 0. */
-export function markLength(b: Uint8Array, at = 0): number {
+export function getMarkLength(b: Uint8Array, at = 0): number {
   return b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
 }
 
@@ -86,11 +86,11 @@ export interface HeaderPlace {
  * Returns the first header in the first bytes of a file: a line, or a record within a damaged one. Undefined if no line
  * that ends among these bytes has one. `isWhole`: the bytes are the whole file, whose last line may have no line feed.
  */
-export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | undefined {
+export function findHeaderIn(b: Uint8Array, isWhole: boolean): HeaderPlace | undefined {
   // Rows of a database may contain texts that look like one.
   if (beginsDatabase(b)) return undefined;
   const bytes = Buffer.from(b.buffer, b.byteOffset, b.byteLength);
-  for (let at = skipSpace(b, markLength(b), b.length); at < b.length; ) {
+  for (let at = skipSpace(b, getMarkLength(b), b.length); at < b.length; ) {
     const feed = b.indexOf(LINE_FEED, at);
     if (feed < 0 && !isWhole) return undefined;
     const end = feed < 0 ? b.length : feed;
@@ -104,12 +104,12 @@ export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | un
 }
 
 function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undefined {
-  const whole = headerOfLine(line);
+  const whole = parseHeaderLine(line);
   if (whole) return { start, line, header: whole };
   for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null)) {
     if (!piece.isRecord || !isTornText(line.subarray(0, piece.start))) continue;
     const record = line.subarray(piece.start, piece.end);
-    return { start: start + piece.start, line: record, header: headerOfLine(record) as StoredHeader };
+    return { start: start + piece.start, line: record, header: parseHeaderLine(record) as StoredHeader };
   }
   return undefined;
 }
@@ -120,17 +120,17 @@ function isTornText(bytes: Uint8Array): boolean {
 }
 
 /** Parses a line as a header; undefined if it is another record. */
-export function headerOfLine(line: Uint8Array): StoredHeader | undefined {
+export function parseHeaderLine(line: Uint8Array): StoredHeader | undefined {
   return (headerIn(line) as StoredHeader | null) ?? undefined;
 }
 
 /** Returns the position of the header of an open session file; undefined if it has none. */
-export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
+export function findHeader(disk: Disk, fd: number): HeaderPlace | undefined {
   for (const searched of [MORE_BYTES, SEARCHED_BYTES]) {
     const bytes = Buffer.allocUnsafe(Math.min(searched, disk.infoOf(fd).size));
     const count = disk.read(fd, bytes, 0, bytes.length, 0);
     const isAll = count < searched;
-    const place = headerPlaceIn(bytes.subarray(0, count), isAll);
+    const place = findHeaderIn(bytes.subarray(0, count), isAll);
     if (place || isAll) return place;
   }
   return undefined;
@@ -145,15 +145,15 @@ interface Begun {
 }
 
 /** Returns the beginning of a session file; null if the file is missing. Throws errno errors. */
-export function begunAt(disk: Disk, file: string): Begun | null {
+export function readBegun(disk: Disk, file: string): Begun | null {
   for (const searched of [USUAL_BYTES, MORE_BYTES, SEARCHED_BYTES]) {
-    const bytes = beginningOf(disk, file, searched);
+    const bytes = readBeginning(disk, file, searched);
     if (bytes === null) return null;
     const isAll = bytes.length < searched;
-    const place = headerPlaceIn(bytes, isAll);
+    const place = findHeaderIn(bytes, isAll);
     if (!place && !isAll && searched < SEARCHED_BYTES) continue;
     const isLate =
-      place !== undefined && place.start > afterTitle(bytes, skipSpace(bytes, markLength(bytes), bytes.length));
+      place !== undefined && place.start > afterTitle(bytes, skipSpace(bytes, getMarkLength(bytes), bytes.length));
     return { bytes, header: place?.header, isLate };
   }
   return null;
@@ -162,7 +162,7 @@ export function begunAt(disk: Disk, file: string): Begun | null {
 /** Returns the header of a session; undefined if it has none, or the disk refuses. */
 export function readHeader(disk: Disk, session: string): StoredHeader | undefined {
   try {
-    return begunAt(disk, isContainerName(session) ? headerFile(session) : session)?.header;
+    return readBegun(disk, isContainerName(session) ? headerFile(session) : session)?.header;
   } catch {
     return undefined;
   }
@@ -204,6 +204,6 @@ function recordIn(line: string): StoredHeader | undefined {
 }
 
 /** Returns the session id that the name of a session file ends with; undefined when it has none. */
-export function idInName(file: string): string | undefined {
+export function parseIdInName(file: string): string | undefined {
   return /_([^_]+)\.jsonl$/.exec(file)?.[1];
 }

@@ -10,7 +10,7 @@ interface OpenFiles {
   count(): number;
 }
 
-export function openFilesOf(disk: Disk): OpenFiles {
+export function countOpenFiles(disk: Disk): OpenFiles {
   return {
     most() {
       try {

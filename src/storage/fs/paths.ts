@@ -4,9 +4,9 @@ import { homedir } from "node:os";
 import { basename, isAbsolute, join, resolve } from "node:path";
 import { nameable, type SessionHeader } from "../../core/format/entry.ts";
 import type { SessionRoot } from "../../core/ports/health.ts";
-import { CONTAINER, containerAbove } from "./container-paths.ts";
+import { CONTAINER, findContainer } from "./container-paths.ts";
 import { type Disk, exists } from "./disk.ts";
-import { infoOrNull } from "./files.ts";
+import { getInfo } from "./files.ts";
 
 export interface StoragePaths {
   /** A folder that directly contains all session files; they are matched by the cwd in their header. */
@@ -40,7 +40,7 @@ export function findPaths(
 }
 
 /** Returns the folders in which agents look for sessions by default. */
-export function agentRoots(variables: Variables): SessionRoot[] {
+export function findAgentRoots(variables: Variables): SessionRoot[] {
   const home = variables.HOME ?? homedir();
   const pi = resolve(join(agentFolder(variables, home), "sessions"));
   const rust = resolve(expand(variables.PI_SESSIONS_DIR, home) ?? pi);
@@ -52,7 +52,7 @@ export function agentRoots(variables: Variables): SessionRoot[] {
 }
 
 /** Returns Pi's settings files for a working directory: the user's, then the project's, which takes precedence. */
-export function settingsFiles(variables: Variables, cwd: string): string[] {
+export function listSettingsFiles(variables: Variables, cwd: string): string[] {
   const agent = agentFolder(variables, variables.HOME ?? homedir());
   return [join(agent, "settings.json"), ...(cwd === "" ? [] : [join(cwd, ".pi", "settings.json")])];
 }
@@ -67,54 +67,54 @@ function expand(path: string | undefined, home: string): string | undefined {
 }
 
 /** Returns the folder name of a working directory. Two may have the same: callers check the header's cwd too. */
-export function folderName(cwd: string): string {
+export function toFolderName(cwd: string): string {
   return `--${cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
 }
 
 /** Returns the path of a new container. */
-export function containerFor(paths: StoragePaths, { id, cwd }: { id: string; cwd?: string | null }): string {
-  return join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
+export function makeContainerPath(paths: StoragePaths, { id, cwd }: { id: string; cwd?: string | null }): string {
+  return join(getSessionFolder(paths, cwd ?? ""), `${id}${CONTAINER}`);
 }
 
 /** Returns the folder for new sessions of a working directory. */
-export function folderFor(paths: StoragePaths, cwd: string): string {
-  return paths.flat ?? join(paths.root as string, folderName(cwd));
+export function getSessionFolder(paths: StoragePaths, cwd: string): string {
+  return paths.flat ?? join(paths.root as string, toFolderName(cwd));
 }
 
-export function fileName(header: SessionHeader): string {
+export function makeFileName(header: SessionHeader): string {
   return `${nameable((header.timestamp ?? "").replace(/[:.]/g, "-"))}_${nameable(header.id)}.jsonl`;
 }
 
-export function fileFor(paths: StoragePaths, header: SessionHeader): string {
-  return join(folderFor(paths, header.cwd ?? ""), fileName(header));
+export function makeFilePath(paths: StoragePaths, header: SessionHeader): string {
+  return join(getSessionFolder(paths, header.cwd ?? ""), makeFileName(header));
 }
 
 /** Returns the folder of our own trash. */
-export function trashFolder({ state }: StoragePaths): string {
+export function getTrashFolder({ state }: StoragePaths): string {
   return join(state, "trash");
 }
 
 /** Returns the folder of archived sessions. It has the same folders in it as the session folder. */
-export function archiveFolder({ flat, root, state }: StoragePaths): string {
+export function getArchiveFolder({ flat, root, state }: StoragePaths): string {
   // Two roots may have folders of the same names.
   return join(state, "archive", encodeURIComponent(flat ?? (root as string)));
 }
 
 /** Yields all folders that may contain sessions, archived or not. */
-export function* allFolders(paths: StoragePaths, disk: Disk): Generator<string> {
-  yield* sessionFolders(paths, disk);
-  yield* archivedFolders(paths, disk);
+export function* listAllFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  yield* listSessionFolders(paths, disk);
+  yield* listArchivedFolders(paths, disk);
 }
 
 /** Yields the folders of archived sessions. */
-export function archivedFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+export function listArchivedFolders(paths: StoragePaths, disk: Disk): Generator<string> {
   const { flat, state } = paths;
-  const archive = archiveFolder(paths);
-  return sessionFolders(flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+  const archive = getArchiveFolder(paths);
+  return listSessionFolders(flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
 /** Yields all folders that may contain session files. */
-export function* sessionFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+export function* listSessionFolders(paths: StoragePaths, disk: Disk): Generator<string> {
   if (paths.flat !== undefined) {
     if (exists(disk, paths.flat)) yield paths.flat;
     return;
@@ -123,14 +123,14 @@ export function* sessionFolders(paths: StoragePaths, disk: Disk): Generator<stri
   if (!exists(disk, root)) return;
   for (const name of disk.names(root)) {
     const folder = join(root, name);
-    if (isSessionFolder(disk, folder) && infoOrNull(disk, folder)?.kind === "folder") yield folder;
+    if (isSessionFolder(disk, folder) && getInfo(disk, folder)?.kind === "folder") yield folder;
   }
 }
 
 /** Returns whether a folder in the root may hold sessions: a container has a header, but is no directory's folder. */
 export function isSessionFolder(disk: Disk, folder: string): boolean {
   return (
-    !basename(folder).startsWith(".") && containerAbove(join(folder, "-"), (part) => exists(disk, part)) === undefined
+    !basename(folder).startsWith(".") && findContainer(join(folder, "-"), (part) => exists(disk, part)) === undefined
   );
 }
 
@@ -140,6 +140,6 @@ export function isSessionName(name: string): boolean {
 }
 
 /** Returns a host's path as an absolute one. A relative path begins in `cwd`. */
-export function absolute(path: string, cwd: string): string {
+export function toAbsolutePath(path: string, cwd: string): string {
   return isAbsolute(path) ? path : resolve(cwd, path);
 }

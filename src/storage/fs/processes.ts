@@ -14,7 +14,7 @@ const answers = new Map<number, { at: number; start: string | null }>();
  * Returns when the process with a pid started, in the unit of the system, with the id of the boot where the system has
  * one. Returns an empty string when the system does not know, null when the process has ended.
  */
-export function processStart(disk: Disk, pid: number, platform: string = process.platform): string | null {
+export function getProcessStart(disk: Disk, pid: number, platform: string = process.platform): string | null {
   if (platform === "linux") return startInProc(disk, pid);
   if (platform === "win32") return "";
   const known = answers.get(pid);
@@ -26,7 +26,7 @@ export function processStart(disk: Disk, pid: number, platform: string = process
 }
 
 /** Returns the id of this run of the kernel, the same in all of its containers. Throws if Linux does not report it. */
-export function bootId(disk: Disk): string {
+export function readBootId(disk: Disk): string {
   return Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
 }
 
@@ -38,7 +38,7 @@ export function isSameProcess(disk: Disk, pid: unknown, started: unknown, platfo
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
   }
-  const start = processStart(disk, pid, platform);
+  const start = getProcessStart(disk, pid, platform);
   if (start === null) return false;
   return start === "" || typeof started !== "string" || started === "" || isSameStart(start, started);
 }
@@ -54,7 +54,7 @@ function startInProc(disk: Disk, pid: number): string | null {
     // State, parent and so on come after the name, which may contain anything.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     if (fields[0] === "Z" || fields[0] === "X") return null;
-    return `${bootId(disk)} ${fields[19]}`;
+    return `${readBootId(disk)} ${fields[19]}`;
   } catch {
     return "";
   }

@@ -3,8 +3,8 @@
 import { basename, dirname, join } from "node:path";
 import { unfinished } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
-import { freeName, isNameTaken, lastName, nth, putInPlaceNow } from "./files.ts";
-import { namesIn, UnsyncedFolders } from "./folders.ts";
+import { addNumber, findFreeName, findLastName, isNameTaken, putInPlaceNow } from "./files.ts";
+import { listNames, UnsyncedFolders } from "./folders.ts";
 
 /** The name of its folder in the state folder. */
 export const QUARANTINE_FOLDER = "quarantine";
@@ -18,7 +18,7 @@ const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
 export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array, sync = true): string {
   disk.makeFolder(folder);
   for (let n = 1; ; n++) {
-    const path = join(folder, `${nth(name, n, "-")}.bin`);
+    const path = join(folder, `${addNumber(name, n, "-")}.bin`);
     try {
       putInPlaceNow(disk, path, bytes, { replace: false, sync });
     } catch (error) {
@@ -42,9 +42,9 @@ interface FoundBackup {
 }
 
 /** Returns the backups of a session by repairs and their undo, the newest last. */
-export function backupsOf(disk: Disk, file: string): FoundBackup[] {
+export function listBackups(disk: Disk, file: string): FoundBackup[] {
   const name = basename(file);
-  return namesIn(disk, dirname(file))
+  return listNames(disk, dirname(file))
     .flatMap((other) => {
       const found = other.startsWith(name) ? BACKUP.exec(other.slice(name.length)) : null;
       return found ? [{ path: join(dirname(file), other), n: Number(found[1] ?? 1) }] : [];
@@ -56,23 +56,23 @@ export function backupsOf(disk: Disk, file: string): FoundBackup[] {
  * Returns a name for the backup of a container whose number is above those of all its backups. After a swap of folders
  * that was interrupted between its two steps, when nothing has the container's name, the last backup is the container.
  */
-export function nextBackup(disk: Disk, container: string, kind: "damaged" | "repaired"): string {
-  return nth(`${container}.${kind}.bak`, (backupsOf(disk, container).at(-1)?.n ?? 0) + 1);
+export function nameNextBackup(disk: Disk, container: string, kind: "damaged" | "repaired"): string {
+  return addNumber(`${container}.${kind}.bak`, (listBackups(disk, container).at(-1)?.n ?? 0) + 1);
 }
 
 /** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
-export function backupName(disk: Disk, file: string, kind: string): string {
-  return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
+export function nameBackup(disk: Disk, file: string, kind: string): string {
+  return findFreeName(disk, (n) => addNumber(`${file}.${kind}.bak`, n));
 }
 
 /** Returns the latest backup of a kind that a session has; undefined without one. */
-export function lastBackup(disk: Disk, file: string, kind: string): string | undefined {
-  return lastName(disk, (n) => nth(`${file}.${kind}.bak`, n));
+export function findLastBackup(disk: Disk, file: string, kind: string): string | undefined {
+  return findLastName(disk, (n) => addNumber(`${file}.${kind}.bak`, n));
 }
 
 /**
  * Replaces a container by another, and keeps the old one at `backup`. A refusal leaves all as it was. If the disk
- * refuses that, too, the failure says where the session is: opening it finds it there ({@link nextBackup}).
+ * refuses that, too, the failure says where the session is: opening it finds it there ({@link nameNextBackup}).
  */
 export function swapFolders(disk: Disk, from: string, file: string, backup: string, doing: string): void {
   disk.rename(file, backup);
@@ -82,8 +82,8 @@ export function swapFolders(disk: Disk, from: string, file: string, backup: stri
     try {
       disk.rename(backup, file);
     } catch {
-      const stays = `The session is at ${backup} now. Close it and open it again: it is found there, and the next write gives it its name back.`;
-      throw unfinished(error, doing, stays);
+      const state = `The session is at ${backup} now. Close it and open it again: it is found there, and the next write gives it its name back.`;
+      throw unfinished(error, doing, state);
     }
     throw error;
   }

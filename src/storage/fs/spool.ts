@@ -8,8 +8,8 @@ import { dirname } from "node:path";
 import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
-import { blocksOf } from "./chunked-io.ts";
-import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "./disk.ts";
+import { joinBlocks } from "./chunked-io.ts";
+import { closeQuietly, type Disk, makeTemporaryName, removeQuietly, writeAll } from "./disk.ts";
 import { readAt } from "./files.ts";
 import { sweepTemporaryFiles } from "./staging.ts";
 
@@ -62,7 +62,7 @@ export class FileSpool implements Spool {
       }
       file.size += bytes.length;
     };
-    for (const block of blocksOf(pieces, BLOCK)) write(block);
+    for (const block of joinBlocks(pieces, BLOCK)) write(block);
   }
 
   /** Returns the reply that takes the bytes of a file from `start` on. */
@@ -121,7 +121,7 @@ export class FileSpool implements Spool {
     disk.makeFolder(dirname(path));
     // A process that is killed between the two steps below leaves an empty file.
     sweepTemporaryFiles(disk, dirname(path), this.now());
-    const temporary = temporaryName(path);
+    const temporary = makeTemporaryName(path);
     const fd = disk.create(temporary);
     removeQuietly(disk, temporary);
     this.file = { fd, size: 0, waiting: 0, isBroken: false };

@@ -35,7 +35,7 @@ export function isUnchanged(now: FileStamp, seen: FileStamp): boolean {
 }
 
 /** Returns the time of the clock that stamps files on this disk, in milliseconds. */
-export function clockOf(disk: Disk): number {
+export function readDiskClock(disk: Disk): number {
   return disk.clock ? disk.clock() : Date.now();
 }
 
@@ -61,7 +61,7 @@ export class Watched {
   /** Records a stamp that the file had when its bytes became known, or later. */
   note(info: FileInfo | undefined): void {
     this.info = info;
-    this.reliable = info !== undefined && !isYoung(info, clockOf(this.disk));
+    this.reliable = info !== undefined && !isYoung(info, readDiskClock(this.disk));
   }
 
   /** Records the stamp of our own last write, which is known to be young without a clock. */

@@ -4,8 +4,8 @@ import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { type Disk, type FileInfo, makeFolders } from "./disk.ts";
-import { withFile } from "./files.ts";
-import { clockOf } from "./stamps.ts";
+import { useFile } from "./files.ts";
+import { readDiskClock } from "./stamps.ts";
 
 /** The subject of an operation when its path ends in a link: the link itself, its target, or its target as a folder. */
 export type End = "itself" | "followed" | "folder";
@@ -23,18 +23,18 @@ export interface Way {
 }
 
 /** Returns the error for a link where no link is permitted. */
-export function linkError(path: string): Error {
+export function makeLinkError(path: string): Error {
   return Object.assign(new Error(`ELOOP: ${path} is a link`), { code: "ELOOP" });
 }
 
 /** Returns a disk on which `way` follows all paths. */
-export function walkedDisk(disk: Disk, way: Way): Disk {
+export function walkDisk(disk: Disk, way: Way): Disk {
   const { folders, inFolder, list, setMode, setModified, space, watch } = disk;
 
   const info = (path: string, ofLink?: boolean): FileInfo =>
     way.use(path, ofLink ? "itself" : "followed", (at, plain) => {
       const found = disk.info(at, plain || ofLink);
-      if (found.kind === "link" && !ofLink) throw linkError(path);
+      if (found.kind === "link" && !ofLink) throw makeLinkError(path);
       return found;
     });
 
@@ -68,7 +68,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     infoOf: (fd) => disk.infoOf(fd),
     info,
     truncate: (fd, size) => disk.truncate(fd, size),
-    sync: (fd, beside) => disk.sync(fd, beside),
+    sync: (fd, offThread) => disk.sync(fd, offThread),
     syncNow: (fd) => disk.syncNow(fd),
     // `disk.syncFolder` opens the folder before it returns.
     syncFolder: async (path) => way.use(path, "folder", (at) => disk.syncFolder(at)),
@@ -98,11 +98,11 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
         way.use(folder, "itself", (at) => inFolder.call(disk, at, use) as T)),
     space: space && ((folder) => way.use(folder, "folder", (at) => space.call(disk, at))),
     realPath: (path) => way.realPath(path),
-    clock: () => clockOf(disk),
+    clock: () => readDiskClock(disk),
     copyMode(from, to) {
       way.use(from, "followed", (at, plain) => {
         if (!plain || !folders) disk.copyMode(at, to);
-        else withFile(disk, disk.openRead(at, plain), (fd) => disk.copyMode(folders.path(fd), to));
+        else useFile(disk, disk.openRead(at, plain), (fd) => disk.copyMode(folders.path(fd), to));
       });
     },
   };

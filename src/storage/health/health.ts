@@ -22,18 +22,18 @@ import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
 import { type AgentPlace, unreadIn } from "../foreign/places.ts";
 import type { Disk } from "../fs/disk.ts";
-import { guarded, infoOrNull } from "../fs/files.ts";
+import { getInfo, guardErrno } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
-import { allFolders } from "../fs/paths.ts";
+import { listAllFolders } from "../fs/paths.ts";
 import { isAbandoned } from "../fs/staging.ts";
 import { type LifecycleDeps, requireWritable } from "../lifecycle/exclusive.ts";
-import { leftoverFiles } from "../lifecycle/leftovers.ts";
-import { trashed } from "../lifecycle/trash.ts";
+import { findLeftoverFiles } from "../lifecycle/leftovers.ts";
+import { listTrashed } from "../lifecycle/trash.ts";
 import type { Locks } from "../locks/contract.ts";
 import { clearLock, findHolders, findLocks, type LockTrace } from "../locks/found-locks.ts";
 import { findExposed } from "./permissions.ts";
-import { type SessionsDeps, sessionKeys, survey, unlistedContainers, visitAll } from "./sessions.ts";
+import { findSessionKeys, findUnlistedContainers, type SessionsDeps, surveySessions, visitAll } from "./sessions.ts";
 
 /** Milliseconds after the last write during which traces of a dead writer are left for the next one. */
 const TORN_JUST_NOW = 60_000;
@@ -49,13 +49,13 @@ interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
 
 export function makeHealth(deps: HealthDeps): HealthCheck {
   return {
-    examine: (progress) => guarded("looking at the sessions", () => examine(deps, progress)),
-    fix: (kinds = FIX_KINDS) => guarded("mending", async () => fix(deps, kinds)),
+    examine: (progress) => guardErrno("looking at the sessions", () => examine(deps, progress)),
+    fix: (kinds = FIX_KINDS) => guardErrno("mending", async () => fix(deps, kinds)),
     visitAll: (archived, visit, progress) =>
-      guarded("looking at the sessions", () => visitAll(deps, archived, visit, progress)),
-    notRead: (archived) => guarded("looking at the sessions", () => notRead(deps, archived)),
+      guardErrno("looking at the sessions", () => visitAll(deps, archived, visit, progress)),
+    notRead: (archived) => guardErrno("looking at the sessions", () => notRead(deps, archived)),
     holders: (sessionPaths) =>
-      guarded("looking for locks", () => findHolders({ ...deps, stateFolder: deps.paths.state }, sessionPaths)),
+      guardErrno("looking for locks", () => findHolders({ ...deps, stateFolder: deps.paths.state }, sessionPaths)),
   };
 }
 
@@ -63,20 +63,20 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
   const { disk, paths, lifecycle } = deps;
   // Checked first, because a list would throw a damaged one away.
   const catalog = checkCatalog({ ...deps, env: lifecycle.env });
-  const { hidden, damaged, ...counted } = await survey(deps, progress);
+  const { hidden, damaged, ...counted } = await surveySessions(deps, progress);
   const traces = tracesOf(deps);
-  const leftovers = [...leftoverFiles(lifecycle)];
+  const leftovers = [...findLeftoverFiles(lifecycle)];
   return {
     node: nodeFacts(),
     roots: rootsOf(deps),
     stateFolder: paths.state,
-    counts: { ...counted, trashed: trashed(lifecycle).length },
+    counts: { ...counted, trashed: listTrashed(lifecycle).length },
     hidden,
     damaged,
     notRead: notRead(deps, true),
     locks: traces.map((trace) => toFound(disk, trace)),
     leftovers: groupsOf(leftovers),
-    exposed: findExposed(disk, allFolders(paths, disk), paths.state),
+    exposed: findExposed(disk, listAllFolders(paths, disk), paths.state),
     catalog,
     space: spaceOf(disk, paths.flat ?? (paths.root as string), paths.state),
     fixes: FIX_KINDS.flatMap((kind) => fixesOf(deps, kind).map(({ fix }) => fix)),
@@ -84,7 +84,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
 }
 
 function notRead(deps: HealthDeps, archived: boolean): UnreadFile[] {
-  return [...unreadIn(deps.disk, deps.agentPlaces), ...unlistedContainers(deps, archived)];
+  return [...unreadIn(deps.disk, deps.agentPlaces), ...findUnlistedContainers(deps, archived)];
 }
 
 function nodeFacts(): Health["node"] {
@@ -103,15 +103,15 @@ function rootsOf({ disk, paths, roots }: HealthDeps): FoundRoot[] {
   return all.map(({ path, agents }) => ({
     path,
     agents,
-    exists: infoOrNull(disk, path)?.kind === "folder",
+    exists: getInfo(disk, path)?.kind === "folder",
     inUse: path === own,
-    hasRustIndex: infoOrNull(disk, join(path, "session-index.sqlite"))?.kind === "file",
+    hasRustIndex: getInfo(disk, join(path, "session-index.sqlite"))?.kind === "file",
   }));
 }
 
 function tracesOf(deps: HealthDeps): LockTrace[] {
   const { disk, locks, paths } = deps;
-  return findLocks({ disk, locks, stateFolder: paths.state }, sessionKeys(deps), allFolders(paths, disk));
+  return findLocks({ disk, locks, stateFolder: paths.state }, findSessionKeys(deps), listAllFolders(paths, disk));
 }
 
 function toFound(disk: Disk, { session, holder, noted }: LockTrace): FoundLock {
@@ -137,7 +137,7 @@ function groupsOf(files: readonly LeftoverFile[]): LeftoverGroup[] {
 
 /** Returns the space on the file system of the first folder that exists. */
 function spaceOf(disk: Disk, ...folders: readonly string[]): Health["space"] {
-  const path = folders.find((folder) => infoOrNull(disk, folder)?.kind === "folder");
+  const path = folders.find((folder) => getInfo(disk, folder)?.kind === "folder");
   if (path === undefined) return undefined;
   try {
     const found = disk.space?.(path);
@@ -188,7 +188,7 @@ function permissionFixes({ disk, paths: { state } }: HealthDeps): Mending[] {
 
 function temporaryFixes({ disk, lifecycle }: HealthDeps): Mending[] {
   const now = lifecycle.env.now();
-  const found = [...leftoverFiles(lifecycle)].filter(
+  const found = [...findLeftoverFiles(lifecycle)].filter(
     ({ kind, path }) => kind === "temporary" && isAbandoned(disk, path, now),
   );
   return found.map(({ path, sizeBytes }) => ({
@@ -207,7 +207,7 @@ function lockFixes(deps: HealthDeps): Mending[] {
   const { disk, locks, paths, lifecycle } = deps;
   // The note shows the next writer that a line torn just now will not be continued.
   const isStill = ({ session }: LockTrace): boolean =>
-    session === null || lifecycle.env.now() - (infoOrNull(disk, session)?.modified ?? 0) > TORN_JUST_NOW;
+    session === null || lifecycle.env.now() - (getInfo(disk, session)?.modified ?? 0) > TORN_JUST_NOW;
   return tracesOf(deps)
     .filter((trace) => trace.holder === null && isStill(trace))
     .map((trace) => ({

@@ -13,16 +13,16 @@ import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, guarded, infoOrNull } from "../fs/files.ts";
-import { entriesIfListed, entriesIn } from "../fs/folders.ts";
-import { idInName, readHeader } from "../fs/header.ts";
-import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
-import { nameIn } from "../lifecycle/leftovers.ts";
-import { keyOf } from "../locks/contract.ts";
-import { lockedFileOf } from "../locks/lock-paths.ts";
+import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
+import { listFolder, listFolderIfAllowed } from "../fs/folders.ts";
+import { parseIdInName, readHeader } from "../fs/header.ts";
+import { getArchiveFolder, isSessionName, listAllFolders, listSessionFolders, type StoragePaths } from "../fs/paths.ts";
+import { getDisplayName } from "../lifecycle/leftovers.ts";
+import { getFileKey } from "../locks/contract.ts";
+import { getLockedFile } from "../locks/lock-paths.ts";
 import { isActive, pointerOf, sourcesOf, status, unlistedContainer } from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
-import { hiddenBecause } from "./visibility.ts";
+import { explainHidden } from "./visibility.ts";
 
 /** Maximum reasons reported for one session. */
 const MOST_REASONS = 3;
@@ -48,20 +48,20 @@ interface Survey {
 
 /** Yields the paths of session files and containers, also of unlisted ones. */
 function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
-  const archive = archiveFolder(paths);
+  const archive = getArchiveFolder(paths);
   /** Files with several names: an interrupted archiving leaves the former name, which counts. */
   const named = new Set<string>();
   const isListed = (path: string): boolean => {
-    const info = infoOrNull(disk, path);
+    const info = getInfo(disk, path);
     // Opening it reports why the disk refuses it.
     if (info === null) return true;
     if (info.kind !== "file") return false;
-    const isAgain = (info.links ?? 1) > 1 && isBelow(archive, path) && named.has(keyOf(info));
-    named.add(keyOf(info));
+    const isAgain = (info.links ?? 1) > 1 && isBelow(archive, path) && named.has(getFileKey(info));
+    named.add(getFileKey(info));
     return !isAgain;
   };
-  for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk)) {
-    const entries = entriesIfListed(disk, folder);
+  for (const folder of archived ? listAllFolders(paths, disk) : listSessionFolders(paths, disk)) {
+    const entries = listFolderIfAllowed(disk, folder);
     const folders = entries.filter(({ name, kind }) => kind === "folder" && isContainerName(name));
     const containers = folders.map(({ name }) => join(folder, name)).filter((path) => isSession(disk, path));
     yield* containers;
@@ -73,9 +73,9 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
 }
 
 /** Returns the unlisted containers that may be sessions. */
-export function unlistedContainers({ disk, paths }: SessionsDeps, archived: boolean): UnreadFile[] {
-  const all = [...(archived ? allFolders(paths, disk) : sessionFolders(paths, disk))].flatMap((folder) => {
-    const names = entriesIfListed(disk, folder).map(({ name }) => containerOfPointer(name) ?? name);
+export function findUnlistedContainers({ disk, paths }: SessionsDeps, archived: boolean): UnreadFile[] {
+  const all = [...(archived ? listAllFolders(paths, disk) : listSessionFolders(paths, disk))].flatMap((folder) => {
+    const names = listFolderIfAllowed(disk, folder).map(({ name }) => containerOfPointer(name) ?? name);
     return [...new Set(names)].filter(isContainerName).map((name) => join(folder, name));
   });
   return all.map((path) => ifAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
@@ -91,11 +91,11 @@ function isSession(disk: Disk, container: string): boolean {
 }
 
 /** Returns the paths of the sessions by the keys of their locks. */
-export function sessionKeys(deps: SessionsDeps): Map<string, string> {
+export function findSessionKeys(deps: SessionsDeps): Map<string, string> {
   const found = new Map<string, string>();
   for (const file of sessionFiles(deps, true)) {
-    const info = infoOrNull(deps.disk, lockedFileOf(file));
-    if (info) found.set(keyOf(info), file);
+    const info = getInfo(deps.disk, getLockedFile(file));
+    if (info) found.set(getFileKey(info), file);
   }
   return found;
 }
@@ -103,7 +103,7 @@ export function sessionKeys(deps: SessionsDeps): Map<string, string> {
 const AGENTS = ["pi", "pi_agent_rust"] as const;
 
 /** Opens all sessions, one at a time. */
-export async function survey(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
+export async function surveySessions(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
   const found: Survey = {
     sessions: 0,
     archived: 0,
@@ -113,7 +113,7 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
     hidden: [],
     damaged: [],
   };
-  for (const folder of allFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
+  for (const folder of listAllFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
   await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
   return found;
 }
@@ -121,11 +121,11 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
 /** Adds a folder that the disk refuses to list, so that its sessions do not count as missing. */
 function requireListed(disk: Disk, folder: string, { damaged }: Survey): void {
   try {
-    guarded("listing the folder", () => entriesIn(disk, folder));
+    guardErrno("listing the folder", () => listFolder(disk, folder));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    const nobody = { sessionPath: folder, sessionId: null, name: null, archived: false };
-    damaged.push({ ...nobody, reasons: [error.message], damageCount: 1, remedy: "none" });
+    const noSession = { sessionPath: folder, sessionId: null, name: null, archived: false };
+    damaged.push({ ...noSession, reasons: [error.message], damageCount: 1, remedy: "none" });
   }
 }
 
@@ -136,7 +136,7 @@ export async function visitAll(
   visit: (sessionPath: string, archived: boolean) => Promise<void>,
   progress?: Progress,
 ): Promise<number> {
-  const archive = archiveFolder(deps.paths);
+  const archive = getArchiveFolder(deps.paths);
   const files = [...sessionFiles(deps, archived)];
   for (const [done, file] of files.entries()) {
     await visit(file, isBelow(archive, file));
@@ -148,8 +148,8 @@ export async function visitAll(
 
 function countDatabases({ disk, paths }: SessionsDeps): number {
   let count = 0;
-  for (const folder of sessionFolders(paths, disk))
-    for (const { name, kind } of entriesIfListed(disk, folder))
+  for (const folder of listSessionFolders(paths, disk))
+    for (const { name, kind } of listFolderIfAllowed(disk, folder))
       if (kind === "file" && name.endsWith(".sqlite") && isDatabase(disk, join(folder, name))) count++;
   return count;
 }
@@ -159,20 +159,22 @@ const GIVEN_NAME = /^\d{4}-\d\d-\d\dT[^_]*_/;
 
 /** Returns the id that finds a session: that of its header or name. An invented id finds nothing. */
 function storedId(disk: Disk, file: string): string | null {
-  const id = readHeader(disk, file)?.id ?? (GIVEN_NAME.test(basename(file)) ? idInName(file) : undefined);
+  const id = readHeader(disk, file)?.id ?? (GIVEN_NAME.test(basename(file)) ? parseIdInName(file) : undefined);
   return typeof id === "string" && SESSION_ID.test(id) ? id : null;
 }
 
 /** Adds the findings about one session to the survey. */
 function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
-  const info = infoOrNull(deps.disk, lockedFileOf(file));
+  const info = getInfo(deps.disk, getLockedFile(file));
   const known: KnownSession = { sessionPath: file, sessionId: storedId(deps.disk, file), name: null, archived };
   if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
     if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents: AGENTS });
     return;
   }
   try {
-    guarded("opening the session", () => closing(deps.openLog(file), (log) => lookInto(deps, known, log, found)));
+    guardErrno("opening the session", () =>
+      useAndClose(deps.openLog(file), (log) => lookInto(deps, known, log, found)),
+    );
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     // It was removed in between.
@@ -194,9 +196,9 @@ function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, 
   const { parentSession, branchedFrom } = log.header;
   if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
   const damaged = damageOf(disk, known.sessionPath, log);
-  const hidden = known.archived ? null : hiddenBecause(disk, paths, known.sessionPath);
+  const hidden = known.archived ? null : explainHidden(disk, paths, known.sessionPath);
   if (!damaged && !hidden) return;
-  const session = { ...known, name: nameIn(log) };
+  const session = { ...known, name: getDisplayName(log) };
   if (hidden) found.hidden.push({ ...session, ...hidden });
   if (damaged) found.damaged.push({ ...session, ...damaged });
 }
@@ -232,7 +234,7 @@ function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): stri
   if (readOnly?.name === "migration_failed") return readOnly.message;
   if (isContainerName(file)) return (pointerOf(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
   const container = join(dirname(file), `${header.id}${CONTAINER}`);
-  if ([container, `${container}.staging`].every((path) => infoOrNull(disk, path) === null)) return null;
+  if ([container, `${container}.staging`].every((path) => getInfo(disk, path) === null)) return null;
   const { interrupted, state } = status(disk, file);
   // A new migration would replace a container that may have entries which this file lacks.
   if (!interrupted || unlistedContainer(disk, container) !== undefined) return null;

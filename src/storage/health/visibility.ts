@@ -6,18 +6,18 @@ import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import type { Agent, HiddenSession } from "../../core/ports/health.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { begunAt } from "../fs/header.ts";
-import { folderName, type StoragePaths } from "../fs/paths.ts";
+import { readBegun } from "../fs/header.ts";
+import { type StoragePaths, toFolderName } from "../fs/paths.ts";
 
 type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
 
 const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
 
 /** Returns why agents do not show a session that can be opened; null if they do. Throws errno errors. */
-export function hiddenBecause(disk: Disk, paths: StoragePaths, file: string): Hidden | null {
+export function explainHidden(disk: Disk, paths: StoragePaths, file: string): Hidden | null {
   if (isContainerName(file))
     return { reason: "container", text: "it is in a container, and agents look for session files", agents: BOTH };
-  const { header, isLate } = begunAt(disk, file) ?? {};
+  const { header, isLate } = readBegun(disk, file) ?? {};
   if (header === undefined || isLate)
     return {
       reason: "no_header",
@@ -41,7 +41,7 @@ export function hiddenBecause(disk: Disk, paths: StoragePaths, file: string): Hi
 function placeProblem(disk: Disk, { flat }: StoragePaths, file: string, cwd: unknown): Hidden | null {
   if (typeof cwd !== "string" || cwd === "")
     return { reason: "no_cwd", text: "its header names no working directory", agents: BOTH };
-  if (flat === undefined && basename(dirname(file)) !== folderName(cwd))
+  if (flat === undefined && basename(dirname(file)) !== toFolderName(cwd))
     return { reason: "other_folder", text: `it is not in the folder of its directory ${cwd}`, agents: BOTH };
   if (isGone(disk, cwd))
     return { reason: "cwd_missing", text: `its directory ${cwd} does not exist any more`, agents: BOTH };

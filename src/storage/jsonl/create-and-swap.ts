@@ -10,11 +10,11 @@ import { MISSING } from "../../core/tree/nodes.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { CONTAINER } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
-import { makeFolderIn, namesIn } from "../fs/folders.ts";
+import { listNames, makeFolderIn } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
-import { lockInFolder } from "../locks/lock-paths.ts";
+import { locateLockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { byAnother } from "../log/failures.ts";
@@ -61,7 +61,7 @@ export function createFile(disk: Disk, state: WriteState, path: string, bytes: U
 export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeader): void {
   const folder = dirname(path);
   const isOfId = (name: string): boolean => name === `${id}${CONTAINER}` || name.endsWith(`_${nameable(id)}.jsonl`);
-  for (const name of namesIn(disk, folder).filter(isOfId)) {
+  for (const name of listNames(disk, folder).filter(isOfId)) {
     const sessionPath = join(folder, name);
     const other = readHeader(disk, sessionPath);
     if (other?.id !== id || other.cwd !== cwd || sessionPath === path) continue;
@@ -84,7 +84,7 @@ function publishLocked(
     // Before it gets its name, which must never lead to bytes that a loss of power can take away.
     if (state.isSynced) disk.syncNow(fd);
     const info = disk.infoOf(fd);
-    lock = state.lock.claim(info, lockInFolder(folder, info.inode));
+    lock = state.lock.claim(info, locateLockInFolder(folder, info.inode));
   };
   try {
     const fd = publishNew(disk, path, fillAndLock, name);

@@ -5,7 +5,7 @@ import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
 import { bytesOf, concat, members } from "../../core/json/json.ts";
-import { idInName } from "../fs/header.ts";
+import { parseIdInName } from "../fs/header.ts";
 
 /** A header, and what follows from it for the file. */
 export interface FileHeader {
@@ -51,7 +51,7 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
 export function makeHeader(file: string, modified: number, sha256: (b: Uint8Array) => string): FileHeader {
-  const id = idInName(file) ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
+  const id = parseIdInName(file) ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
   const timestamp = new Date(modified).toISOString();
   const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
   return {

@@ -13,10 +13,10 @@ import { parse } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import type { Head } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
-import { guarded, isNameTaken } from "../fs/files.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { guardErrno, isNameTaken } from "../fs/files.ts";
+import { nameBackup } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
-import { lockNextTo } from "../locks/lock-paths.ts";
+import { locateLock } from "../locks/lock-paths.ts";
 import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
@@ -82,7 +82,7 @@ export class JsonlBackend implements Backend {
     this.options = options;
     this.disk = disk;
     this.path = path;
-    this.state = new WriteState(options, ({ inode }) => lockNextTo(disk, path, inode));
+    this.state = new WriteState(options, ({ inode }) => locateLock(disk, path, inode));
     this.file = new SessionFile(disk, path);
     this.records = new LineRecords(env, this.file, entries, end);
     this.reader = this.records.reader;
@@ -112,7 +112,7 @@ export class JsonlBackend implements Backend {
 
   get stamp(): FileStamp | null {
     if (!this.persisted) return null;
-    const { device, inode, size, modified } = guarded("looking at the session file", () => this.file.info());
+    const { device, inode, size, modified } = guardErrno("looking at the session file", () => this.file.info());
     return { device, inode, size, modified };
   }
 
@@ -270,7 +270,7 @@ export class JsonlBackend implements Backend {
     const { file, end } = this;
     const isOutdated = this.stored.isOutdated === true;
     this.confirm(!isOutdated && end.torn < 0);
-    if (isOutdated) this.republish(backupName(this.disk, this.path, `v${this.stored.version}`));
+    if (isOutdated) this.republish(nameBackup(this.disk, this.path, `v${this.stored.version}`));
     file.openToWrite();
     const sealed = this.tail.seal(this.stored.header.id);
     const bytes = fileBytes(lines, sealed);
@@ -454,13 +454,13 @@ export class JsonlBackend implements Backend {
   }
 
   confirmToRepair(): void {
-    guarded("reading the session", () => this.confirm());
+    guardErrno("reading the session", () => this.confirm());
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[]): string {
     const { disk, file, path, state, reader, stored } = this;
     this.confirm();
-    const backup = backupName(disk, path, "damaged");
+    const backup = nameBackup(disk, path, "damaged");
     const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
     const content = [...kept, fileBytes(lines, false)];
     const published = swapFile(disk, state, file, stored.headerLine, content, backup);
@@ -472,7 +472,7 @@ export class JsonlBackend implements Backend {
   rebuild(repairs: Repairs): string {
     const hadDamagedHeader = this.hasDamagedHeader;
     const revert = overrideRepaired(this.entries, this.reader, repairs);
-    const backup = backupName(this.disk, this.path, "damaged");
+    const backup = nameBackup(this.disk, this.path, "damaged");
     try {
       this.republish(backup);
     } catch (error) {

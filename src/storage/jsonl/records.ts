@@ -5,7 +5,7 @@ import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import { readIfThere } from "../fs/files.ts";
-import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts";
 import { beingChanged } from "../log/failures.ts";
@@ -112,7 +112,7 @@ export class LineRecords implements EntrySource {
   isConsistent(): boolean {
     const { seen, disk } = this.file;
     const now = this.file.info();
-    if (!seen || (isSameStamp(now, seen) && !isYoung(now, clockOf(disk)))) return true;
+    if (!seen || (isSameStamp(now, seen) && !isYoung(now, readDiskClock(disk)))) return true;
     const ends = (position: number): number => this.starts.values[position] + this.lengths.values[position];
     let first = this.entries.nodes.count;
     while (first > 0 && ends(first - 1) > seen.size - LAST_APPEND) first--;

@@ -11,7 +11,7 @@ import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, headerPlace, markLength, SEARCHED_BYTES } from "../fs/header.ts";
+import { findHeader, getMarkLength, hasEntriesNearby, SEARCHED_BYTES } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -252,11 +252,11 @@ export class LineScanner {
 
   private addHeader(number: number, start: number, bytes: Uint8Array): void {
     // Copied: the buffer will be used again, and a slice of a Buffer shares its memory.
-    const line = Uint8Array.from(bytes.subarray(start === 0 ? markLength(bytes) : 0));
+    const line = Uint8Array.from(bytes.subarray(start === 0 ? getMarkLength(bytes) : 0));
     if (isBlank(line)) return;
     const { disk, fd, path, seen } = this.file;
     const first = parseHeader(line);
-    const late = first ? undefined : headerPlace(disk, fd);
+    const late = first ? undefined : findHeader(disk, fd);
     const parsed = first ?? (late ? parseHeader(Uint8Array.from(late.line)) : null);
     if (!parsed && !hasEntriesNearby(disk, fd))
       throw notASession(path, `line ${number} is not a header with type session and an id`);

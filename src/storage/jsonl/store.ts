@@ -5,14 +5,14 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, ComingContent, Content, Log, Store } from "../../core/ports/store.ts";
-import { nameExclusive } from "../fs/chunked-io.ts";
+import { claimName } from "../fs/chunked-io.ts";
 import { closeQuietly, type FileInfo, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
-import { lockNextTo } from "../locks/lock-paths.ts";
-import { withFreeLock } from "../locks/locks.ts";
+import { locateLock } from "../locks/lock-paths.ts";
+import { runIfLocked } from "../locks/locks.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { notPublished } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -92,7 +92,7 @@ class Publication {
   }
 
   name(temporary: string): void {
-    this.named = nameExclusive(this.options.disk, temporary, this.file);
+    this.named = claimName(this.options.disk, temporary, this.file);
   }
 
   open(): Log {
@@ -118,10 +118,10 @@ class Publication {
   private unpublish(named: FileInfo): void {
     const { options, file } = this;
     const { disk, locks } = options;
-    withFreeLock(
+    runIfLocked(
       locks,
       () => named,
-      lockNextTo(disk, file, named.inode),
+      locateLock(disk, file, named.inode),
       () => {
         if (!isUnchanged(disk.info(file), named)) return;
         disk.remove(file);

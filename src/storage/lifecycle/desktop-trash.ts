@@ -2,19 +2,19 @@
 
 import { basename, join } from "node:path";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { getInfo } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
-import { programOnPath } from "../fs/programs.ts";
+import { findProgram } from "../fs/programs.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
 
 /** Returns a function that moves paths to the trash and returns the first one's new path; undefined without `trash`. */
-export function desktopTrash(
+export function findDesktopTrash(
   disk: Disk,
   variables: Variables,
 ): ((paths: readonly string[]) => Promise<string | undefined>) | undefined {
-  const command = process.platform === "win32" ? undefined : programOnPath(disk, variables, "trash");
+  const command = process.platform === "win32" ? undefined : findProgram(disk, variables, "trash");
   if (command === undefined) return undefined;
   return async (paths) => {
     const inode = disk.info(paths[0]).inode;
@@ -22,7 +22,7 @@ export function desktopTrash(
     // The trash of Linux and that of macOS keep the name if they can; the inode shows that it is the same file.
     for (const folder of trashFolders(variables)) {
       const path = join(folder, basename(paths[0]));
-      if (infoOrNull(disk, path)?.inode === inode) return path;
+      if (getInfo(disk, path)?.inode === inode) return path;
     }
     return undefined;
   };

@@ -5,13 +5,13 @@ import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { EmptiedTrash, Trashed } from "../../core/ports/lifecycle.ts";
 import { exists } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
-import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
-import { trashFolder } from "../fs/paths.ts";
+import { guardErrno } from "../fs/files.ts";
+import { getKind, listNames, removeAll } from "../fs/folders.ts";
+import { getTrashFolder } from "../fs/paths.ts";
 import { type LifecycleDeps, requireWritable } from "./exclusive.ts";
-import { FOR_GOOD, operationOn } from "./prune.ts";
-import { recorded } from "./recorded.ts";
-import { trashed } from "./trash.ts";
+import { FOR_GOOD, makeOperation } from "./prune.ts";
+import { runRecorded } from "./recorded.ts";
+import { listTrashed } from "./trash.ts";
 
 /** Ending of an item's name during its removal. */
 const EMPTIED = ".emptied";
@@ -23,8 +23,8 @@ export async function emptyTrash(
   progress?: Progress,
 ): Promise<EmptiedTrash> {
   requireWritable(deps);
-  const trash = trashFolder(deps.paths);
-  const items = trashed(deps).filter(({ deletedAt }) => before === undefined || Date.parse(deletedAt) < before);
+  const trash = getTrashFolder(deps.paths);
+  const items = listTrashed(deps).filter(({ deletedAt }) => before === undefined || Date.parse(deletedAt) < before);
   sweepEmptied(deps, trash);
   if (items.length === 0) return { operationId: null, removed: [], kept: [] };
   const kept: { item: Trashed; reason: string }[] = [];
@@ -34,7 +34,7 @@ export async function emptyTrash(
     const removed: Trashed[] = [];
     for (const [done, item] of items.entries()) {
       try {
-        await guarded("emptying the trash", () => emptyOne(deps, trash, item));
+        await guardErrno("emptying the trash", () => emptyOne(deps, trash, item));
         removed.push(item);
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
@@ -46,8 +46,8 @@ export async function emptyTrash(
     return removed;
   };
   const textOf = (count: number): string => `Removed ${count} ${count === 1 ? "item" : "items"} of the trash for good.`;
-  const operation = operationOn(trash, { text: textOf(items.length), final: FOR_GOOD });
-  const removed = await recorded(deps, operation, run, (gone) =>
+  const operation = makeOperation(trash, { text: textOf(items.length), final: FOR_GOOD });
+  const removed = await runRecorded(deps, operation, run, (gone) =>
     gone.length === 0 ? null : { text: textOf(gone.length) },
   );
   return { operationId: removed.length === 0 ? null : operationId, removed, kept };
@@ -62,10 +62,10 @@ async function emptyOne({ disk }: LifecycleDeps, trash: string, { itemPath }: Tr
 
 /** Removes the items without their names. Refusals of the disk are left to the next time. */
 function sweepEmptied({ disk }: LifecycleDeps, trash: string): void {
-  for (const name of namesIn(disk, trash))
+  for (const name of listNames(disk, trash))
     if (name.startsWith(".") && name.endsWith(EMPTIED))
       try {
-        if (kindOf(disk, join(trash, name)) === "folder") removeAll(disk, join(trash, name));
+        if (getKind(disk, join(trash, name)) === "folder") removeAll(disk, join(trash, name));
       } catch {
         // It is no item any more, and only takes space.
       }

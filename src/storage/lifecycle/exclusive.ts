@@ -8,11 +8,11 @@ import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import type { UserFolder } from "../attach/private-folders.ts";
-import { isBelow, knownPath } from "../fs/confined-disk.ts";
+import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing, guarded, infoOrNull } from "../fs/files.ts";
-import { kindOf } from "../fs/folders.ts";
-import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
+import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
+import { getKind } from "../fs/folders.ts";
+import { getArchiveFolder, getSessionFolder, type StoragePaths } from "../fs/paths.ts";
 import type { Locks } from "../locks/contract.ts";
 import { frozenFrom } from "../v2/pointer.ts";
 
@@ -66,7 +66,7 @@ export function requireWritable({ readOnly }: LifecycleDeps): void {
 }
 
 /** Runs `run` while this process has the session's lock. Throws session_locked, and errors of opening the session. */
-export async function exclusively<T>(
+export async function runExclusively<T>(
   deps: LifecycleDeps,
   path: string,
   doing: string,
@@ -74,8 +74,8 @@ export async function exclusively<T>(
 ): Promise<T> {
   requireWritable(deps);
   const { disk, leaves } = deps;
-  return guarded(doing, () =>
-    closing(deps.open(behindLink(disk, path)), (log) => {
+  return guardErrno(doing, () =>
+    useAndClose(deps.open(resolveLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
       log.acquireLock();
@@ -98,8 +98,8 @@ export async function exclusively<T>(
 }
 
 /** Returns the path that a link leads to, which is that of the session; any other path unchanged. */
-export function behindLink(disk: Disk, path: string): string {
-  return kindOf(disk, path) === "link" ? disk.realPath(path) : path;
+export function resolveLink(disk: Disk, path: string): string {
+  return getKind(disk, path) === "link" ? disk.realPath(path) : path;
 }
 
 /** Throws content_modified unless a session, whose lock we have, is as it was seen. */
@@ -113,18 +113,18 @@ export function requireAsSeen({ factsAt }: LifecycleDeps, { file }: LockedSessio
 }
 
 /** Returns the file of a session, by its path or by its whole id. */
-export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
+export function findSessionFile(deps: LifecycleDeps, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
   if (sessionPath !== undefined) {
     const file = deps.pathOf(sessionPath);
-    if (kindOf(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
+    if (getKind(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
     // It was migrated or is missing: opening it shows which.
-    return closing(deps.open(file), (log) => log.file ?? file);
+    return useAndClose(deps.open(file), (log) => log.file ?? file);
   }
   const id = sessionId as string;
   const exact = deps.withId(id);
   if (exact.length === 1) return exact[0];
   // An interrupted move leaves two names of one file, or copies on two file systems. It continues from the old one.
-  const isOne = new Set(exact.map((file) => infoOrNull(deps.disk, file)?.size)).size === 1;
+  const isOne = new Set(exact.map((file) => getInfo(deps.disk, file)?.size)).size === 1;
   const movable = isOne && purpose ? exact.filter((file) => canMove(deps, file, purpose)) : [];
   if (movable.length === 1) return movable[0];
   if (exact.length > 1)
@@ -141,6 +141,6 @@ export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, p
 }
 
 function canMove({ disk, paths, absolute }: LifecycleDeps, file: string, purpose: Purpose): boolean {
-  if (typeof purpose !== "string") return dirname(file) !== folderFor(paths, resolve(absolute(purpose.cwd)));
-  return isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)) === (purpose === "unarchive");
+  if (typeof purpose !== "string") return dirname(file) !== getSessionFolder(paths, resolve(absolute(purpose.cwd)));
+  return isBelow(getKnownPath(disk, getArchiveFolder(paths)), getKnownPath(disk, file)) === (purpose === "unarchive");
 }

@@ -10,8 +10,8 @@ import type { ForeignSource, Log } from "../../core/ports/store.ts";
 import type { TakenFromOriginal } from "../../core/session/stats.ts";
 import { takenOver } from "../catalog/originals.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
-import { closing, guarded, withFile } from "../fs/files.ts";
+import { makeTemporaryName, removeQuietly, writeAll } from "../fs/disk.ts";
+import { guardErrno, useAndClose, useFile } from "../fs/files.ts";
 import { LF } from "../log/lines.ts";
 import { type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { importSession } from "./import.ts";
@@ -21,7 +21,7 @@ export function importAny(deps: LifecycleDeps, path: string, progress?: Progress
   requireWritable(deps);
   const log = deps.openForeign(path);
   if (!log) return importSession(deps, path, progress);
-  return closing(log, async () => {
+  return useAndClose(log, async () => {
     const source = log.foreign as ForeignSource;
     const imported = await importForeign(deps, log, source, progress);
     const subagents: Imported[] = [];
@@ -31,7 +31,7 @@ export function importAny(deps: LifecycleDeps, path: string, progress?: Progress
       if (!inner) continue;
       const parent = imported.sessionPath;
       subagents.push(
-        await closing(inner, () => importForeign(deps, inner, inner.foreign as ForeignSource, undefined, parent)),
+        await useAndClose(inner, () => importForeign(deps, inner, inner.foreign as ForeignSource, undefined, parent)),
       );
     }
     return subagents.length === 0 ? imported : { ...imported, subagents };
@@ -48,12 +48,12 @@ async function importForeign(
 ): Promise<Imported> {
   const { disk, paths } = deps;
   const parentSession = parent ?? log.header.parentSession;
-  const staged = temporaryName(join(paths.state, "foreign", "import"));
+  const staged = makeTemporaryName(join(paths.state, "foreign", "import"));
   try {
-    await guarded("preparing the import", () => {
+    await guardErrno("preparing the import", () => {
       const takenOver = parent === undefined ? takenOverBy(deps, log) : undefined;
       disk.makeFolder(join(paths.state, "foreign"));
-      return withFile(disk, disk.create(staged), (fd) => fill(deps, { log, parentSession, takenOver }, fd));
+      return useFile(disk, disk.create(staged), (fd) => fill(deps, { log, parentSession, takenOver }, fd));
     });
     const imported = await importSession(deps, staged, progress, (file) => deps.openStaged(file));
     return { ...imported, damage: log.damage, fidelity: source.fidelity() };
@@ -94,7 +94,7 @@ async function fill(
 function takenOverBy(deps: LifecycleDeps, log: Log): TakenFromOriginal | undefined {
   const { parentSession } = log.header;
   const original = parentSession === undefined ? undefined : opened(deps, parentSession);
-  return original && closing(original, () => takenOver(log, original));
+  return original && useAndClose(original, () => takenOver(log, original));
 }
 
 /** Returns the session in another agent's file; undefined if it is gone, damaged or not permitted. */

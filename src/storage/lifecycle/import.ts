@@ -9,19 +9,29 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyFile, cutBack, pause, piecesOf, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
+import { copyFile, cutBack, hasSameBytes, pause, readPieces, readWholeLines } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, writeAll } from "../fs/disk.ts";
-import { closing, freeName, guarded, infoOrNull, isNameTaken, nth, putInPlace, readAt, withFile } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import {
+  addNumber,
+  findFreeName,
+  getInfo,
+  guardErrno,
+  isNameTaken,
+  putInPlace,
+  readAt,
+  useAndClose,
+  useFile,
+} from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import type { HeaderPlace } from "../fs/header.ts";
-import { fileName, folderFor, folderName } from "../fs/paths.ts";
+import { getSessionFolder, makeFileName, toFolderName } from "../fs/paths.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
-import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
-import { headerIn } from "./header-lines.ts";
-import { belongings } from "./move.ts";
-import { factsOf, recorded } from "./recorded.ts";
+import { type LifecycleDeps, requireWritable, runExclusively } from "./exclusive.ts";
+import { readHeaderLine } from "./header-lines.ts";
+import { findBelongings } from "./move.ts";
+import { getTitleFacts, runRecorded } from "./recorded.ts";
 import { copySession } from "./relocate.ts";
 
 const CONTINUING = "continuing the session";
@@ -54,15 +64,15 @@ export async function importSession(
   open: (file: string) => Log = deps.open,
 ): Promise<Imported> {
   requireWritable(deps);
-  return closing(open(path), (log) =>
-    guarded("importing the session", async () => {
+  return useAndClose(open(path), (log) =>
+    guardErrno("importing the session", async () => {
       if (log.store !== "jsonl")
         throw new Failure(
           "not_a_session",
           "Only JSONL files can be imported. export_session makes one from a session in another store.",
           { sessionPath: path },
         );
-      await readAllOf(log, progress);
+      await readAllEntries(log, progress);
       for (let tries = 1; ; tries++)
         try {
           return await withSource(deps.disk, path, (source) => importSource(deps, log, source, progress));
@@ -75,7 +85,7 @@ export async function importSession(
 }
 
 /** Reads every entry of a log, which finds damage that opening does not. */
-export async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
+export async function readAllEntries(log: Log, progress: Progress | undefined): Promise<void> {
   const { count } = log.nodes;
   for (let from = 0; from < count; from += LINES) {
     const positions = Int32Array.from({ length: Math.min(LINES, count - from) }, (_, i) => from + i);
@@ -88,10 +98,10 @@ export async function readAllOf(log: Log, progress: Progress | undefined): Promi
 
 /** Runs `use` with an open session file. Throws corrupt when its header is damaged. */
 function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => T): T {
-  return withFile(disk, disk.openRead(path), (fd) => {
+  return useFile(disk, disk.openRead(path), (fd) => {
     const info = disk.infoOf(fd);
     const { size } = info;
-    const place = headerIn(disk, fd, size, path);
+    const place = readHeaderLine(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
     const end = place.start + place.line.length;
     const feed = readAt(disk, fd, end, Math.min(2, size - end)).indexOf(0x0a);
@@ -122,7 +132,7 @@ async function importSource(
   if (found) {
     const { file, relation } = found;
     if (relation !== "has all") await deps.requireFree?.(id);
-    await bringAttachments(disk, source.path, file);
+    await copyAttachments(disk, source.path, file);
     if (relation === "has its beginning") await continueWith(deps, source, log, file);
     else if (relation === "has some") await addMissing(deps, log, file);
     if (relation !== "has all") noteContinued(deps, log, file);
@@ -132,7 +142,7 @@ async function importSource(
   if (other === undefined) {
     const target = targetOf(deps, log.header);
     await asOperation(deps, log, { sessionId: id, sessionPath: target }, async () => {
-      await bringAttachments(disk, source.path, target);
+      await copyAttachments(disk, source.path, target);
       await copyFile(disk, source.path, target, false, done);
       await disk.syncFolder(dirname(target));
     });
@@ -149,7 +159,7 @@ async function importSource(
   const withId = withMember(source.line, "id", bytesOf(JSON.stringify(sessionId)));
   const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
   await asOperation(deps, log, { sessionId, sessionPath: target }, async () => {
-    await bringAttachments(disk, source.path, target);
+    await copyAttachments(disk, source.path, target);
     const fill = (fd: number): Promise<void> => copySession(disk, [source.fd, fd], size, source, line, done);
     await putInPlace(disk, target, fill, { replace: false, sync: true });
     await disk.syncFolder(dirname(target));
@@ -164,15 +174,15 @@ async function asOperation(
   session: Pick<Imported, "sessionId" | "sessionPath">,
   run: () => Promise<void>,
 ): Promise<void> {
-  const { name, title } = factsOf(log);
+  const { name, title } = getTitleFacts(log);
   const step = { do: "appear" as const, to: session.sessionPath };
   const operation = { kind: "import" as const, ...session, name, text: `Imported ${title}.`, step };
-  await recorded(deps, operation, run, () => ({ step: { ...step, count: log.nodes.count } }));
+  await runRecorded(deps, operation, run, () => ({ step: { ...step, count: log.nodes.count } }));
 }
 
 /** Records an import that continued a session. */
 function noteContinued({ operations }: LifecycleDeps, log: Log, sessionPath: string): void {
-  const { name, title } = factsOf(log);
+  const { name, title } = getTitleFacts(log);
   operations.note({
     kind: "import",
     sessionId: log.header.id,
@@ -195,11 +205,11 @@ async function relate(
   const { disk } = deps;
   // A container stores its entries in another form, so its bytes cannot be compared.
   const files = isContainerName(file) ? [] : [file];
-  const backups = belongings(disk, file, log.header.id).filter((path) => BACKUP.test(path));
+  const backups = findBelongings(disk, file, log.header.id).filter((path) => BACKUP.test(path));
   const compare = async (there: ImportSource): Promise<Relation> => {
     const [wanted, present] = [source.size - source.body, there.size - there.body];
     const common = Math.min(wanted, present);
-    if (!(await sameStretch(disk, [source.fd, source.body], [there.fd, there.body], common, done))) return "other";
+    if (!(await hasSameBytes(disk, [source.fd, source.body], [there.fd, there.body], common, done))) return "other";
     return wanted <= present ? "has all" : "has its beginning";
   };
   for (const path of [...files, ...backups])
@@ -212,14 +222,14 @@ async function relate(
       if (!(error instanceof Failure) || error.name !== "corrupt") throw error;
     }
   // Entry by entry: a torn end or a rewritten file does not make it another session.
-  return closing(deps.open(file), (there) => {
-    if (holdsAll(there, log)) return "has all";
-    return holdsAll(log, there) ? "has some" : "other";
+  return useAndClose(deps.open(file), (there) => {
+    if (hasAllEntries(there, log)) return "has all";
+    return hasAllEntries(log, there) ? "has some" : "other";
   });
 }
 
 /** Returns whether a log has every entry of another one, with the same bytes. */
-export function holdsAll(log: Log, part: Log): boolean {
+export function hasAllEntries(log: Log, part: Log): boolean {
   for (let p = 0; p < part.nodes.count; p++) if (!holds(log, part, p)) return false;
   return true;
 }
@@ -242,8 +252,8 @@ function isPassing(log: Log, position: number): boolean {
 
 /** Appends the missing entries to a session. Throws content_modified unless all its entries are in the source. */
 async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promise<void> {
-  await exclusively(deps, file, CONTINUING, async ({ log }) => {
-    if (!holdsAll(source, log)) throw writtenMeanwhile();
+  await runExclusively(deps, file, CONTINUING, async ({ log }) => {
+    if (!hasAllEntries(source, log)) throw writtenMeanwhile();
     await appendMissing(source, log);
   });
 }
@@ -271,15 +281,15 @@ function writtenMeanwhile(): Failure {
  */
 async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: Log, file: string): Promise<void> {
   const { disk } = deps;
-  await exclusively(deps, file, CONTINUING, async ({ log }) => {
+  await runExclusively(deps, file, CONTINUING, async ({ log }) => {
     const { info, size, body } = await withSource(disk, file, async (found) => {
       const length = found.size - found.body;
-      const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
+      const still = await hasSameBytes(disk, [source.fd, source.body], [found.fd, found.body], length);
       if (!still) throw writtenMeanwhile();
       return found;
     });
     const from = source.body + size - body;
-    if (await withFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, { file, info }))) return;
+    if (await useFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, { file, info }))) return;
     const { kind } = log.refresh();
     if (kind === "replaced" || kind === "gone") throw writtenMeanwhile();
     await appendMissing(entries, log, true);
@@ -301,11 +311,11 @@ async function appendRest(
   const { size } = info;
   let end = size;
   const isAlone = (): boolean => {
-    const now = infoOrNull(disk, file);
+    const now = getInfo(disk, file);
     return now !== null && isSameFile(now, info) && now.size === end;
   };
   try {
-    for (const lines of wholeLinesOf(disk, source.fd, from, source.size)) {
+    for (const lines of readWholeLines(disk, source.fd, from, source.size)) {
       if (!isAlone()) break;
       writeAll(disk, target, lines);
       end += lines.length;
@@ -325,16 +335,16 @@ function targetOf(deps: LifecycleDeps, { id, timestamp: since, cwd }: SessionHea
   const time = Date.parse(since ?? "");
   const at = Number.isFinite(time) ? new Date(time).toISOString() : timestamp(env);
   const place = cwd ?? "";
-  const usable = place !== "" && !place.includes("\0") && bytesOf(folderName(place)).length <= MAX_NAME;
-  const folder = folderFor(paths, usable ? place : deps.cwd);
-  const stem = stemOf(env, id);
+  const usable = place !== "" && !place.includes("\0") && bytesOf(toFolderName(place)).length <= MAX_NAME;
+  const folder = getSessionFolder(paths, usable ? place : deps.cwd);
+  const stem = toFileStem(env, id);
   disk.makeFolder(folder);
-  const nameOf = (n: number): string => fileName({ type: "session", id: stem, timestamp: nth(at, n, "-") });
-  return freeName(disk, (n) => join(folder, nameOf(n)));
+  const nameOf = (n: number): string => makeFileName({ type: "session", id: stem, timestamp: addNumber(at, n, "-") });
+  return findFreeName(disk, (n) => join(folder, nameOf(n)));
 }
 
 /** Returns a session's id in the form used in file names: unchanged if possible, otherwise a hash. */
-export function stemOf(env: Env, id: string): string {
+export function toFileStem(env: Env, id: string): string {
   return SESSION_ID.test(id) ? id : env.sha256(bytesOf(id)).slice(0, 32);
 }
 
@@ -342,8 +352,8 @@ export function stemOf(env: Env, id: string): string {
 const MAX_NAME = 255;
 
 /** Copies the attachments of a session. They are named by their content, so that existing ones are the same. */
-export async function bringAttachments(disk: Disk, from: string, to: string): Promise<void> {
-  const names = namesIn(disk, attachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
+export async function copyAttachments(disk: Disk, from: string, to: string): Promise<void> {
+  const names = listNames(disk, attachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
   if (names.length === 0) return;
   const folder = attachmentFolder(to);
   disk.makeFolder(folder);
@@ -356,7 +366,7 @@ export async function bringAttachments(disk: Disk, from: string, to: string): Pr
 /** Returns a session id derived from an id and from content, as a UUID of version 8. */
 async function idFor({ disk, env }: LifecycleDeps, id: string, { fd, size, body }: ImportSource): Promise<string> {
   let digest = env.sha256(bytesOf(id));
-  for (const piece of piecesOf(disk, fd, body, size)) {
+  for (const piece of readPieces(disk, fd, body, size)) {
     digest = env.sha256(bytesOf(digest + env.sha256(piece)));
     await pause();
   }

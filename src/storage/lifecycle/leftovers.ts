@@ -11,17 +11,24 @@ import type { Leftover, LeftoverFile, LeftoverKind, WantedLeftovers } from "../.
 import type { Holder, Log } from "../../core/ports/store.ts";
 import { CONTAINER, isContainerName, POINTER } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing, infoOrNull } from "../fs/files.ts";
-import { entriesIfListed, kindOf } from "../fs/folders.ts";
-import { allFolders } from "../fs/paths.ts";
-import { isAbandoned, temporaryFor } from "../fs/staging.ts";
+import { getInfo, useAndClose } from "../fs/files.ts";
+import { getKind, listFolderIfAllowed } from "../fs/folders.ts";
+import { listAllFolders } from "../fs/paths.ts";
+import { getFinalName, isAbandoned } from "../fs/staging.ts";
 import { currentPathOf, fileInLedger, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
-import { holdsAll, readAllOf } from "./import.ts";
-import { factsOf, titleOf } from "./recorded.ts";
-import { hasAllOf } from "./relocate.ts";
-import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn, staleOfUser } from "./stale-announcements.ts";
-import { sizeOfFolder } from "./trash-items.ts";
+import { hasAllEntries, readAllEntries } from "./import.ts";
+import { getTitleFacts, makeTitle } from "./recorded.ts";
+import { hasAllBytes } from "./relocate.ts";
+import {
+  explainHolder,
+  findAnnouncement,
+  findOrphanHolder,
+  findStale,
+  findStaleOfUser,
+  isAnnouncement,
+} from "./stale-announcements.ts";
+import { measureFolder } from "./trash-items.ts";
 
 /** Our names for leftovers: the name of a session or its pointer, and a suffix. */
 const LEFTOVER =
@@ -38,7 +45,7 @@ interface Form {
 
 /** Returns the meaning of a name; undefined unless it is a leftover's. */
 function formOf(name: string): Form | undefined {
-  const base = temporaryFor(name);
+  const base = getFinalName(name);
   if (base !== undefined) return { kind: "temporary", base };
   const found = LEFTOVER.exec(name)?.groups;
   if (found === undefined || name.startsWith(".")) return undefined;
@@ -54,26 +61,26 @@ export function isLeftover(path: string, session?: string): boolean {
 }
 
 /** Yields the leftovers in the session folders and the archive. Follows no link. */
-export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
-  for (const folder of allFolders(deps.paths, deps.disk)) {
-    for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
+export function* findLeftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
+  for (const folder of listAllFolders(deps.paths, deps.disk)) {
+    for (const { name, kind } of listFolderIfAllowed(deps.disk, folder)) {
       const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(deps, join(folder, name));
       const found = isWanted ? fileAt(deps, join(folder, name)) : undefined;
       if (found) yield found;
     }
-    yield* staleIn(deps, folder);
+    yield* findStale(deps, folder);
   }
-  yield* staleOfUser(deps);
+  yield* findStaleOfUser(deps);
 }
 
 /** Returns the leftover at a path; undefined if nothing, or something else, has the path. */
 function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   const { disk } = deps;
-  if (isAnnouncement(deps, path)) return announcementAt(deps, path);
+  if (isAnnouncement(deps, path)) return findAnnouncement(deps, path);
   const form = formOf(basename(path));
-  const info = form && infoOrNull(disk, path, true);
+  const info = form && getInfo(disk, path, true);
   if (!form || (info?.kind !== "file" && info?.kind !== "folder")) return undefined;
-  const sizeBytes = info.kind === "folder" ? sizeOfFolder(disk, path) : info.size;
+  const sizeBytes = info.kind === "folder" ? measureFolder(disk, path) : info.size;
   // A rename, which makes most leftovers, changes only the time of the inode.
   return { path, kind: form.kind, sizeBytes, since: info.changed ?? info.modified, sessionPath: ownerOf(disk, path) };
 }
@@ -100,7 +107,7 @@ function fileOf(disk: Disk, leftover: string): string | null {
 }
 
 /** Runs `run` with the locks of the sessions that leftovers belong to. Throws session_locked. */
-export async function holdingOwners<T>(
+export async function lockOwners<T>(
   deps: LifecycleDeps,
   leftovers: readonly string[],
   run: () => Promise<T>,
@@ -132,17 +139,17 @@ interface Owner {
 }
 
 /** Returns the name of a session, or the beginning of its first message. */
-export function nameIn(log: Log): string | null {
-  const { name, title } = factsOf(log);
-  return name ?? (title === titleOf(null, log.header.id) ? null : title.slice(1, -1));
+export function getDisplayName(log: Log): string | null {
+  const { name, title } = getTitleFacts(log);
+  return name ?? (title === makeTitle(null, log.header.id) ? null : title.slice(1, -1));
 }
 
 /** Opens a session for reading and returns the facts about it. Reads all of it, unless `isAnnounced`. */
 async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): Promise<Owner> {
   try {
-    return await closing(deps.open(path), async (log) => {
+    return await useAndClose(deps.open(path), async (log) => {
       const { lockedBy: holder } = log;
-      return { ...(isAnnounced ? introduced(log) : await judge(deps, log)), holder };
+      return { ...(isAnnounced ? describeOwner(log) : await inspectOwner(deps, log)), holder };
     });
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
@@ -152,14 +159,14 @@ async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): 
 }
 
 /** Returns the facts about an open session without another writer that decide about its announcements. */
-export function introduced(log: Log): Owner {
-  return { sessionId: log.header.id, name: nameIn(log), fault: null, isUnderWay: false, holder: null };
+export function describeOwner(log: Log): Owner {
+  return { sessionId: log.header.id, name: getDisplayName(log), fault: null, isUnderWay: false, holder: null };
 }
 
 /** Returns the facts about an open session without another writer that decide about its leftovers. */
-export async function judge(deps: LifecycleDeps, log: Log): Promise<Owner> {
-  const owner = introduced(log);
-  await readAllOf(log, undefined);
+export async function inspectOwner(deps: LifecycleDeps, log: Log): Promise<Owner> {
+  const owner = describeOwner(log);
+  await readAllEntries(log, undefined);
   const [first] = log.damage;
   const fault = first === undefined ? null : `its session is damaged (${first.reason}), and this may have what is lost`;
   return { ...owner, fault, isUnderWay: isInterrupted(deps, log) };
@@ -175,7 +182,7 @@ function isInterrupted({ disk }: LifecycleDeps, { file, readOnly }: Log): boolea
 }
 
 /** The owner of a leftover whose session is missing. */
-const NOBODY: Owner = {
+const NO_OWNER: Owner = {
   sessionId: null,
   name: null,
   fault: "its session is not there, so that this may be the only copy of it",
@@ -189,7 +196,7 @@ export async function listLeftovers(
   wanted: WantedLeftovers,
   progress?: Progress,
 ): Promise<Leftover[]> {
-  const files = [...(wanted.paths ? namedFiles(deps, wanted.paths) : leftoverFiles(deps))].filter(
+  const files = [...(wanted.paths ? namedFiles(deps, wanted.paths) : findLeftoverFiles(deps))].filter(
     filterOf(deps, wanted),
   );
   const owners = new Map<string, Owner>();
@@ -198,9 +205,9 @@ export async function listLeftovers(
     const { sessionPath } = file;
     const isAnnounced = file.kind === "announcement";
     const key = `${isAnnounced}${sessionPath}`;
-    const owner = sessionPath === null ? NOBODY : (owners.get(key) ?? (await lookAt(deps, sessionPath, isAnnounced)));
+    const owner = sessionPath === null ? NO_OWNER : (owners.get(key) ?? (await lookAt(deps, sessionPath, isAnnounced)));
     owners.set(key, owner);
-    found.push(await leftoverOf(deps, file, owner));
+    found.push(await describeLeftover(deps, file, owner));
     progress?.(done + 1, files.length);
   }
   return found.sort((a, b) => b.sizeBytes - a.sizeBytes || (a.path < b.path ? -1 : 1));
@@ -215,7 +222,7 @@ function* namedFiles(deps: LifecycleDeps, paths: readonly string[]): Generator<L
 }
 
 function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
-  if (kindOf(disk, path) === undefined)
+  if (getKind(disk, path) === undefined)
     return new Failure("session_not_found", `There is nothing at ${path}.`, { path });
   const sentence = `${path} is nothing that is left over; only backups, files of migrated sessions, old containers, temporary files and what killed servers announced are.`;
   return new Failure("not_a_session", sentence, { path });
@@ -230,7 +237,7 @@ function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLef
 }
 
 /** Returns a leftover with the facts from its session. */
-export async function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Promise<Leftover> {
+export async function describeLeftover(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Promise<Leftover> {
   const { sessionId, name } = owner;
   const needed = neededFor(deps, file, owner);
   const isWritten = file.kind !== "temporary" && file.kind !== "announcement";
@@ -247,9 +254,11 @@ const HAS_MORE = "it may have entries that its session lacks, of a program that 
 async function mayHaveMore(deps: LifecycleDeps, { path, sessionPath }: LeftoverFile): Promise<boolean> {
   if (sessionPath === null || formOf(basename(path))?.backup !== "relocated") return false;
   try {
-    if (!isContainerName(sessionPath) && (await hasAllOf(deps.disk, sessionPath, path))) return false;
+    if (!isContainerName(sessionPath) && (await hasAllBytes(deps.disk, sessionPath, path))) return false;
     // Repaired, or in a container, they are other bytes.
-    return closing(deps.openStaged(path), (old) => closing(deps.open(sessionPath), (log) => !holdsAll(log, old)));
+    return useAndClose(deps.openStaged(path), (old) =>
+      useAndClose(deps.open(sessionPath), (log) => !hasAllEntries(log, old)),
+    );
   } catch (error) {
     // An unreadable original may contain anything.
     if (!(error instanceof Failure) && !isErrno(error)) throw error;
@@ -262,8 +271,8 @@ function neededFor(deps: LifecycleDeps, { kind, path, sessionPath }: LeftoverFil
   const { disk, env } = deps;
   const { isUnderWay } = owner;
   if (kind === "announcement") {
-    const holder = sessionPath === null ? holderOfNone(deps, path) : owner.holder;
-    return holder && heldText(holder);
+    const holder = sessionPath === null ? findOrphanHolder(deps, path) : owner.holder;
+    return holder && explainHolder(holder);
   }
   if (kind === "temporary") return isAbandoned(disk, path, env.now()) ? null : "a process may still be writing it";
   if (kind === "backup" || !isUnderWay) return null;

@@ -8,56 +8,58 @@ import { join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LifeCycle, MoveWishes, RecordedMove } from "../../core/ports/lifecycle.ts";
 import { DID } from "../../core/session/history.ts";
-import { isBelow, knownPath } from "../fs/confined-disk.ts";
-import { guarded } from "../fs/files.ts";
-import { archiveFolder } from "../fs/paths.ts";
+import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
+import { guardErrno } from "../fs/files.ts";
+import { getArchiveFolder } from "../fs/paths.ts";
 import { emptyTrash } from "./empty-trash.ts";
 import {
-  exclusively,
+  findSessionFile,
   type LifecycleDeps,
   type LockedSession,
-  locate,
   requireAsSeen,
   requireWritable,
+  runExclusively,
 } from "./exclusive.ts";
 import { importAny } from "./import-foreign.ts";
 import { makeLeftovers } from "./prune.ts";
-import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
+import { describeSession, getTitleFacts, hasHappened, isRestored, runRecorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
-import { moveTo, takeBack } from "./take-back.ts";
-import { deleteSession, isAllowed, restoreSession, trashed } from "./trash.ts";
+import { moveSession, undoOperation } from "./take-back.ts";
+import { deleteSession, isAllowed, listTrashed, restoreSession } from "./trash.ts";
 
 export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const { flat, root } = deps.paths;
   const home = flat ?? (root as string);
-  const archive = archiveFolder(deps.paths);
+  const archive = getArchiveFolder(deps.paths);
   return {
-    locate: (where, purpose) => guarded("looking for the session", () => locate(deps, where, purpose)),
-    delete: (file, permanent, wishes = {}) =>
-      exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, wishes)),
+    locate: (where, purpose) => guardErrno("looking for the session", () => findSessionFile(deps, where, purpose)),
+    delete: (file, permanent, options = {}) =>
+      runExclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, options)),
     // Emptying, restoring and the undo of a deletion exclude each other, so that no item disappears during another.
     restore: (where, requireFit = async () => {}) =>
-      alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where, requireFit))),
-    archive: (file, wishes = {}) =>
-      exclusively(deps, file, "archiving the session", (locked) =>
-        moveBetween(deps, locked, home, archive, { ...wishes, kind: "archive" }),
+      alone(deps, () => guardErrno("restoring the session", () => restoreSession(deps, where, requireFit))),
+    archive: (file, options = {}) =>
+      runExclusively(deps, file, "archiving the session", (locked) =>
+        moveBetween(deps, locked, home, archive, { ...options, kind: "archive" }),
       ),
-    unarchive: (file, wishes = {}) =>
-      exclusively(deps, file, "bringing the session back", (locked) =>
-        moveBetween(deps, locked, archive, home, { ...wishes, kind: "unarchive" }),
+    unarchive: (file, options = {}) =>
+      runExclusively(deps, file, "bringing the session back", (locked) =>
+        moveBetween(deps, locked, archive, home, { ...options, kind: "unarchive" }),
       ),
     relocate: (file, cwd, allowMissing = false) =>
-      exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
+      runExclusively(deps, file, "relocating the session", (locked) =>
+        relocateSession(deps, locked, cwd, allowMissing),
+      ),
     import: (path, progress) => importAny(deps, path, progress),
     leftovers: makeLeftovers(deps),
     emptyTrash: (before, progress) =>
-      alone(deps, () => guarded("emptying the trash", () => emptyTrash(deps, before, progress))),
-    trash: () => guarded("looking into the trash", () => trashed(deps)),
+      alone(deps, () => guardErrno("emptying the trash", () => emptyTrash(deps, before, progress))),
+    trash: () => guardErrno("looking into the trash", () => listTrashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),
     stepOf: (operation) => hasHappened(deps, operation),
-    isBack: (operation) => isBack(deps, operation),
-    takeBack: (operation, as) => takeBack(deps, operation, as),
+    isBack: (operation) => isRestored(deps, operation),
+    takeBack: (operation, as) => undoOperation(deps, operation, as),
   };
 }
 
@@ -73,27 +75,27 @@ async function moveBetween(
   locked: LockedSession,
   from: string,
   to: string,
-  { kind, ...wishes }: MoveWishes & { readonly kind: "archive" | "unarchive" },
+  { kind, ...options }: MoveWishes & { readonly kind: "archive" | "unarchive" },
 ): Promise<RecordedMove> {
   const { disk } = deps;
   const { file } = locked;
-  const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
+  const [folder, path] = [getKnownPath(disk, from), getKnownPath(disk, file)];
   if (!isBelow(folder, path))
     throw new Failure(
       "path_outside_root",
       `${file} is not in ${from}; only sessions that list_sessions lists can be moved.`,
       { path: file },
     );
-  requireAsSeen(deps, locked, wishes);
+  requireAsSeen(deps, locked, options);
   const movedTo = join(to, relative(folder, path));
-  const facts = factsOf(locked.log);
+  const facts = getTitleFacts(locked.log);
   const step = { do: "move" as const, from: file, to: movedTo };
   const text = `${DID[kind]} ${facts.title}.`;
-  const operation = { kind, group: wishes.group, ...about(locked, facts), text, step };
-  return recorded(
+  const operation = { kind, group: options.group, ...describeSession(locked, facts), text, step };
+  return runRecorded(
     deps,
     operation,
-    async ({ id: operationId }) => ({ operationId, ...(await moveTo(deps, locked, movedTo)) }),
+    async ({ id: operationId }) => ({ operationId, ...(await moveSession(deps, locked, movedTo)) }),
     () => ({}),
   );
 }

@@ -8,11 +8,11 @@ import { basename, dirname, join } from "node:path";
 import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import { giveName, sameContent } from "../fs/chunked-io.ts";
-import { CONTAINER, headerFile, isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { hasSameContent, linkOrCopy } from "../fs/chunked-io.ts";
+import { CONTAINER, getPointerFile, headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, type Named, removeIfSame } from "../fs/disk.ts";
-import { ifPresent, infoOrNull } from "../fs/files.ts";
-import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
+import { getInfo, readIfPresent } from "../fs/files.ts";
+import { getKind, listFolder, listNames } from "../fs/folders.ts";
 import { isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
@@ -30,10 +30,10 @@ export type PathChange = readonly [from: string, to: string];
  * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file. The pointer
  * shows which file and which container are one session; the same id does not, because one may be a copy.
  */
-export function belongings(disk: Disk, session: string, sessionId: string): string[] {
+export function findBelongings(disk: Disk, session: string, sessionId: string): string[] {
   const belongs = isContainerName(session) ? ofContainer(disk, session, sessionId) : ofFile(disk, session, sessionId);
   const folder = dirname(session);
-  return namesIn(disk, folder)
+  return listNames(disk, folder)
     .filter((other) => other !== basename(session) && belongs(other))
     .map((other) => join(folder, other));
 }
@@ -47,14 +47,15 @@ function rest(name: string, base: string): string {
 }
 
 /** Returns whether a name is that of a backup of a file or container, or of the folder of its attachments. */
-function isBeside(name: string, base: string): boolean {
+function isRelatedName(name: string, base: string): boolean {
   return name === `${base}.blobs` || BACKUP.test(rest(name, base));
 }
 
 function ofContainer(disk: Disk, container: string, sessionId: string): Belongs {
   const own = basename(container);
-  const pointer = basename(pointerFile(container));
-  const isOwn: Belongs = (name) => name === pointer || isBeside(name, own) || CONTAINER_LEFTOVER.test(rest(name, own));
+  const pointer = basename(getPointerFile(container));
+  const isOwn: Belongs = (name) =>
+    name === pointer || isRelatedName(name, own) || CONTAINER_LEFTOVER.test(rest(name, own));
   // In a copy, the pointer names what belongs to the original.
   const origin = own === `${sessionId}${CONTAINER}` ? originIn(disk, container) : undefined;
   if (origin === undefined) return isOwn;
@@ -62,21 +63,21 @@ function ofContainer(disk: Disk, container: string, sessionId: string): Belongs 
   // An interrupted rollback or migration left the file. Later, another program made it: it is another session.
   if (isSettled && exists(disk, join(dirname(container), source)))
     return (name) => isOwn(name) || name === snapshotOf(source);
-  return (name) => isOwn(name) || name === source || isBeside(name, source);
+  return (name) => isOwn(name) || name === source || isRelatedName(name, source);
 }
 
 function ofFile(disk: Disk, file: string, sessionId: string): Belongs {
   const own = basename(file);
   const derived = `${own.replace(/\.[^.]*$/, "")}${CONTAINER}`;
   const hasDerived = isDerived(disk, join(dirname(file), derived));
-  const isOwn: Belongs = (name) => isBeside(name, own) || (hasDerived && name === derived);
+  const isOwn: Belongs = (name) => isRelatedName(name, own) || (hasDerived && name === derived);
   if (!SESSION_ID.test(sessionId)) return isOwn;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
   const pointer = pointerOf(disk, container);
   const isOf: Belongs = (name) => (pointer ? pointer.source : fileInLedger(disk, join(dirname(file), name))) === own;
   return (name) => {
     if (isOwn(name)) return true;
-    if (name === basename(pointerFile(container))) return isOf(basename(container));
+    if (name === basename(getPointerFile(container))) return isOf(basename(container));
     const after = rest(name, basename(container));
     const isPart = name === basename(container) || BACKUP.test(after) || CONTAINER_LEFTOVER.test(after);
     return isPart && isOf(name);
@@ -85,13 +86,13 @@ function ofFile(disk: Disk, file: string, sessionId: string): Belongs {
 
 /** Returns whether a container was derived by pi_agent_rust: one of ours has a header, and a pointer next to it. */
 function isDerived(disk: Disk, container: string): boolean {
-  return ![headerFile(container), pointerFile(container)].some((path) => exists(disk, path));
+  return ![headerFile(container), getPointerFile(container)].some((path) => exists(disk, path));
 }
 
 /** Returns the name of the file that a container came from, and whether no migration or rollback of it is under way. */
 function originIn(disk: Disk, container: string): { source: string; isSettled: boolean } | undefined {
   try {
-    const pointer = readPointer(disk, pointerFile(container));
+    const pointer = readPointer(disk, getPointerFile(container));
     const origin = pointer ?? originOf(disk, container);
     const source = typeof origin === "string" ? null : origin.source;
     if (source === null || basename(source) !== source) return undefined;
@@ -106,7 +107,7 @@ function originIn(disk: Disk, container: string): { source: string; isSettled: b
  * the same content. Throws EEXIST if something else has the path, content_modified if another program changed the moved
  * file, and other errno errors.
  */
-export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
+export async function movePath(disk: Disk, from: string, to: string, kind = getKind(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
   if (kind === "folder") await moveFolder(disk, from, to);
   else if (kind === "link") {
@@ -128,16 +129,16 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
  * renamed before it. A failure restores everything or, if the disk refuses that too, leaves everything at the new
  * place.
  */
-export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
+export async function moveTogether(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
   const steps = noSteps();
   try {
     for (const [source, target] of others) await moveOne(disk, source, target, steps);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
-    await move(disk, from, to);
+    await movePath(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
     // The rest of a container without its header is no session.
-    const isAt = (path: string) => infoOrNull(disk, isContainerName(path) ? headerFile(path) : path, true) !== null;
+    const isAt = (path: string) => getInfo(disk, isContainerName(path) ? headerFile(path) : path, true) !== null;
     if (!isAt(from) && isAt(to)) {
       runQuietly(steps.end);
       throw doneBut(error, "moving it", `It is at ${to} now.`);
@@ -159,11 +160,11 @@ interface Steps {
   readonly check: (() => void)[];
   readonly end: (() => void)[];
   /** Links that could be given no other name. */
-  readonly stays: string[];
+  readonly unmovable: string[];
 }
 
 function noSteps(): Steps {
-  return { undo: [], check: [], end: [], stays: [] };
+  return { undo: [], check: [], end: [], unmovable: [] };
 }
 
 function runQuietly(steps: readonly (() => void)[]): void {
@@ -179,14 +180,14 @@ function runQuietly(steps: readonly (() => void)[]): void {
  * Gives a file, or every file in a folder, a second name. Existing files with the same content are kept. Anything else,
  * such as a link, is renamed, and stays if it cannot be.
  */
-async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
-  const { undo, check, end, stays } = steps;
+async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = getKind(disk, from)): Promise<void> {
+  const { undo, check, end, unmovable } = steps;
   if (kind === "folder") {
     requireFolderOrNothing(disk, to);
     for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
     // We hold the lock of a container that we move, and only its holder may remove the lock file.
-    for (const { name, kind } of headerLast(entriesIn(disk, from)))
-      if (staysHere(from, name)) end.unshift(() => disk.remove(join(from, name)));
+    for (const { name, kind } of headerLast(listFolder(disk, from)))
+      if (isLockName(from, name)) end.unshift(() => disk.remove(join(from, name)));
       else await moveOne(disk, join(from, name), join(to, name), steps, kind);
     await disk.syncFolder(to);
     end.push(() => disk.removeFolder(from));
@@ -200,8 +201,8 @@ async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind 
       disk.remove(from);
     });
   } else if (kind !== undefined)
-    if (kindOf(disk, to) === undefined && rename(disk, from, to)) undo.push(() => disk.rename(to, from));
-    else stays.push(from);
+    if (getKind(disk, to) === undefined && rename(disk, from, to)) undo.push(() => disk.rename(to, from));
+    else unmovable.push(from);
 }
 
 /** Returns the names of a folder so that a container's header comes last: a part of a container is no session. */
@@ -232,13 +233,13 @@ interface TwoNames {
 /** Gives a file another name, unless that exists already with the same content. Throws EEXIST. */
 async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames> {
   const old = disk.info(from, true);
-  const there = ifPresent(() => disk.info(to, true));
+  const there = readIfPresent(() => disk.info(to, true));
   if (there === null) {
-    await giveName(disk, from, to);
+    await linkOrCopy(disk, from, to);
     // Some file systems give each name of a file its own number.
     return { old, made: disk.info(to, true), isNew: true };
   }
-  if (there.kind !== "file" || !(await sameContent(disk, from, to))) throw taken();
+  if (there.kind !== "file" || !(await hasSameContent(disk, from, to))) throw taken();
   return { old, made: there, isNew: false };
 }
 
@@ -266,9 +267,9 @@ function removeOldName(disk: Disk, from: string, to: string, named: TwoNames): v
 
 async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
   try {
-    if (kindOf(disk, to) === undefined) return;
-    if (kindOf(disk, from) === undefined) await move(disk, to, from);
-    else if (kindOf(disk, to) === "file") removeOldName(disk, to, from, await nameFile(disk, to, from));
+    if (getKind(disk, to) === undefined) return;
+    if (getKind(disk, from) === undefined) await movePath(disk, to, from);
+    else if (getKind(disk, to) === "file") removeOldName(disk, to, from, await nameFile(disk, to, from));
   } catch {
     // It has one name or the other; the same request again continues from there.
   }
@@ -281,7 +282,7 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
   const steps = noSteps();
   try {
     await moveOne(disk, from, to, steps, "folder");
-    if (steps.stays.length > 0) throw Object.assign(new Error("a link cannot be moved there"), { code: "EXDEV" });
+    if (steps.unmovable.length > 0) throw Object.assign(new Error("a link cannot be moved there"), { code: "EXDEV" });
     await disk.syncFolder(dirname(to));
     for (const check of steps.check) check();
     // A container's header goes first; the rest is no session then.
@@ -298,25 +299,29 @@ async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
  * Returns whether a name is that of the lock in a container, or of the lock's note. Neither is moved: opening the lock
  * file and closing it again, to copy or compare it, would release the lock.
  */
-function staysHere(folder: string, name: string): boolean {
+function isLockName(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
 /** Throws already_exists if something else has a new path; files left by an interrupted move do not count. */
-export async function requireWayFree(disk: Disk, changes: readonly PathChange[], details: object = {}): Promise<void> {
-  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to, details);
+export async function requireFreePaths(
+  disk: Disk,
+  changes: readonly PathChange[],
+  details: object = {},
+): Promise<void> {
+  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw makeTakenFailure(to, details);
 }
 
 async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
   const there = kindAt(disk, to);
   if (there === undefined) return false;
-  const kind = kindOf(disk, from);
+  const kind = getKind(disk, from);
   const isFolder = kind === "folder";
   if (isFolder !== (there === "folder")) return true;
   // Only a file can be a second name, and opening a link that leads nowhere would fail.
-  if (!isFolder) return kind !== "file" || there !== "file" || !(await sameContent(disk, from, to));
-  for (const name of namesIn(disk, to)) {
-    const isOther = staysHere(to, name) || kindAt(disk, join(from, name)) === undefined;
+  if (!isFolder) return kind !== "file" || there !== "file" || !(await hasSameContent(disk, from, to));
+  for (const name of listNames(disk, to)) {
+    const isOther = isLockName(to, name) || kindAt(disk, join(from, name)) === undefined;
     if (!isOther && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
   }
   return false;
@@ -330,14 +335,14 @@ function requireFolderOrNothing(disk: Disk, path: string): void {
 
 /** Returns the kind of a path itself without listing its folder, which may hold thousands. Throws errno errors. */
 function kindAt(disk: Disk, path: string): FileInfo["kind"] | undefined {
-  return ifPresent(() => disk.info(path, true))?.kind;
+  return readIfPresent(() => disk.info(path, true))?.kind;
 }
 
 function taken(): Error {
   return Object.assign(new Error("the name is taken"), { code: "EEXIST" });
 }
 
-export function alreadyThere(path: string, details: object = {}): Failure {
+export function makeTakenFailure(path: string, details: object = {}): Failure {
   const sentence = `Something exists at ${path} already. Move it away or delete it first.`;
   return new Failure("already_exists", sentence, { ...details, path });
 }

@@ -10,8 +10,8 @@ import { bytesOf, linesIn, parse } from "../../core/json/json.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
-import { guarded, isNameTaken, readAt, withFile } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 
@@ -34,7 +34,7 @@ interface OperationLogOptions {
   readonly maxBytes?: number;
 }
 
-export function operationLog(options: OperationLogOptions): OperationLog {
+export function makeOperationLog(options: OperationLogOptions): OperationLog {
   const { disk, env, locks, isDurable } = options;
   const folder = join(options.stateFolder, "operations");
   const file = new NumberedFiles(disk, folder, options.maxBytes ?? MAX_BYTES);
@@ -68,7 +68,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
       flush();
       const whole = made(operation, "begun");
       await quietlyLater(async () => {
-        await withFile(disk, file.append([JSON.stringify(whole)]), async (fd) => isDurable && disk.sync(fd));
+        await useFile(disk, file.append([JSON.stringify(whole)]), async (fd) => isDurable && disk.sync(fd));
         if (isDurable && file.takeNew()) await disk.syncFolder(folder);
       });
       return whole;
@@ -77,7 +77,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
       flush();
       const whole = made(operation, "begun");
       quietly(() => {
-        withFile(disk, file.append([JSON.stringify(whole)]), (fd) => isDurable && disk.syncNow(fd));
+        useFile(disk, file.append([JSON.stringify(whole)]), (fd) => isDurable && disk.syncNow(fd));
         if (isDurable && file.takeNew()) disk.syncFolderNow(folder);
       });
       return whole;
@@ -90,7 +90,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
     conclude: (concluded, step) => write({ concluded, step }),
     lines() {
       flush();
-      return guarded("reading the record of operations", () => [...file.lines()]);
+      return guardErrno("reading the record of operations", () => [...file.lines()]);
     },
     alone<T>(run: () => Promise<T>): Promise<T> {
       const result = queue.then(() => locked(run));
@@ -101,7 +101,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
 
   async function locked<T>(run: () => Promise<T>): Promise<T> {
     if (options.readOnly) throw new Failure("read_only", READ_ONLY);
-    const lock = guarded("taking the lock of the operations", () => {
+    const lock = guardErrno("taking the lock of the operations", () => {
       disk.makeFolder(folder);
       return locks.acquire(disk.info(folder));
     });
@@ -187,7 +187,7 @@ class NumberedFiles {
     for (const number of this.numbers()) {
       let bytes: Uint8Array;
       try {
-        bytes = withFile(this.disk, this.disk.openRead(this.pathOf(number), true), (fd) => {
+        bytes = useFile(this.disk, this.disk.openRead(this.pathOf(number), true), (fd) => {
           const { kind, size } = this.disk.infoOf(fd);
           const length = kind === "file" ? Math.min(size, 2 * this.maxBytes) : 0;
           return readAt(this.disk, fd, size - length, length);
@@ -206,7 +206,7 @@ class NumberedFiles {
   }
 
   private numbers(): number[] {
-    const found = namesIn(this.disk, this.folder).flatMap((name) => NAME.exec(name)?.[1] ?? []);
+    const found = listNames(this.disk, this.folder).flatMap((name) => NAME.exec(name)?.[1] ?? []);
     return found.map(Number).sort((a, b) => a - b);
   }
 

@@ -3,14 +3,14 @@
 import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { blocksOf, pause, piecesOf } from "../fs/chunked-io.ts";
+import { joinBlocks, pause, readPieces } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { CONTAINER, headerFile } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
-import { guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
+import { guardErrno, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { LF } from "../log/lines.ts";
-import { bringAttachments } from "./import.ts";
+import { copyAttachments } from "./import.ts";
 
 /** Milliseconds of writing without a pause. */
 const SLICE = 20;
@@ -29,19 +29,19 @@ export async function writeOutput(
   let written: string | undefined;
   const fill = async (fd: number): Promise<void> => {
     let since = readClock();
-    for (const block of blocksOf(pieces, BLOCK)) {
+    for (const block of joinBlocks(pieces, BLOCK)) {
       writeAll(disk, fd, block);
       if (readClock() - since < SLICE) continue;
       await pause();
       since = readClock();
     }
   };
-  return guarded("writing the output", async () => {
+  return guardErrno("writing the output", async () => {
     try {
       written = await writeTemporary(disk, path, fill, { sync: isDurable }, (file) =>
-        giveName(disk, file, path, onExisting),
+        nameOutput(disk, file, path, onExisting),
       );
-      if (attachmentsOf !== undefined) await bringAttachments(disk, attachmentsOf, written);
+      if (attachmentsOf !== undefined) await copyAttachments(disk, attachmentsOf, written);
       if (isDurable) await disk.syncFolder(dirname(written));
       return written;
     } catch (error) {
@@ -52,7 +52,7 @@ export async function writeOutput(
 }
 
 /** Gives the output its name, and returns the name. */
-function giveName(disk: Disk, temporary: string, path: string, onExisting: "refuse" | "rename" | "replace"): string {
+function nameOutput(disk: Disk, temporary: string, path: string, onExisting: "refuse" | "rename" | "replace"): string {
   if (onExisting === "replace") {
     requireNoContainer(disk, path);
     disk.rename(temporary, path);
@@ -87,11 +87,11 @@ function requireNoContainer(disk: Disk, path: string): void {
 }
 
 /** See Stores.bytesOf. */
-export function* storedBytes(disk: Disk, log: Log): Generator<Uint8Array> {
+export function* readStoredBytes(disk: Disk, log: Log): Generator<Uint8Array> {
   if (log.store === "jsonl" && log.persisted && log.file !== null) {
     const fd = disk.openRead(log.file);
     try {
-      yield* piecesOf(disk, fd, 0, disk.infoOf(fd).size);
+      yield* readPieces(disk, fd, 0, disk.infoOf(fd).size);
     } finally {
       closeQuietly(disk, fd);
     }

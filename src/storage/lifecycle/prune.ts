@@ -11,27 +11,27 @@ import type {
   WantedLeftovers,
 } from "../../core/ports/leftovers.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
-import { guarded } from "../fs/files.ts";
+import { guardErrno } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
-import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
-import { introduced, judge, leftoverOf, listLeftovers } from "./leftovers.ts";
-import { moveWith } from "./move.ts";
-import { recorded } from "./recorded.ts";
+import { type LifecycleDeps, requireWritable, runExclusively } from "./exclusive.ts";
+import { describeLeftover, describeOwner, inspectOwner, listLeftovers } from "./leftovers.ts";
+import { moveTogether } from "./move.ts";
+import { runRecorded } from "./recorded.ts";
 import { removeStale } from "./stale-announcements.ts";
-import { discardEmpty, leftoverIn, makeItem, type TrashRecord } from "./trash-items.ts";
+import { discardEmpty, getLeftoverPath, makeItem, type TrashRecord } from "./trash-items.ts";
 
 const DOING = "removing leftovers";
 export const FOR_GOOD = "It was removed for good, and nothing is left of it to bring back.";
 
 export function makeLeftovers(deps: LifecycleDeps): Leftovers {
   return {
-    list: (wanted, progress) => guarded("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
-    prune: (wanted, how, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, how, progress)),
+    list: (wanted, progress) => guardErrno("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
+    prune: (wanted, how, progress) => guardErrno(DOING, () => pruneLeftovers(deps, wanted, how, progress)),
   };
 }
 
 /** Returns an operation on files that belong to no single session. */
-export function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
+export function makeOperation(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
   return { kind: "prune", sessionId: "", sessionPath: path, name: null, ...rest };
 }
 
@@ -67,16 +67,16 @@ async function pruneLeftovers(
     const remove: Removal =
       item === null
         ? ({ path }) => unlink(deps, path)
-        : ({ path }) => moveWith(disk, [[path, leftoverIn({ item, record }, files.indexOf(path))]]);
+        : ({ path }) => moveTogether(disk, [[path, getLeftoverPath({ item, record }, files.indexOf(path))]]);
     const removed = await removeEach(deps, planned, force, remove, kept, progress);
     if (item !== null) discardEmpty(disk, item);
     return removed;
   };
-  const begun = operationOn(files[0], {
+  const begun = makeOperation(files[0], {
     text: permanent ? `Removed ${filesText(files.length)} for good.` : `Moved ${filesText(files.length)} to the trash.`,
     ...(permanent ? { final: FOR_GOOD } : { step: { do: "prune", files } }),
   });
-  const removed = await recorded(deps, begun, run, (gone) => {
+  const removed = await runRecorded(deps, begun, run, (gone) => {
     if (gone.length === 0) return null;
     const text = begun.text.replace(filesText(files.length), filesText(gone.length));
     if (made.itemPath === null) return { text };
@@ -108,7 +108,7 @@ async function removeEach(
   const removeOne = async (leftover: Leftover): Promise<void> => {
     if (!mayGo(leftover, force)) kept.push(leftover);
     else {
-      await guarded(DOING, () => remove(leftover));
+      await guardErrno(DOING, () => remove(leftover));
       removed.push(leftover);
     }
     progress?.(removed.length + kept.length - keptBefore, planned.length);
@@ -126,7 +126,9 @@ async function removeEach(
       try {
         if (sessionPath === null) await removeAllOf(rest);
         else
-          await exclusively(deps, sessionPath, DOING, async (locked) => removeAllOf(await judged(deps, rest, locked)));
+          await runExclusively(deps, sessionPath, DOING, async (locked) =>
+            removeAllOf(await inspect(deps, rest, locked)),
+          );
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
         // The lock, or the session, is the reason for all of them.
@@ -145,15 +147,15 @@ function bySession(leftovers: readonly Leftover[]): Map<string | null, Leftover[
 }
 
 /** Checks leftovers again under the lock of their session. */
-async function judged(
+async function inspect(
   deps: LifecycleDeps,
   leftovers: readonly Leftover[],
-  { file, log }: Parameters<Parameters<typeof exclusively>[3]>[0],
+  { file, log }: Parameters<Parameters<typeof runExclusively>[3]>[0],
 ): Promise<Leftover[]> {
-  const owner = leftovers.every(isAnnounced) ? introduced(log) : await judge(deps, log);
+  const owner = leftovers.every(isAnnounced) ? describeOwner(log) : await inspectOwner(deps, log);
   const found: Leftover[] = [];
   for (const one of leftovers)
-    if (one.sessionPath === file) found.push(await leftoverOf(deps, one, owner));
+    if (one.sessionPath === file) found.push(await describeLeftover(deps, one, owner));
     else found.push({ ...one, keptBecause: `its session is ${file} now`, isNeeded: true });
   return found;
 }

@@ -2,27 +2,27 @@
 
 import type { Migrated, Migrations, Wishes } from "../../core/ports/migrations.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
-import { closing, guarded } from "../fs/files.ts";
+import { guardErrno, useAndClose } from "../fs/files.ts";
 import { currentPathOf, locationOf, status } from "../v2/pointer.ts";
-import { behindLink, type LifecycleDeps } from "./exclusive.ts";
-import { factsOf, recorded, titleOf } from "./recorded.ts";
+import { type LifecycleDeps, resolveLink } from "./exclusive.ts";
+import { getTitleFacts, makeTitle, runRecorded } from "./recorded.ts";
 
 const WORDS = { migrate: "Migrated", rollback: "Rolled back the migration of" } as const;
 
 /** Returns migrations that are recorded. A migration without work is no operation. */
-export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations): Migrations {
+export function recordMigrations(deps: LifecycleDeps, migrations: Migrations): Migrations {
   const run = (
     kind: "migrate" | "rollback",
     path: string,
-    wishes: Wishes,
-    go: (path: string, wishes: Wishes) => Promise<Migrated>,
+    options: Wishes,
+    go: (path: string, options: Wishes) => Promise<Migrated>,
   ): Promise<Migrated> => {
-    const operation = deps.readOnly ? undefined : operationOf(deps, kind, path, wishes);
-    if (!operation) return go(path, wishes);
-    return recorded(
+    const operation = deps.readOnly ? undefined : operationOf(deps, kind, path, options);
+    if (!operation) return go(path, options);
+    return runRecorded(
       deps,
       operation,
-      () => go(path, wishes),
+      () => go(path, options),
       ({ migrationId, sessionPath }) =>
         migrationId === null
           ? null
@@ -31,8 +31,8 @@ export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations):
   };
   return {
     ...migrations,
-    migrate: (path, wishes) => run("migrate", path, wishes, migrations.migrate),
-    rollBack: (path, wishes) => run("rollback", path, wishes, migrations.rollBack),
+    migrate: (path, options) => run("migrate", path, options, migrations.migrate),
+    rollBack: (path, options) => run("rollback", path, options, migrations.rollBack),
   };
 }
 
@@ -43,8 +43,8 @@ export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations):
 function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: Wishes) {
   const { disk } = deps;
   try {
-    return guarded("looking for the session", () => {
-      const file = behindLink(disk, deps.allowed(path));
+    return guardErrno("looking for the session", () => {
+      const file = resolveLink(disk, deps.allowed(path));
       const location = locationOf(disk, file);
       if ((status(disk, file).active === "native_v2") === (kind === "migrate")) return undefined;
       const { sessionId } = location;
@@ -63,9 +63,9 @@ function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: st
 
 function factsAt(deps: LifecycleDeps, path: string, sessionId: string): { name: string | null; title: string } {
   try {
-    return closing(deps.open(path), factsOf);
+    return useAndClose(deps.open(path), getTitleFacts);
   } catch {
     // Databases are no sessions that can be opened.
-    return { name: null, title: titleOf(null, sessionId) };
+    return { name: null, title: makeTitle(null, sessionId) };
   }
 }

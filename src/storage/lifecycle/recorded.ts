@@ -16,14 +16,14 @@ import { quoted } from "../../core/session/history.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { exists } from "../fs/disk.ts";
-import { infoOrNull, isNameTaken } from "../fs/files.ts";
+import { getInfo, isNameTaken } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
-import { backupsOf } from "../fs/quarantine.ts";
+import { listBackups } from "../fs/quarantine.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { folderOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
-import { headerText } from "./header-lines.ts";
-import { findItemFrom, findOwnItem, isInTrash, itemAt } from "./trash-items.ts";
+import { readHeaderText } from "./header-lines.ts";
+import { findItemFrom, findOwnItem, isInTrash, readItem } from "./trash-items.ts";
 
 const NAME = KNOWN_TYPES.indexOf("session_info");
 const MESSAGE = KNOWN_TYPES.indexOf("message");
@@ -37,7 +37,7 @@ export interface TitleFacts {
 }
 
 /** Returns the facts by which a person recognizes a session. Unreadable facts are left out. */
-export function factsOf(log: Log): TitleFacts {
+export function getTitleFacts(log: Log): TitleFacts {
   const { nodes } = log;
   const { types } = nodes.columns();
   const named = types.lastIndexOf(NAME, nodes.count - 1);
@@ -47,7 +47,7 @@ export function factsOf(log: Log): TitleFacts {
   let first = 0;
   while (first < nodes.count && nodes.role(first) !== "user") first++;
   const said = first < nodes.count ? textOf(log, first, (entry) => contentText(entry.message?.content)) : null;
-  return { name, title: titleOf(name ?? said, log.header.id), messageCount };
+  return { name, title: makeTitle(name ?? said, log.header.id), messageCount };
 }
 
 interface SomeEntry {
@@ -65,12 +65,12 @@ function textOf(log: Log, position: number, pick: (entry: SomeEntry) => unknown)
 }
 
 /** Returns a text as a quotation; without one, the beginning of an id. */
-export function titleOf(text: string | null, id: string): string {
+export function makeTitle(text: string | null, id: string): string {
   return text === null ? id.slice(0, 8) : quoted(text);
 }
 
 /** Returns the members of an operation from its session. */
-export function about({ file, sessionId }: LockedSession, { name }: TitleFacts) {
+export function describeSession({ file, sessionId }: LockedSession, { name }: TitleFacts) {
   return { sessionId, sessionPath: file, name };
 }
 
@@ -78,7 +78,7 @@ export function about({ file, sessionId }: LockedSession, { name }: TitleFacts) 
  * Runs a change between the two lines of its record. A failed one is recorded as failed only if its beginning is still
  * in place: an interrupted change is found, and undone, like a finished one.
  */
-export async function recorded<T>(
+export async function runRecorded<T>(
   deps: LifecycleDeps,
   operation: NewOperation,
   run: (begun: BegunOperation) => Promise<T>,
@@ -107,20 +107,24 @@ export function hasHappened(deps: LifecycleDeps, operation: Operation): Operatio
   const { step } = operation;
   if (step === undefined) return undefined;
   try {
-    return judged(deps, operation, step);
+    return findOutcome(deps, operation, step);
   } catch {
     // The disk refuses to look, or a path may not be looked at.
     return undefined;
   }
 }
 
-function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep): OperationStep | false | undefined {
+function findOutcome(
+  deps: LifecycleDeps,
+  operation: Operation,
+  step: OperationStep,
+): OperationStep | false | undefined {
   const { disk } = deps;
   const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
   if (step.do === "move" || step.do === "return") return hasMoved(deps, step.from, step.to) && step;
   if (step.do === "relocate") return hasRelocated(deps, step) && step;
   if (step.do === "appear") {
-    const item = step.item === undefined ? undefined : itemAt(disk, step.item);
+    const item = step.item === undefined ? undefined : readItem(disk, step.item);
     if (item && exists(disk, item.file)) return isThere(step.to) && isOneFile(disk, item.file, step.to) && step;
     return isThere(step.to) ? step : step.item === undefined && false;
   }
@@ -130,7 +134,7 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
     return (active === "native_v2") === (step.into === "v2") && step;
   }
   if (step.do === "swap") {
-    if (inodeAt(deps, step.path) === step.inode) return false;
+    if (findInode(deps, step.path) === step.inode) return false;
     const other = step.other ?? backupWith(deps, step.path, step.inode);
     return other === undefined ? undefined : { ...step, other };
   }
@@ -144,13 +148,13 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
  * Returns whether a session is at its place before an operation; one that was added, whether it is in the trash. A
  * session that is missing for another reason is not back: undo refuses, and undoes nothing older.
  */
-export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
+export function isRestored(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
   const { disk } = deps;
   try {
     const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
     const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
     if (step?.do === "appear") return !isThere(step.to) && findItemFrom(deps, step.to, sessionId) !== undefined;
-    if (step?.do === "swap") return inodeAt(deps, step.path) === step.inode;
+    if (step?.do === "swap") return findInode(deps, step.path) === step.inode;
     if (step?.do === "prune") return step.files.every(isThere);
     if (step?.do === "trash") return hasSession(step.from);
     if (step?.do !== "move" && step?.do !== "relocate" && step?.do !== "return") return false;
@@ -172,7 +176,7 @@ function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | unde
 function hasRelocated(deps: LifecycleDeps, { from, to, cwd, header }: StepOf<"relocate">): boolean | undefined {
   const moved = hasMoved(deps, from, to);
   if (moved !== false) return moved;
-  return readHeader(deps.disk, from)?.cwd === cwd && headerText(deps, from) !== header;
+  return readHeader(deps.disk, from)?.cwd === cwd && readHeaderText(deps, from) !== header;
 }
 
 /** Returns the step of a deletion to our own trash with its item. */
@@ -185,20 +189,20 @@ function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: Step
 }
 
 /** Returns the folder of a container, even if an interrupted swap left it under another name; else the path itself. */
-export function folderAt({ disk }: LifecycleDeps, path: string): string {
+export function findContainerFolder({ disk }: LifecycleDeps, path: string): string {
   return isContainerName(path) ? folderOf(disk, path) : path;
 }
 
 /** Returns the inode of a session file, or of the header of a container; undefined if it is missing. */
-export function inodeAt(deps: LifecycleDeps, path: string): number | undefined {
-  return inodeOf(deps, path, folderAt(deps, path));
+export function findInode(deps: LifecycleDeps, path: string): number | undefined {
+  return inodeOf(deps, path, findContainerFolder(deps, path));
 }
 
 function inodeOf({ disk }: LifecycleDeps, session: string, path: string): number | undefined {
-  return infoOrNull(disk, isContainerName(session) ? headerFile(path) : path)?.inode;
+  return getInfo(disk, isContainerName(session) ? headerFile(path) : path)?.inode;
 }
 
 /** Returns the backup that a repair made of the session file with an inode. */
 function backupWith(deps: LifecycleDeps, path: string, inode: number): string | undefined {
-  return backupsOf(deps.disk, path).find((backup) => inodeOf(deps, path, backup.path) === inode)?.path;
+  return listBackups(deps.disk, path).find((backup) => inodeOf(deps, path, backup.path) === inode)?.path;
 }

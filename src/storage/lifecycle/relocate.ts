@@ -7,20 +7,20 @@ import { withMember } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { MovedSession, Relocated } from "../../core/ports/lifecycle.ts";
 import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
-import { copyBytes, cutBack, sameStretch } from "../fs/chunked-io.ts";
+import { copyBytes, cutBack, hasSameBytes } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, type FileInfo, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
-import { infoOrNull, lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
+import { type Disk, exists, type FileInfo, getInfoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
+import { addNumber, findLastName, getInfo, useFile, writeTemporary } from "../fs/files.ts";
 import type { HeaderPlace } from "../fs/header.ts";
-import { fileName, folderFor, isSessionName, type StoragePaths } from "../fs/paths.ts";
+import { getSessionFolder, isSessionName, makeFileName, type StoragePaths } from "../fs/paths.ts";
 import { isOneFile, isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLock, type Lock } from "../locks/contract.ts";
-import { lockInFolder } from "../locks/lock-paths.ts";
+import { locateLockInFolder } from "../locks/lock-paths.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
-import { cwdBefore, headerIn, headerText, textOfHeader } from "./header-lines.ts";
-import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
-import { about, factsOf, recorded } from "./recorded.ts";
+import { getPreviousCwd, readHeaderLine, readHeaderText, requireHeaderText } from "./header-lines.ts";
+import { findBelongings, makeTakenFailure, moveTogether, type PathChange, requireFreePaths } from "./move.ts";
+import { describeSession, getTitleFacts, runRecorded } from "./recorded.ts";
 
 const RELOCATING = "relocating the session";
 
@@ -36,15 +36,15 @@ export async function relocateSession(
 ): Promise<Relocated> {
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
-  const facts = factsOf(locked.log);
+  const facts = getTitleFacts(locked.log);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
   const ends = endsOf(deps, locked, house);
-  if (isHoused(ends) && (await finishLate(deps, ends.file))) {
+  if (isRelocated(ends) && (await finishLate(deps, ends.file))) {
     const { file: movedTo } = ends;
     const { sessionId, file: sessionPath } = locked;
     return { sessionId, sessionPath, movedTo, keptAt: originalOf(deps, movedTo, cwd) };
   }
-  requireUnhoused(ends);
+  requireWork(ends);
   const { file: from, to } = ends;
   const step = {
     do: "relocate" as const,
@@ -53,10 +53,10 @@ export async function relocateSession(
     cwd,
     header: headerBefore(deps, locked, cwd),
   };
-  return recorded(
+  return runRecorded(
     deps,
-    { kind: "relocate", ...about(locked, facts), text: `Relocated ${facts.title} to ${cwd}.`, step },
-    () => rehouse(deps, locked, house),
+    { kind: "relocate", ...describeSession(locked, facts), text: `Relocated ${facts.title} to ${cwd}.`, step },
+    () => relocate(deps, locked, house),
     ({ movedTo, keptAt }) => ({ step: { ...step, to: movedTo, keptAt } }),
   );
 }
@@ -65,7 +65,7 @@ export async function relocateSession(
 export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, cwd: string): Promise<OperationStep> {
   const header = headerBefore(deps, locked, cwd);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
-  const { sessionPath: from, movedTo: to, keptAt } = await rehouse(deps, locked, house);
+  const { sessionPath: from, movedTo: to, keptAt } = await relocate(deps, locked, house);
   return { do: "relocate", from, to, cwd, header, keptAt };
 }
 
@@ -80,13 +80,13 @@ export async function returnSession(
 ): Promise<OperationStep> {
   const { disk } = deps;
   const before = Buffer.from(header, "latin1");
-  const old = cwdBefore({ header });
+  const old = getPreviousCwd({ header });
   const rewrite = (line: Uint8Array): Uint8Array => {
     if (sameBytes(rewriterTo(cwd)(before), line)) return before;
     return old === undefined ? line : rewriterTo(old)(line);
   };
   const place = deps.allowed(from);
-  const { sessionPath, movedTo } = await rehouse(deps, locked, { cwd: old, place, rewrite });
+  const { sessionPath, movedTo } = await relocate(deps, locked, { cwd: old, place, rewrite });
   await dropRedundant(disk, place, keptAt, [before, rewriterTo(cwd)(before)]);
   return { do: "return", from: sessionPath, to: movedTo, cwd };
 }
@@ -95,7 +95,7 @@ export async function returnSession(
  * Gives a session the directory that other machines gave it, below the given folders, and returns its path. The
  * original is removed if all its bytes, except the directory's, are in the file.
  */
-export async function rehouseFor(
+export async function adoptDirectory(
   deps: LifecycleDeps,
   locked: LockedSession,
   cwd: string,
@@ -103,18 +103,18 @@ export async function rehouseFor(
 ): Promise<string> {
   const before = Buffer.from(headerBefore({ ...deps, paths }, locked, cwd), "latin1");
   const place = deps.allowed(placeFor({ paths }, locked, cwd));
-  const { movedTo, keptAt } = await rehouse(deps, locked, { cwd, place, rewrite: rewriterTo(cwd) });
+  const { movedTo, keptAt } = await relocate(deps, locked, { cwd, place, rewrite: rewriterTo(cwd) });
   await dropRedundant(deps.disk, movedTo, keptAt, [before]);
   return movedTo;
 }
 
 /** Returns whether a relocation of a file to this directory was interrupted before the file was moved. */
-export function isCutOff(disk: Disk, paths: StoragePaths, file: string, cwd: string): boolean {
+export function isInterrupted(disk: Disk, paths: StoragePaths, file: string, cwd: string): boolean {
   const kept = lastBackup({ disk }, file);
   if (kept === undefined) return false;
-  const isIn = (of: string): boolean => isSameName(disk, file, join(folderFor(paths, of), basename(file)));
+  const isIn = (of: string): boolean => isSameName(disk, file, join(getSessionFolder(paths, of), basename(file)));
   try {
-    const old = cwdBefore({ header: textOfHeader(disk, kept) });
+    const old = getPreviousCwd({ header: requireHeaderText(disk, kept) });
     return old !== undefined && old !== cwd && isIn(old) && !isIn(cwd);
   } catch {
     return false;
@@ -160,20 +160,23 @@ interface Compared {
 
 /** Compares the bytes after the headers of an original and of its session. Throws corrupt. */
 function comparedWith(disk: Disk, kept: string, file: string): Promise<Compared> {
-  return withFile(disk, disk.openRead(kept), (ofOld) =>
-    withFile(disk, disk.openRead(file), async (ofNow) => {
+  return useFile(disk, disk.openRead(kept), (ofOld) =>
+    useFile(disk, disk.openRead(file), async (ofNow) => {
       const [old, now] = [disk.infoOf(ofOld), disk.infoOf(ofNow)];
-      const [oldHeader, nowHeader] = [headerIn(disk, ofOld, old.size, kept), headerIn(disk, ofNow, now.size, file)];
+      const [oldHeader, nowHeader] = [
+        readHeaderLine(disk, ofOld, old.size, kept),
+        readHeaderLine(disk, ofNow, now.size, file),
+      ];
       const [oldBody, nowBody] = [oldHeader, nowHeader].map(({ start, line }) => start + line.length);
       const [had, has] = [old.size - oldBody, now.size - nowBody];
-      const isPart = await sameStretch(disk, [ofOld, oldBody], [ofNow, nowBody], Math.min(had, has));
+      const isPart = await hasSameBytes(disk, [ofOld, oldBody], [ofNow, nowBody], Math.min(had, has));
       return { header: oldHeader.line, rest: isPart ? had - has : undefined, old, now };
     }),
   );
 }
 
 /** Returns whether a session file has all bytes after the header of an original. Throws corrupt. */
-export async function hasAllOf(disk: Disk, file: string, kept: string): Promise<boolean> {
+export async function hasAllBytes(disk: Disk, file: string, kept: string): Promise<boolean> {
   return isWhole(await comparedWith(disk, kept, file));
 }
 
@@ -209,44 +212,47 @@ function headerBefore(deps: LifecycleDeps, locked: LockedSession, cwd: string): 
   const { disk } = deps;
   const { file, log } = locked;
   const kept = log.header.cwd === cwd ? lastBackup(deps, file) : undefined;
-  const header = kept === undefined ? undefined : textOfHeader(disk, kept);
-  const old = header === undefined ? undefined : cwdBefore({ header });
+  const header = kept === undefined ? undefined : requireHeaderText(disk, kept);
+  const old = header === undefined ? undefined : getPreviousCwd({ header });
   const wasCutOff = old !== undefined && isSameName(disk, file, placeFor(deps, locked, old));
-  return wasCutOff ? (header as string) : textOfHeader(disk, file);
+  return wasCutOff ? (header as string) : requireHeaderText(disk, file);
 }
 
 /** Returns the path of the original of a session that got this directory here; null if it had it before. */
 function originalOf(deps: LifecycleDeps, file: string, cwd: string): string | null {
   const kept = lastBackup(deps, file);
-  return kept === undefined || cwdBefore({ header: headerText(deps, kept) }) === cwd ? null : kept;
+  return kept === undefined || getPreviousCwd({ header: readHeaderText(deps, kept) }) === cwd ? null : kept;
 }
 
 /** Returns the path of the last original of a relocated session. */
 function lastBackup({ disk }: Pick<LifecycleDeps, "disk">, file: string): string | undefined {
-  return lastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
+  return findLastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
 }
 
 function placeFor({ paths }: Pick<LifecycleDeps, "paths">, { file, log }: LockedSession, cwd: string): string {
   const called = basename(file);
-  return join(folderFor(paths, cwd), isContainerName(file) || isSessionName(called) ? called : fileName(log.header));
+  return join(
+    getSessionFolder(paths, cwd),
+    isContainerName(file) || isSessionName(called) ? called : makeFileName(log.header),
+  );
 }
 
 /** A working directory, the path that belongs to it, and the header line that names it. */
-interface House {
+interface Destination {
   readonly cwd: string | undefined;
   readonly place: string;
   readonly rewrite: (line: Uint8Array) => Uint8Array;
 }
 
 /** The old and new path of a session, and whether its header is the wanted one. */
-interface Rehousing {
+interface RelocationEnds {
   readonly file: string;
   readonly to: string;
   readonly isRewritten: boolean;
 }
 
 /** Returns the work of a relocation. Throws already_exists for a session with a name that an interrupted move left. */
-function endsOf(deps: LifecycleDeps, locked: LockedSession, { cwd, place }: House): Rehousing {
+function endsOf(deps: LifecycleDeps, locked: LockedSession, { cwd, place }: Destination): RelocationEnds {
   const { header } = locked.log;
   const isRewritten = header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
@@ -265,13 +271,13 @@ function endsOf(deps: LifecycleDeps, locked: LockedSession, { cwd, place }: Hous
 }
 
 /** Returns whether there is nothing to do. */
-function isHoused({ file, to, isRewritten }: Rehousing): boolean {
+function isRelocated({ file, to, isRewritten }: RelocationEnds): boolean {
   return isRewritten && to === file;
 }
 
 /** Throws already_exists if there is nothing to do. */
-function requireUnhoused(ends: Rehousing): void {
-  if (isHoused(ends))
+function requireWork(ends: RelocationEnds): void {
+  if (isRelocated(ends))
     throw new Failure("already_exists", "The session has this working directory already.", { path: ends.file });
 }
 
@@ -280,17 +286,17 @@ function requireUnhoused(ends: Rehousing): void {
  * one session, or two names of one, and the same request continues after an interruption. Throws already_exists,
  * corrupt if the header is damaged, content_modified if another program keeps writing.
  */
-async function rehouse(
+async function relocate(
   deps: LifecycleDeps,
   locked: LockedSession,
-  house: House,
+  house: Destination,
 ): Promise<MovedSession & { readonly keptAt: string }> {
   const { disk } = deps;
   const { sessionId, leafId } = locked;
   const { rewrite } = house;
   const isContainer = isContainerName(locked.file);
   const ends = endsOf(deps, locked, house);
-  requireUnhoused(ends);
+  requireWork(ends);
   const { file, to, isRewritten } = ends;
   const [oldName, newName] = [basename(file), basename(to)];
   const newPath = (path: string): string => {
@@ -298,8 +304,8 @@ async function rehouse(
     return join(dirname(to), name.startsWith(oldName) ? newName + name.slice(oldName.length) : name);
   };
   const changeOf = (path: string): PathChange => [path, newPath(path)];
-  const others = belongings(disk, file, sessionId);
-  if (to !== file) await requireWayFree(disk, [file, ...others].map(changeOf));
+  const others = findBelongings(disk, file, sessionId);
+  if (to !== file) await requireFreePaths(disk, [file, ...others].map(changeOf));
   // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
@@ -317,7 +323,7 @@ async function rehouse(
       try {
         disk.makeFolder(dirname(to));
         const along = isContainer ? others : new Set([...others, join(dirname(file), basename(backup))]);
-        await moveWith(disk, [file, ...along].map(changeOf));
+        await moveTogether(disk, [file, ...along].map(changeOf));
       } catch (error) {
         if (made === undefined || putBack(disk, backup, rewritten, made, to)) throw error;
         throw unfinished(error, RELOCATING, `${file} names the new directory already. Relocate it there once more.`);
@@ -334,7 +340,7 @@ async function rehouse(
 /** Takes the lock of a file that is about to become a session's; undefined if it is refused, which is harmless. */
 function claimed({ locks }: LifecycleDeps, file: string, { device, inode }: FileInfo): Lock | undefined {
   try {
-    const lock = locks.acquire({ device, inode }, lockInFolder(dirname(file), inode));
+    const lock = locks.acquire({ device, inode }, locateLockInFolder(dirname(file), inode));
     return isLock(lock) ? lock : undefined;
   } catch {
     return undefined;
@@ -348,7 +354,7 @@ function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
     // A confined server reads nothing outside its folders, and the working directory need not lie in them.
     return;
   }
-  const found = infoIfPresent(disk, cwd);
+  const found = getInfoIfPresent(disk, cwd);
   if (found?.kind === "folder") return;
   const reason = found === null ? `there is no folder ${cwd}` : `${cwd} is not a folder`;
   const message = `${reason}. Correct the path or create the folder first; allowMissing accepts the path of another machine as it is.`;
@@ -381,7 +387,7 @@ function isSameName(disk: Disk, a: string, b: string): boolean {
  */
 function putBack(disk: Disk, backup: string, file: string, made: FileInfo, to: string): boolean {
   try {
-    const now = infoIfPresent(disk, file);
+    const now = getInfoIfPresent(disk, file);
     if (now === null || !isSameFile(now, made)) return true;
     if (now.size !== made.size || !isAbsent(disk, to)) return false;
     disk.rename(backup, file);
@@ -392,7 +398,7 @@ function putBack(disk: Disk, backup: string, file: string, made: FileInfo, to: s
   }
 }
 
-interface Rewriting extends Pick<House, "rewrite"> {
+interface Rewriting extends Pick<Destination, "rewrite"> {
   /** Is called with the new file before that becomes the session's. */
   claim(written: FileInfo): void;
 }
@@ -407,10 +413,10 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
   try {
     let size = 0;
     const fill = (copy: number): Promise<void> =>
-      withFile(disk, disk.openRead(file), async (source) => {
+      useFile(disk, disk.openRead(file), async (source) => {
         old = disk.infoOf(source);
         size = old.size;
-        const header = headerIn(disk, source, size, file);
+        const header = readHeaderLine(disk, source, size, file);
         const line = rewrite(header.line);
         disk.copyMode(file, copy);
         await copySession(disk, [source, copy], size, header, line);
@@ -419,7 +425,7 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
       });
     await writeTemporary(disk, file, fill, { sync: false }, async (temporary) => {
       if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
-      else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
+      else if (!isOneFile(disk, file, keptAt)) throw makeTakenFailure(keptAt);
       await disk.syncFolder(dirname(file));
       const written = disk.info(temporary);
       claim(written);
@@ -435,14 +441,14 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
     return now;
   } catch (error) {
     if (made) {
-      const now = infoOrNull(disk, file);
+      const now = getInfo(disk, file);
       const isAsMade = now !== null && isSameFile(now, made) && now.size === made.size;
       if (!isAsMade) throw unfinished(error, RELOCATING, writtenSince(file, keptAt), { keptAt });
       disk.rename(keptAt, file);
     } else {
       // The file has its name still, or had it until another program replaced it.
-      const kept = infoOrNull(disk, keptAt);
-      const others = [old, infoOrNull(disk, file)];
+      const kept = getInfo(disk, keptAt);
+      const others = [old, getInfo(disk, file)];
       if (kept && others.some((other) => other && isSameFile(kept, other))) disk.remove(keptAt);
     }
     throw error;
@@ -488,10 +494,10 @@ function copyLateWrites(
   size: number,
   isMeant: (found: FileInfo) => boolean,
 ): Promise<void> {
-  return withFile(disk, disk.openRead(old), async (source) => {
+  return useFile(disk, disk.openRead(old), async (source) => {
     const now = disk.infoOf(source).size;
     if (now <= size) return;
-    await withFile(disk, disk.openAppend(file), async (target) => {
+    await useFile(disk, disk.openAppend(file), async (target) => {
       const found = disk.infoOf(target);
       if (!isMeant(found)) throw rewritten();
       try {
@@ -506,7 +512,7 @@ function copyLateWrites(
 }
 
 function backupOf(file: string, n: number): string {
-  return nth(`${file}.relocated.bak`, n);
+  return addNumber(`${file}.relocated.bak`, n);
 }
 
 /** Returns a free name for the backup of a file, or the one from an earlier attempt. */

@@ -7,24 +7,29 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { announcedInode, announcedName, readAnnouncement, sessionIn } from "../attach/announcements.ts";
 import {
-  BESIDE,
-  inPrivateFolder,
+  getAnnouncedSession,
+  parseAnnouncedInode,
+  parseAnnouncedName,
+  readAnnouncement,
+} from "../attach/announcements.ts";
+import {
+  ANNOUNCEMENT_FOLDER,
   isPrivate,
+  makeUserName,
   type PrivatePlace,
   removeIfEmpty,
   type UserFolder,
-  userName,
+  usePrivateFolder,
 } from "../attach/private-folders.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { entriesIfListed } from "../fs/folders.ts";
-import { allFolders, isSessionName } from "../fs/paths.ts";
+import { getInfo } from "../fs/files.ts";
+import { listFolderIfAllowed } from "../fs/folders.ts";
+import { isSessionName, listAllFolders } from "../fs/paths.ts";
 import { type FileKey, isLock, type LockLocation } from "../locks/contract.ts";
 import { findHolders } from "../locks/found-locks.ts";
-import { lockInFolder } from "../locks/lock-paths.ts";
+import { locateLockInFolder } from "../locks/lock-paths.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 
 type Deps = Pick<LifecycleDeps, "disk" | "locks" | "paths" | "userFolders">;
@@ -36,11 +41,11 @@ interface AnnouncedFile extends LeftoverFile {
 
 /** Returns whether a path is that of an announcement, or of the folder for them. */
 export function isAnnouncement({ userFolders }: Pick<Deps, "userFolders">, path: string): boolean {
-  return isBeside(path) || userFolderOf({ userFolders }, path) !== undefined;
+  return isNextToSessions(path) || userFolderOf({ userFolders }, path) !== undefined;
 }
 
-function isBeside(path: string): boolean {
-  return basename(path) === BESIDE || basename(dirname(path)) === BESIDE;
+function isNextToSessions(path: string): boolean {
+  return basename(path) === ANNOUNCEMENT_FOLDER || basename(dirname(path)) === ANNOUNCEMENT_FOLDER;
 }
 
 /** Returns the folder of the user's that contains a path. */
@@ -52,16 +57,16 @@ function userFolderOf({ userFolders = [] }: Pick<Deps, "userFolders">, path: str
 function placeOf(deps: Deps, path: string): PrivatePlace {
   const found = userFolderOf(deps, path);
   if (found) return { ...found, name: "" };
-  return { disk: deps.disk, folder: basename(path) === BESIDE ? path : dirname(path), name: "" };
+  return { disk: deps.disk, folder: basename(path) === ANNOUNCEMENT_FOLDER ? path : dirname(path), name: "" };
 }
 
 /** Yields the announcements next to unheld sessions in a folder, as far as visible without the lock. */
-export function staleIn(deps: Deps, folder: string): Generator<LeftoverFile> {
+export function findStale(deps: Deps, folder: string): Generator<LeftoverFile> {
   return staleAmong(deps, announcementsIn(deps.disk, folder));
 }
 
 /** Yields those in folders of the user's about unheld sessions of the session folders. */
-export function* staleOfUser(deps: Deps): Generator<LeftoverFile> {
+export function* findStaleOfUser(deps: Deps): Generator<LeftoverFile> {
   const { userFolders = [] } = deps;
   const found = userFolders.flatMap((place) => announcementsOfUser(deps, place));
   if (found.length > 0) yield* staleAmong(deps, found);
@@ -72,13 +77,13 @@ function* staleAmong(deps: Deps, found: readonly AnnouncedFile[]): Generator<Lef
   const sessions = found.flatMap(({ sessionPath }) => sessionPath ?? []);
   const holders = findHolders({ ...deps, stateFolder: deps.paths.state }, new Set(sessions));
   for (const { lock: _, ...one } of found) {
-    const isHeld = one.sessionPath === null ? holderOfNone(deps, one.path) !== null : holders.has(one.sessionPath);
+    const isHeld = one.sessionPath === null ? findOrphanHolder(deps, one.path) !== null : holders.has(one.sessionPath);
     if (!isHeld) yield one;
   }
 }
 
 /** Returns the announcement at a path, whether or not its session is held; undefined if this user has none there. */
-export function announcementAt(deps: Deps, path: string): LeftoverFile | undefined {
+export function findAnnouncement(deps: Deps, path: string): LeftoverFile | undefined {
   const { lock: _, ...found } = announcedAt(deps, path) ?? { path: undefined };
   return found.path === undefined ? undefined : found;
 }
@@ -93,14 +98,14 @@ function announcedAt(deps: Deps, path: string): AnnouncedFile | undefined {
 /** Returns the announcements in a folder of the user's, if their sessions are, or were, in the session folders. */
 function announcementsOfUser(deps: Deps, { disk, folder }: UserFolder): AnnouncedFile[] {
   const place = { disk, folder, name: "" };
-  const folders = new Set(allFolders(deps.paths, deps.disk));
+  const folders = new Set(listAllFolders(deps.paths, deps.disk));
   const sessions = new Map<string, Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined>();
   const sessionOf = (name: string): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined => {
     if (!sessions.has(name)) sessions.set(name, announcedSession(deps, folders, place, name));
     return sessions.get(name);
   };
   return (filesIn(place) ?? []).flatMap(({ name, info }) => {
-    const digest = announcedName(name);
+    const digest = parseAnnouncedName(name);
     if (digest === undefined || !isPrivate(info, name.endsWith(".sock") ? "other" : "file")) return [];
     const session = sessionOf(digest);
     return session ? [{ ...toLeftover(join(folder, name), info, null), ...session }] : [];
@@ -114,29 +119,29 @@ function announcedSession(
   place: PrivatePlace,
   name: string,
 ): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined {
-  const announcement = inPrivateFolder(place, (at, held) => readAnnouncement(held, at, name));
-  const { path, inode } = (announcement && sessionIn(announcement)) ?? {};
+  const announcement = usePrivateFolder(place, (at, held) => readAnnouncement(held, at, name));
+  const { path, inode } = (announcement && getAnnouncedSession(announcement)) ?? {};
   if (path === undefined || inode === undefined) return undefined;
   const folder = dirname(path);
-  const device = folders.has(folder) ? infoOrNull(disk, folder)?.device : undefined;
+  const device = folders.has(folder) ? getInfo(disk, folder)?.device : undefined;
   // Another mount may have other files at this path.
-  if (device === undefined || userName(device, inode) !== name) return undefined;
-  if (infoOrNull(disk, path, true)?.inode === inode) return { sessionPath: path };
-  return { sessionPath: null, lock: { key: { device, inode }, place: lockInFolder(folder, inode) } };
+  if (device === undefined || makeUserName(device, inode) !== name) return undefined;
+  if (getInfo(disk, path, true)?.inode === inode) return { sessionPath: path };
+  return { sessionPath: null, lock: { key: { device, inode }, place: locateLockInFolder(folder, inode) } };
 }
 
 /** Returns the announcements next to the sessions in a folder, or the folder for them if it is empty. */
 function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
-  const place = { disk, folder: join(folder, BESIDE), name: "" };
+  const place = { disk, folder: join(folder, ANNOUNCEMENT_FOLDER), name: "" };
   const files = filesIn(place);
   if (files === null) return [];
   if (files.length === 0) {
-    const info = infoOrNull(disk, place.folder, true);
+    const info = getInfo(disk, place.folder, true);
     return info === null ? [] : [toLeftover(place.folder, info, null)];
   }
   const sessions = sessionsByInode(disk, folder);
   return files.flatMap(({ name, info }) => {
-    const inode = announcedInode(name);
+    const inode = parseAnnouncedInode(name);
     if (inode === undefined || !isPrivate(info, name.endsWith(".sock") ? "other" : "file")) return [];
     return [toLeftover(join(place.folder, name), info, sessions.get(inode) ?? null)];
   });
@@ -145,9 +150,9 @@ function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
 /** Returns the files in the folder for announcements; null unless it exists and this user alone can have made it. */
 function filesIn(place: PrivatePlace): { name: string; info: FileInfo }[] | null {
   try {
-    return inPrivateFolder(place, (at, held) =>
+    return usePrivateFolder(place, (at, held) =>
       held.names(at).flatMap((name) => {
-        const info = infoOrNull(held, join(at, name), true);
+        const info = getInfo(held, join(at, name), true);
         return info === null ? [] : [{ name, info }];
       }),
     );
@@ -164,28 +169,28 @@ function toLeftover(path: string, { kind, size, changed, modified }: FileInfo, s
 /** Returns the sessions in a folder by the inodes in their announcements. */
 function sessionsByInode(disk: Disk, folder: string): Map<number, string> {
   const found = new Map<number, string>();
-  for (const { name, kind } of entriesIfListed(disk, folder)) {
+  for (const { name, kind } of listFolderIfAllowed(disk, folder)) {
     const isSession = kind === "file" ? isSessionName(name) : kind === "folder" && isContainerName(name);
-    const info = isSession ? infoOrNull(disk, join(folder, name), true) : null;
+    const info = isSession ? getInfo(disk, join(folder, name), true) : null;
     if (info !== null) found.set(info.inode, join(folder, name));
   }
   return found;
 }
 
 /** Returns the holder of an announced session that is missing; null if it is not held. */
-export function holderOfNone(deps: Deps, path: string): Holder | null {
-  const lock = lockOfNone(deps, path);
+export function findOrphanHolder(deps: Deps, path: string): Holder | null {
+  const lock = findOrphanLock(deps, path);
   return lock && deps.locks.holder(lock.key, lock.place);
 }
 
 /** Returns the lock of a session file with the announced inode, whatever its name. */
-function lockOfNone(deps: Deps, path: string) {
+function findOrphanLock(deps: Deps, path: string) {
   if (userFolderOf(deps, path)) return announcedAt(deps, path)?.lock ?? null;
-  const inode = announcedInode(basename(path));
+  const inode = parseAnnouncedInode(basename(path));
   const folder = dirname(placeOf(deps, path).folder);
-  const device = infoOrNull(deps.disk, folder)?.device;
+  const device = getInfo(deps.disk, folder)?.device;
   if (inode === undefined || device === undefined) return null;
-  return { key: { device, inode }, place: lockInFolder(folder, inode) };
+  return { key: { device, inode }, place: locateLockInFolder(folder, inode) };
 }
 
 /**
@@ -194,7 +199,7 @@ function lockOfNone(deps: Deps, path: string) {
  */
 export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile, "path" | "sessionPath">): void {
   const { disk, locks } = deps;
-  const lock = sessionPath === null ? lockOfNone(deps, path) : null;
+  const lock = sessionPath === null ? findOrphanLock(deps, path) : null;
   const acquired = lock && locks.acquire(lock.key, lock.place);
   if (acquired && !isLock(acquired)) throw inUse(acquired);
   try {
@@ -203,7 +208,7 @@ export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile
     if (sessionPath === null && sessionsByInode(disk, folder).has(lock?.key.inode ?? -1))
       throw new Failure("session_locked", "Its session came back meanwhile; look at it again.");
     // Others may have removed it, and no process can have made it again.
-    if (path !== place.folder) inPrivateFolder(place, (at, held) => removeIfThere(held, join(at, basename(path))));
+    if (path !== place.folder) usePrivateFolder(place, (at, held) => removeIfThere(held, join(at, basename(path))));
     removeIfEmpty(place);
   } finally {
     acquired?.release();
@@ -211,7 +216,7 @@ export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile
 }
 
 function removeIfThere(disk: Disk, path: string): void {
-  if (infoOrNull(disk, path, true) !== null) disk.remove(path);
+  if (getInfo(disk, path, true) !== null) disk.remove(path);
 }
 
 function inUse({ client, pid }: Holder): Failure {
@@ -222,6 +227,6 @@ function inUse({ client, pid }: Holder): Failure {
 }
 
 /** Returns the reason why an announcement stays, as a clause. */
-export function heldText({ client, pid }: Holder): string {
+export function explainHolder({ client, pid }: Holder): string {
   return `${client} (process ${pid}) holds its session and is found by this`;
 }

@@ -10,19 +10,26 @@ import { groundMoved, pathAfter } from "../../core/session/history.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { exists, removeQuietly } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
-import { trashFolder } from "../fs/paths.ts";
-import { backupName, nextBackup, swapFolders } from "../fs/quarantine.ts";
+import { guardErrno } from "../fs/files.ts";
+import { getTrashFolder } from "../fs/paths.ts";
+import { nameBackup, nameNextBackup, swapFolders } from "../fs/quarantine.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
-import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
-import { cwdBefore, headerText } from "./header-lines.ts";
-import { holdingOwners, isLeftover } from "./leftovers.ts";
-import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
-import { factsOf, folderAt, inodeAt, recorded } from "./recorded.ts";
+import { type LifecycleDeps, type LockedSession, requireWritable, runExclusively } from "./exclusive.ts";
+import { getPreviousCwd, readHeaderText } from "./header-lines.ts";
+import { isLeftover, lockOwners } from "./leftovers.ts";
+import { findBelongings, moveTogether, type PathChange, requireFreePaths } from "./move.ts";
+import { findContainerFolder, findInode, getTitleFacts, runRecorded } from "./recorded.ts";
 import { relocateAgain, returnSession } from "./relocate.ts";
-import { entryCount, isThereAlready, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
-import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
+import {
+  countEntries,
+  isAlreadyRestored,
+  moveToOwnTrash,
+  moveToPruned,
+  restoreItem,
+  restoreLeftovers,
+} from "./trash.ts";
+import { findItemFrom, isInTrash, readItem, type TrashItem } from "./trash-items.ts";
 
 const TAKING_BACK = "taking the operation back";
 const IS_SWAPPED =
@@ -41,7 +48,7 @@ class RefusedAfter extends Error {
 }
 
 /** See LifeCycle.takeBack. */
-export async function takeBack(
+export async function undoOperation(
   deps: LifecycleDeps,
   operation: Operation,
   as: TakingBack,
@@ -56,7 +63,7 @@ export async function takeBack(
   const run = async (begun: BegunOperation): Promise<OperationStep> => {
     operationId = begun.id;
     try {
-      return await guarded(TAKING_BACK, () => taken(deps, operation, step, begun));
+      return await guardErrno(TAKING_BACK, () => taken(deps, operation, step, begun));
     } catch (error) {
       if (!(error instanceof RefusedAfter)) throw error;
       refused = error.failure;
@@ -64,7 +71,7 @@ export async function takeBack(
     }
   };
   try {
-    const done = await recorded(deps, taking, run, (found) => ({ step: found }));
+    const done = await runRecorded(deps, taking, run, (found) => ({ step: found }));
     if (refused !== undefined) throw refused;
     return { operationId, sessionPath: pathAfter(done) };
   } catch (error) {
@@ -80,9 +87,9 @@ function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | un
   if (step.do === "relocate") return { do: "return", from: step.to, to: step.from, cwd: step.cwd };
   if (step.do === "return") {
     const [from, to] = [step.to, step.from];
-    return { do: "relocate", from, to, cwd: step.cwd, header: headerText(deps, from) };
+    return { do: "relocate", from, to, cwd: step.cwd, header: readHeaderText(deps, from) };
   }
-  if (step.do === "swap") return { do: "swap", path: step.path, inode: inodeAt(deps, step.path) ?? 0 };
+  if (step.do === "swap") return { do: "swap", path: step.path, inode: findInode(deps, step.path) ?? 0 };
   if (step.do === "prune") return { do: "unprune", files: step.files, item: step.item };
   return step.do === "unprune" ? { do: "prune", files: step.files } : undefined;
 }
@@ -106,10 +113,10 @@ async function taken(
   if (step.do === "unprune") {
     const files = step.files.map((file) => deps.allowed(file));
     requireLeftovers(files);
-    return holdingOwners(deps, files, async () => ({ do: "prune", files, item: await toPruned(deps, files, begun) }));
+    return lockOwners(deps, files, async () => ({ do: "prune", files, item: await moveToPruned(deps, files, begun) }));
   }
   const path = placeOf(deps, step);
-  return exclusively(deps, path, TAKING_BACK, (locked) => {
+  return runExclusively(deps, path, TAKING_BACK, (locked) => {
     requireSame(operation, locked, path);
     return onSession(deps, locked, step, begun);
   });
@@ -119,7 +126,7 @@ async function taken(
 function placeOf(deps: LifecycleDeps, step: OperationStep): string {
   const { disk } = deps;
   const path = deps.allowed(pathAfter(step) as string);
-  if (exists(disk, path) || (step.do === "swap" && folderAt(deps, path) !== path)) return path;
+  if (exists(disk, path) || (step.do === "swap" && findContainerFolder(deps, path) !== path)) return path;
   // An interrupted relocation has rewritten the header, and has not moved the file.
   if (step.do === "relocate" && exists(disk, deps.allowed(step.from))) return step.from;
   throw groundMoved(`There is nothing at ${path} any more.`, { path });
@@ -138,18 +145,18 @@ async function onSession(
   begun: BegunOperation,
 ): Promise<OperationStep> {
   if (step.do === "move") {
-    const { movedTo } = await moveTo(deps, locked, deps.allowed(step.from));
+    const { movedTo } = await moveSession(deps, locked, deps.allowed(step.from));
     return { do: "move", from: locked.file, to: movedTo };
   }
   if (step.do === "appear") {
     requireNotContinued(locked.log, step.count);
-    const item = await toOwnTrash(deps, locked, factsOf(locked.log), begun);
+    const item = await moveToOwnTrash(deps, locked, getTitleFacts(locked.log), begun);
     return { do: "trash", from: locked.file, item };
   }
   if (step.do === "relocate") {
     const { cwd } = locked.log.header;
     // An interrupted undo has rewritten the header back, and not moved the file yet.
-    if (cwd !== step.cwd && cwd !== cwdBefore(step))
+    if (cwd !== step.cwd && cwd !== getPreviousCwd(step))
       throw groundMoved(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
     return returnSession(deps, locked, step);
   }
@@ -175,17 +182,17 @@ function requireNotContinued(log: Log, count: number | undefined): void {
 }
 
 /** Moves a session, with all that belongs to it, to another path. Throws already_exists. */
-export async function moveTo(
+export async function moveSession(
   { disk, leaves, open }: LifecycleDeps,
   { file, sessionId, leafId, forgetLeaf }: LockedSession,
   movedTo: string,
 ): Promise<MovedSession> {
-  const others = belongings(disk, file, sessionId);
+  const others = findBelongings(disk, file, sessionId);
   const change = (other: string): PathChange => [other, join(dirname(movedTo), basename(other))];
   const changes: PathChange[] = [[file, movedTo], ...others.map(change)];
-  await requireWayFree(disk, changes);
+  await requireFreePaths(disk, changes);
   disk.makeFolder(dirname(movedTo));
-  await moveWith(disk, changes);
+  await moveTogether(disk, changes);
   if (leafId !== undefined) forgetLeaf();
   await keepLeaf(leaves, leafId, () => open(movedTo));
   return { sessionId, sessionPath: file, movedTo };
@@ -195,7 +202,7 @@ export async function moveTo(
 function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
   const { disk, paths } = deps;
   const found =
-    item !== undefined && dirname(item) === trashFolder(paths) && isInTrash(disk, item) && itemAt(disk, item);
+    item !== undefined && dirname(item) === getTrashFolder(paths) && isInTrash(disk, item) && readItem(disk, item);
   if (!found) throw groundMoved("The trash does not have it any more.", { itemPath: item ?? null });
   return found;
 }
@@ -207,9 +214,9 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
   const { sessionId, path } = item.record;
   if (sessionId !== operation.sessionId || path !== step.from)
     throw groundMoved("The trash has another session in its place.", { itemPath: item.item });
-  if (isThereAlready(deps, item)) throw groundMoved(`Something exists at ${path} already.`, { path });
+  if (isAlreadyRestored(deps, item)) throw groundMoved(`Something exists at ${path} already.`, { path });
   const { movedTo } = await restoreItem(deps, item);
-  return { do: "appear", to: movedTo, count: entryCount(deps, movedTo) };
+  return { do: "appear", to: movedTo, count: countEntries(deps, movedTo) };
 }
 
 async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<OperationStep> {
@@ -233,7 +240,7 @@ function writtenMeanwhile({ file }: Log): Failure {
 async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
   const { disk } = deps;
   const { file, log } = locked;
-  const folder = folderAt(deps, file);
+  const folder = findContainerFolder(deps, file);
   // Another swap was interrupted between its two steps: the first is undone.
   if (folder !== file) disk.rename(folder, file);
   const other = step.other && deps.allowed(step.other);
@@ -241,9 +248,9 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
     throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
   const seen = log.stamp;
   requireNotContinued(log, step.count);
-  const inode = inodeAt(deps, file) as number;
+  const inode = findInode(deps, file) as number;
   const isFolder = isContainerName(file);
-  const kept = isFolder ? nextBackup(disk, file, "repaired") : backupName(disk, file, "repaired");
+  const kept = isFolder ? nameNextBackup(disk, file, "repaired") : nameBackup(disk, file, "repaired");
   if (isFolder) swapFolders(disk, other, file, kept, TAKING_BACK);
   else {
     // A program that ignores locks may write to it now: its lines would be in the kept file only.
@@ -261,7 +268,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
       throw error;
     }
   }
-  const taken = { do: "swap" as const, path: file, inode, other: kept, count: entryCount(deps, file) };
+  const taken = { do: "swap" as const, path: file, inode, other: kept, count: countEntries(deps, file) };
   try {
     await disk.syncFolder(dirname(file));
   } catch (error) {

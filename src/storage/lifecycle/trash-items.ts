@@ -6,9 +6,9 @@
 import { basename, join } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
-import { infoOrNull, nth, putInPlaceNow } from "../fs/files.ts";
-import { entriesIn, namesIn } from "../fs/folders.ts";
-import { type StoragePaths, trashFolder } from "../fs/paths.ts";
+import { addNumber, getInfo, putInPlaceNow } from "../fs/files.ts";
+import { listFolder, listNames } from "../fs/folders.ts";
+import { getTrashFolder, type StoragePaths } from "../fs/paths.ts";
 
 const RECORD = "record.json";
 
@@ -41,23 +41,23 @@ interface Trash {
 }
 
 /** Yields the items with a record, even without the files in it. */
-export function* itemsIn({ disk, paths }: Trash): Generator<TrashItem> {
-  const trash = trashFolder(paths);
-  for (const name of namesIn(disk, trash)) {
+export function* listItems({ disk, paths }: Trash): Generator<TrashItem> {
+  const trash = getTrashFolder(paths);
+  for (const name of listNames(disk, trash)) {
     // A file being removed for good is no item any more.
-    const found = name.startsWith(".") ? undefined : itemAt(disk, join(trash, name));
+    const found = name.startsWith(".") ? undefined : readItem(disk, join(trash, name));
     if (found) yield found;
   }
 }
 
-export function itemAt(disk: Disk, item: string): TrashItem | undefined {
+export function readItem(disk: Disk, item: string): TrashItem | undefined {
   const record = readRecord(disk, item);
   return record && { item, file: join(item, basename(record.path)), record };
 }
 
 /** Returns the folder that an operation made in the trash. */
 export function findOwnItem(trash: Trash, operationId: string): string | undefined {
-  for (const { item, record } of itemsIn(trash)) if (record.operationId === operationId) return item;
+  for (const { item, record } of listItems(trash)) if (record.operationId === operationId) return item;
   return undefined;
 }
 
@@ -65,19 +65,19 @@ export function findOwnItem(trash: Trash, operationId: string): string | undefin
 export function findItemFrom(trash: Trash, path: string, sessionId: string): string | undefined {
   const fits = ({ record, item }: TrashItem): boolean =>
     record.path === path && record.sessionId === sessionId && isInTrash(trash.disk, item);
-  return [...itemsIn(trash)].filter(fits).at(-1)?.item;
+  return [...listItems(trash)].filter(fits).at(-1)?.item;
 }
 
 /** Returns whether an item has the files of its record: the session, or some of the leftovers. */
 export function isInTrash(disk: Disk, item: string): boolean {
-  const found = itemAt(disk, item);
+  const found = readItem(disk, item);
   if (!found) return false;
   const { files } = found.record;
-  return files === undefined ? exists(disk, found.file) : files.some((_, n) => exists(disk, leftoverIn(found, n)));
+  return files === undefined ? exists(disk, found.file) : files.some((_, n) => exists(disk, getLeftoverPath(found, n)));
 }
 
 /** Returns the path of the n-th leftover in its item. Two of different folders may have one name. */
-export function leftoverIn({ item, record }: Pick<TrashItem, "item" | "record">, n: number): string {
+export function getLeftoverPath({ item, record }: Pick<TrashItem, "item" | "record">, n: number): string {
   return join(item, `${n + 1}-${basename(record.files?.[n] ?? "")}`);
 }
 
@@ -103,7 +103,7 @@ export async function writeRecord(disk: Disk, item: string, record: TrashRecord)
 function newFolder(disk: Disk, paths: StoragePaths, at: string, id: string): string {
   const name = `${at.replace(/[:.]/g, "-")}_${id}`;
   for (let n = 1; ; n++) {
-    const item = join(trashFolder(paths), nth(name, n, "-"));
+    const item = join(getTrashFolder(paths), addNumber(name, n, "-"));
     if (disk.makeFolder(item).includes(item)) return item;
   }
 }
@@ -111,7 +111,7 @@ function newFolder(disk: Disk, paths: StoragePaths, at: string, id: string): str
 /** Removes an item that contains only its record. */
 export function discardEmpty(disk: Disk, item: string): void {
   try {
-    if (contentOf(disk, item).length > 0) return;
+    if (listContent(disk, item).length > 0) return;
     removeQuietly(disk, join(item, RECORD));
     disk.removeFolder(item);
   } catch {
@@ -120,18 +120,18 @@ export function discardEmpty(disk: Disk, item: string): void {
 }
 
 /** Returns the sorted names in an item, without its record. */
-export function contentOf(disk: Disk, item: string): string[] {
-  return namesIn(disk, item).filter((name) => name !== RECORD);
+export function listContent(disk: Disk, item: string): string[] {
+  return listNames(disk, item).filter((name) => name !== RECORD);
 }
 
 /** Returns the bytes of all files in a folder. Unreadable folders count nothing. */
-export function sizeOfFolder(disk: Disk, folder: string): number {
+export function measureFolder(disk: Disk, folder: string): number {
   let size = 0;
   const folders = [folder];
   for (let at = folders.pop(); at !== undefined; at = folders.pop())
-    for (const { name, kind } of entriesIn(disk, at))
+    for (const { name, kind } of listFolder(disk, at))
       if (kind === "folder") folders.push(join(at, name));
-      else if (kind === "file") size += infoOrNull(disk, join(at, name), true)?.size ?? 0;
+      else if (kind === "file") size += getInfo(disk, join(at, name), true)?.size ?? 0;
   return size;
 }
 

@@ -7,24 +7,24 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Deleted, FoundInTrash, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { DID, SHORTEST_ID } from "../../core/session/history.ts";
-import { isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { getPointerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { closing } from "../fs/files.ts";
-import { kindOf, removeAll } from "../fs/folders.ts";
-import { stagingName } from "../fs/staging.ts";
+import { useAndClose } from "../fs/files.ts";
+import { getKind, removeAll } from "../fs/folders.ts";
+import { makeStagingName } from "../fs/staging.ts";
 import { isOneFile, isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { type LifecycleDeps, type LockedSession, requireAsSeen, requireWritable } from "./exclusive.ts";
-import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
-import { about, factsOf, recorded, type TitleFacts, titleOf } from "./recorded.ts";
+import { findBelongings, moveTogether, type PathChange, requireFreePaths } from "./move.ts";
+import { describeSession, getTitleFacts, makeTitle, runRecorded, type TitleFacts } from "./recorded.ts";
 import {
-  contentOf,
   discardEmpty,
+  getLeftoverPath,
   isInTrash,
-  itemsIn,
-  leftoverIn,
+  listContent,
+  listItems,
   makeItem,
-  sizeOfFolder,
+  measureFolder,
   type TrashItem,
   type TrashRecord,
   writeRecord,
@@ -43,10 +43,10 @@ export async function deleteSession(
   deps: LifecycleDeps,
   locked: LockedSession,
   permanent: boolean,
-  wishes: MoveWishes,
+  options: MoveWishes,
 ): Promise<Deleted> {
-  requireAsSeen(deps, locked, wishes);
-  const facts = factsOf(locked.log);
+  requireAsSeen(deps, locked, options);
+  const facts = getTitleFacts(locked.log);
   const { stamp } = locked.log;
   /** Throws content_modified unless the file is the one to be deleted. */
   const requireUnchanged = (): void => {
@@ -56,13 +56,13 @@ export async function deleteSession(
   };
   const operation = {
     kind: "delete" as const,
-    group: wishes.group,
-    ...about(locked, facts),
+    group: options.group,
+    ...describeSession(locked, facts),
     text: `${DID.delete} ${facts.title}${permanent ? " for good" : ""}.`,
     step: { do: "trash" as const, from: locked.file },
     ...(permanent ? { final: "It was deleted for good, and nothing is left of it to bring back." } : {}),
   };
-  return recorded(
+  return runRecorded(
     deps,
     operation,
     (begun) => {
@@ -87,50 +87,50 @@ async function remove(
   const { file, sessionId } = locked;
   const deleted = { operationId: begun.id, sessionId, sessionPath: file };
   if (permanent) {
-    await unlink(disk, file, belongings(disk, file, sessionId), locked);
+    await unlink(disk, file, findBelongings(disk, file, sessionId), locked);
     return { ...deleted, trash: "none" };
   }
   if (deps.desktopTrash) {
-    const others = belongings(disk, file, sessionId);
+    const others = findBelongings(disk, file, sessionId);
     const movedTo = await deps.desktopTrash([file, ...others]);
-    if (kindOf(disk, file) === undefined) {
+    if (getKind(disk, file) === undefined) {
       locked.forgetLeaf();
       try {
         // Remaining files would appear next to the next session of that name.
-        const left = others.filter((path) => kindOf(disk, path) !== undefined);
+        const left = others.filter((path) => getKind(disk, path) !== undefined);
         if (left.length > 0) await toItem(deps, locked, facts, begun, left);
         await disk.syncFolder(dirname(file));
       } catch (error) {
-        throw doneBut(error, DELETING, `The session is deleted: the trash command took it. ${REST_MAY_STAY}`);
+        throw doneBut(error, DELETING, `The session is deleted: the trash command took it. ${MAY_REMAIN}`);
       }
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
-  const item = await toOwnTrash(deps, locked, facts, begun);
+  const item = await moveToOwnTrash(deps, locked, facts, begun);
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
 }
 
 /** Moves a session with all that belongs to it to our own trash, and returns the item. */
-export async function toOwnTrash(
+export async function moveToOwnTrash(
   deps: LifecycleDeps,
   locked: LockedSession,
   facts: TitleFacts,
   begun: Deletion,
 ): Promise<string> {
   const { file, sessionId } = locked;
-  const item = await toItem(deps, locked, facts, begun, [file, ...belongings(deps.disk, file, sessionId)]);
+  const item = await toItem(deps, locked, facts, begun, [file, ...findBelongings(deps.disk, file, sessionId)]);
   locked.forgetLeaf();
   return item;
 }
 
-const REST_MAY_STAY = "Some of what belonged to it may still be where it was.";
+const MAY_REMAIN = "Some of what belonged to it may still be where it was.";
 
 /** Removes a session for good: first its file, or the name that marks a container for scanners, in one step. */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
   locked.forgetLeaf();
   let rest = others;
-  if (kindOf(disk, file) === "folder") {
-    const [container, pointer] = [stagingName(file), pointerFile(file)];
+  if (getKind(disk, file) === "folder") {
+    const [container, pointer] = [makeStagingName(file), getPointerFile(file)];
     // The pointer goes after it: a container without one may be a session too.
     disk.rename(file, container);
     rest = [...others.filter((path) => path === pointer), container, ...others.filter((path) => path !== pointer)];
@@ -142,15 +142,19 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
     } catch {
       left.push(basename(path));
     }
-  const stays =
+  const remainder =
     left.length > 0 ? `, but the disk refused to remove what belonged to it: ${left.join(", ")}` : undefined;
   try {
     await disk.syncFolder(dirname(file));
   } catch (error) {
-    throw doneBut(error, DELETING, `The session is deleted${stays ?? ", though a loss of power may bring it back"}.`);
+    throw doneBut(
+      error,
+      DELETING,
+      `The session is deleted${remainder ?? ", though a loss of power may bring it back"}.`,
+    );
   }
-  if (stays !== undefined)
-    throw new Failure("storage_failed", `The session is deleted${stays}.`, { left }, { retryable: false });
+  if (remainder !== undefined)
+    throw new Failure("storage_failed", `The session is deleted${remainder}.`, { left }, { retryable: false });
 }
 
 /** Moves files to a folder of the trash, and returns the folder. The first of them moves last. */
@@ -169,7 +173,7 @@ async function toItem(
   const item = begun ?? (await makeItem(disk, deps.paths, SESSION_ID.test(sessionId) ? sessionId : "session", record));
   try {
     const changes = paths.map((path): PathChange => [path, join(item, basename(path))]);
-    await moveWith(disk, changes);
+    await moveTogether(disk, changes);
   } catch (error) {
     discardEmpty(disk, item);
     throw error;
@@ -180,7 +184,7 @@ async function toItem(
 /** Returns the trash folder that an interrupted deletion of the same file left. */
 function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   const { disk } = deps;
-  for (const { item, file: there, record } of itemsIn(deps))
+  for (const { item, file: there, record } of listItems(deps))
     if (record.sessionId === sessionId && record.path === file && record.files === undefined)
       if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
   return undefined;
@@ -209,21 +213,23 @@ export async function restoreSession(
     sessionId,
     sessionPath: path,
     name,
-    text: `Restored ${titleOf(name, sessionId)}.`,
+    text: `Restored ${makeTitle(name, sessionId)}.`,
     step: { do: "appear" as const, to: path, item: found.item },
     // Undoing that would remove a file that existed before.
-    ...(isThereAlready(deps, found) ? { final: "The session was in its place already, with the same content." } : {}),
+    ...(isAlreadyRestored(deps, found)
+      ? { final: "The session was in its place already, with the same content." }
+      : {}),
   };
-  return recorded(
+  return runRecorded(
     deps,
     operation,
     () => restoreItem(deps, found),
-    ({ movedTo }) => ({ step: { ...operation.step, count: entryCount(deps, movedTo) } }),
+    ({ movedTo }) => ({ step: { ...operation.step, count: countEntries(deps, movedTo) } }),
   );
 }
 
 /** Returns whether the former path of a session has another file, not a second name left by an interrupted move. */
-export function isThereAlready(deps: LifecycleDeps, { file, record }: TrashItem): boolean {
+export function isAlreadyRestored(deps: LifecycleDeps, { file, record }: TrashItem): boolean {
   const to = deps.allowed(record.path);
   return exists(deps.disk, to) && !isOneFile(deps.disk, file, to);
 }
@@ -232,20 +238,20 @@ export function isThereAlready(deps: LifecycleDeps, { file, record }: TrashItem)
 export async function restoreItem(deps: LifecycleDeps, { item, file, record }: TrashItem): Promise<MovedSession> {
   const { disk } = deps;
   const to = deps.allowed(record.path);
-  const others = contentOf(disk, item).filter((name) => name !== basename(to));
+  const others = listContent(disk, item).filter((name) => name !== basename(to));
   const changes = [basename(to), ...others].map((name): PathChange => [join(item, name), join(dirname(to), name)]);
-  await requireWayFree(disk, changes, { sessionId: record.sessionId });
+  await requireFreePaths(disk, changes, { sessionId: record.sessionId });
   disk.makeFolder(dirname(to));
-  await moveWith(disk, changes);
+  await moveTogether(disk, changes);
   await keepLeaf(deps.leaves, record.leafId, () => deps.open(to));
   discardEmpty(disk, item);
   return { sessionId: record.sessionId, sessionPath: file, movedTo: to };
 }
 
 /** Returns the number of entries of a session; undefined if it cannot be opened. */
-export function entryCount(deps: LifecycleDeps, path: string): number | undefined {
+export function countEntries(deps: LifecycleDeps, path: string): number | undefined {
   try {
-    return closing(deps.open(path), ({ nodes }) => nodes.count);
+    return useAndClose(deps.open(path), ({ nodes }) => nodes.count);
   } catch {
     return undefined;
   }
@@ -254,7 +260,9 @@ export function entryCount(deps: LifecycleDeps, path: string): number | undefine
 /** Returns the most recently deleted session that matches. Throws ambiguous_id. */
 function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
-  const there = [...itemsIn(deps)].filter(({ file, record }) => record.files === undefined && exists(deps.disk, file));
+  const there = [...listItems(deps)].filter(
+    ({ file, record }) => record.files === undefined && exists(deps.disk, file),
+  );
   const fits = ({ item, file, record }: TrashItem): boolean =>
     path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
   const exact = newestOf(there.filter(fits));
@@ -280,7 +288,7 @@ function beginningWith(deps: LifecycleDeps, there: readonly TrashItem[], id: str
   if (byId.size === 1) return newestOf(found);
   const listed = [...byId.values()]
     .slice(0, MOST_LISTED)
-    .map(({ record: { sessionId, name = null } }) => `${sessionId} (${titleOf(name, sessionId)})`);
+    .map(({ record: { sessionId, name = null } }) => `${sessionId} (${makeTitle(name, sessionId)})`);
   const more = byId.size > MOST_LISTED ? ` and ${byId.size - MOST_LISTED} more` : "";
   const sentence = `Several sessions in the trash have ids that begin with this: ${listed.join(", ")}${more}. Give more of it.`;
   throw new Failure("ambiguous_id", sentence, { sessionId: id, matches: byId.size });
@@ -298,10 +306,10 @@ export function isAllowed(deps: LifecycleDeps, path: string): boolean {
 // --- listing the trash -----------------------------------------------------------------------------------------------
 
 /** Returns the restorable content of our trash, the newest first. */
-export function trashed(deps: LifecycleDeps): Trashed[] {
+export function listTrashed(deps: LifecycleDeps): Trashed[] {
   const { disk } = deps;
   const found: Trashed[] = [];
-  for (const { item, record } of itemsIn(deps)) {
+  for (const { item, record } of listItems(deps)) {
     const { sessionId, path, deletedAt, files, name = null, messageCount = null } = record;
     if (!isInTrash(disk, item) || ![path, ...(files ?? [])].every((file) => isAllowed(deps, file))) continue;
     found.push({
@@ -309,7 +317,7 @@ export function trashed(deps: LifecycleDeps): Trashed[] {
       sessionPath: path,
       sessionId: files === undefined ? sessionId : null,
       deletedAt,
-      sizeBytes: sizeOfFolder(disk, item),
+      sizeBytes: measureFolder(disk, item),
       files: files ?? null,
       name,
       messageCount,
@@ -321,7 +329,7 @@ export function trashed(deps: LifecycleDeps): Trashed[] {
 // --- leftovers -------------------------------------------------------------------------------------------------------
 
 /** Moves files of any folders to a new item, all or none. */
-export async function toPruned(
+export async function moveToPruned(
   deps: LifecycleDeps,
   files: readonly string[],
   { id, at }: BegunOperation,
@@ -330,9 +338,9 @@ export async function toPruned(
   const record: TrashRecord = { sessionId: "", path: files[0], deletedAt: at, operationId: id, files };
   const item = await makeItem(disk, deps.paths, "leftovers", record);
   try {
-    await moveWith(
+    await moveTogether(
       disk,
-      files.map((file, n): PathChange => [file, leftoverIn({ item, record }, n)]),
+      files.map((file, n): PathChange => [file, getLeftoverPath({ item, record }, n)]),
     );
   } catch (error) {
     discardEmpty(disk, item);
@@ -346,11 +354,11 @@ export async function restoreLeftovers(deps: LifecycleDeps, found: TrashItem): P
   const { disk } = deps;
   const { item, record } = found;
   const changes = (record.files ?? [])
-    .map((file, n): PathChange => [leftoverIn(found, n), deps.allowed(file)])
-    .filter(([from]) => kindOf(disk, from) !== undefined);
-  await requireWayFree(disk, changes);
+    .map((file, n): PathChange => [getLeftoverPath(found, n), deps.allowed(file)])
+    .filter(([from]) => getKind(disk, from) !== undefined);
+  await requireFreePaths(disk, changes);
   for (const folder of new Set(changes.map(([, to]) => dirname(to)))) disk.makeFolder(folder);
-  if (changes.length > 0) await moveWith(disk, changes);
+  if (changes.length > 0) await moveTogether(disk, changes);
   discardEmpty(disk, item);
   return changes.map(([, to]) => to);
 }

@@ -14,16 +14,16 @@
 
 import type { LockKind } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { getInfo } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import {
   type FileKey,
+  type FileLocker,
   isJustMade,
   isListed,
   type LockLocation,
   type LockOptions,
-  type Means,
   requireErrno,
   TRIES,
 } from "./contract.ts";
@@ -52,7 +52,7 @@ export class CarriedLocks {
 
   /** Takes the lock at a place. Returns "held" when another process has it, null when no file can carry one there. */
   acquire({ device }: FileKey, place: LockLocation): CarriedLock | "held" | null {
-    if (this.hopeless.has(device) || this.means().next().done) return null;
+    if (this.hopeless.has(device) || this.lockers().next().done) return null;
     for (let tries = 0; tries < TRIES; tries++) {
       const opened = this.open(place);
       if (opened === "again") continue;
@@ -78,7 +78,7 @@ export class CarriedLocks {
 
   /** Returns whether there is a lock file at a path: a process holds it, or died with it. */
   isThere(path: string): boolean {
-    const info = infoOrNull(this.disk, path);
+    const info = getInfo(this.disk, path);
     return info !== null && isLockFile(info);
   }
 
@@ -96,7 +96,7 @@ export class CarriedLocks {
   }
 
   /** Yields the available means. The check for flock starts a process, so it is made only when SQLite cannot lock. */
-  private *means(): Generator<Means, void> {
+  private *lockers(): Generator<FileLocker, void> {
     const { sqlite, flock } = this.all();
     if (sqlite) yield sqlite;
     if (flock.isThere) yield flock;
@@ -119,7 +119,7 @@ export class CarriedLocks {
       const { code } = requireErrno(error, "locking the session");
       if (code === "ENOENT") return "again";
       // It belongs to another user. Whether that user's process holds it can be seen nevertheless.
-      return this.isHeld(path) || isJustMade(disk, infoOrNull(disk, path)) ? "held" : null;
+      return this.isHeld(path) || isJustMade(disk, getInfo(disk, path)) ? "held" : null;
     }
   }
 
@@ -130,7 +130,7 @@ export class CarriedLocks {
     try {
       info = disk.infoOf(fd);
       if (!isLockFile(info)) return null;
-      for (const means of this.means()) {
+      for (const means of this.lockers()) {
         unlock = means.lock(path, fd, info, isNew);
         if (unlock === "held") return "held";
         if (unlock === null) continue;
@@ -193,6 +193,6 @@ function lend(disk: Disk, like: string, fd: number): void {
 
 /** Returns whether a file still has a name. */
 function hasName(disk: Disk, path: string, info: FileInfo): boolean {
-  const now = infoOrNull(disk, path);
+  const now = getInfo(disk, path);
   return now !== null && isSameFile(now, info);
 }

@@ -10,10 +10,10 @@ import { isMissing } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, exists, removeQuietly, writeAll } from "../fs/disk.ts";
-import { infoOrNull, isNameTaken, readAt, withFile } from "../fs/files.ts";
-import { isSameProcess, processStart } from "../fs/processes.ts";
+import { getInfo, isNameTaken, readAt, useFile } from "../fs/files.ts";
+import { getProcessStart, isSameProcess } from "../fs/processes.ts";
 import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
-import { noteNextTo } from "./lock-paths.ts";
+import { getNotePath } from "./lock-paths.ts";
 
 /** Ending of the names of notes in the lock folders. */
 const NOTE = "json";
@@ -23,7 +23,7 @@ const LARGEST = 65_536;
 /** A holder as its lock file or its note describes it. */
 interface Claim extends Holder {
   readonly host: string;
-  /** Start time of its process, from {@link processStart}: distinguishes a reused pid from the same process. */
+  /** Start time of its process, from {@link getProcessStart}: distinguishes a reused pid from the same process. */
   readonly started: string;
   /** The pid namespace of its pid; 0 where the system has none. */
   readonly space?: number;
@@ -66,13 +66,13 @@ export class Claims {
     const { pid } = process;
     if (this.own) return this.own;
     // Only Linux has pid namespaces.
-    const space = infoOrNull(disk, "/proc/self/ns/pid")?.inode ?? 0;
-    this.own = { pid, host: hostname(), started: processStart(disk, pid) ?? "", space };
+    const space = getInfo(disk, "/proc/self/ns/pid")?.inode ?? 0;
+    this.own = { pid, host: hostname(), started: getProcessStart(disk, pid) ?? "", space };
     return this.own;
   }
 }
 
-export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
+export function toHolder({ client, pid, since }: Partial<Claim>): Holder {
   return {
     client: typeof client === "string" ? client : UNKNOWN.client,
     pid: typeof pid === "number" ? pid : UNKNOWN.pid,
@@ -84,7 +84,7 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
-    bytes = withFile(disk, disk.openRead(path), (fd) => {
+    bytes = useFile(disk, disk.openRead(path), (fd) => {
       const { size } = disk.infoOf(fd);
       // Any process that may write to the session's folder may have made it.
       return size > LARGEST ? bytes : readAt(disk, fd, 0, size);
@@ -97,18 +97,18 @@ export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim:
 }
 
 /** Returns the paths for a file's locks or notes: in our state folder, and in that of all servers of the user. */
-export function inLockFolders(
+export function getLockFolderPaths(
   { disk, stateFolder }: LockOptions,
   { device, inode }: FileKey,
   ending: string,
 ): string[] {
-  const common = commonFolder();
+  const common = getCommonFolder();
   const folders = isOurs(disk, common) ? [stateFolder, common] : [stateFolder];
   return folders.map((folder) => join(folder, "locks", `${device}-${inode}.${ending}`));
 }
 
 /** Returns the folder that all servers of a user share, independent of their state folders. */
-export function commonFolder(): string {
+export function getCommonFolder(): string {
   let user = String(userId());
   try {
     user = userInfo().username;
@@ -156,13 +156,13 @@ export class HolderNotes {
 
   /** Returns the holder by its note. Ignores notes of processes that have ended; of several notes the newest counts. */
   read(file: FileKey, lockPath?: string): Holder | null {
-    const paths = inLockFolders(this.options, file, NOTE);
-    if (lockPath !== undefined) paths.push(noteNextTo(lockPath));
+    const paths = getLockFolderPaths(this.options, file, NOTE);
+    if (lockPath !== undefined) paths.push(getNotePath(lockPath));
     let holder: Holder | null = null;
     for (const path of paths) {
       const claim = readClaim(this.disk, path)?.claim;
       if (!claim || (claim.inode ?? file.inode) !== file.inode || this.claims.isStale(claim)) continue;
-      if (holder === null || String(claim.since) > holder.since) holder = holderIn(claim);
+      if (holder === null || String(claim.since) > holder.since) holder = toHolder(claim);
     }
     return holder;
   }
@@ -171,10 +171,10 @@ export class HolderNotes {
   write(file: FileKey, lockPath?: string): WrittenNote {
     const { disk } = this;
     const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
-    const nextTo = lockPath === undefined ? "refused" : this.put(noteNextTo(lockPath), bytes, file);
+    const nextTo = lockPath === undefined ? "refused" : this.put(getNotePath(lockPath), bytes, file);
     if (lockPath !== undefined && nextTo !== "refused")
-      return { wasLeft: nextTo === "left", remove: (now = lockPath) => removeQuietly(disk, noteNextTo(now)) };
-    const put = inLockFolders(this.options, file, NOTE).map((path) => ({
+      return { wasLeft: nextTo === "left", remove: (now = lockPath) => removeQuietly(disk, getNotePath(now)) };
+    const put = getLockFolderPaths(this.options, file, NOTE).map((path) => ({
       path,
       was: this.put(path, bytes, file, true),
     }));
@@ -205,7 +205,7 @@ export class HolderNotes {
         fd = disk.create(path);
       }
       made = true;
-      withFile(disk, fd, () => writeAll(disk, fd, bytes));
+      useFile(disk, fd, () => writeAll(disk, fd, bytes));
       return left ? "left" : "new";
     } catch {
       if (made) removeQuietly(disk, path);

@@ -4,7 +4,7 @@ import { isErrno, storageFailure } from "../../core/errno.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import { type Disk, type FileInfo, readUnsized } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
-import { clockOf } from "../fs/stamps.ts";
+import { readDiskClock } from "../fs/stamps.ts";
 
 export interface FileKey {
   readonly device: number;
@@ -50,7 +50,7 @@ export interface Locks {
 }
 
 /** A kernel lock on an open file. */
-export interface Means {
+export interface FileLocker {
   readonly kind: "sqlite" | "flock";
   /** Locks the file. Returns a function that unlocks it, "held" if it is locked, or null if this kind of lock fails. */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
@@ -75,7 +75,7 @@ export function isLock(acquired: Lock | Holder): acquired is Lock {
  * Runs `deed` with the lock of the file that `find` returns. Does nothing if another process has the lock, it cannot be
  * taken, or `deed` fails: a caller that needs the outcome checks the file.
  */
-export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => void): void {
+export function runIfLocked(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => void): void {
   try {
     const lock = locks.acquire(find(), place);
     if (!isLock(lock)) return;
@@ -90,7 +90,7 @@ export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocat
 }
 
 /** Returns a lock whose release has an effect only once. */
-export function lockWith(release: () => void, facts: Omit<Lock, "release"> = {}): Lock {
+export function makeLock(release: () => void, facts: Omit<Lock, "release"> = {}): Lock {
   let held = true;
   return {
     ...facts,
@@ -102,7 +102,7 @@ export function lockWith(release: () => void, facts: Omit<Lock, "release"> = {})
   };
 }
 
-export function keyOf({ device, inode }: FileKey): string {
+export function getFileKey({ device, inode }: FileKey): string {
   return `${device}:${inode}`;
 }
 
@@ -113,7 +113,7 @@ const JUST_MADE = 1000;
 
 /** Returns whether there is a lock file that was made just now, by the clock that stamped it. */
 export function isJustMade(disk: Disk, info: FileInfo | null): boolean {
-  return info !== null && Math.abs(clockOf(disk) - (info.changed ?? 0)) < JUST_MADE;
+  return info !== null && Math.abs(readDiskClock(disk) - (info.changed ?? 0)) < JUST_MADE;
 }
 
 /** Number of attempts to take a lock that is neither granted to us nor held by another. */
@@ -127,10 +127,10 @@ export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoExcepti
 
 /**
  * Notes that no lock of flock can be on a file: this process just made it and has SQLite's lock. A process that takes
- * flock's lock removes the note first ({@link noteFlock}), so a file with it needs no search in the kernel's list,
+ * flock's lock removes the note first ({@link markFlock}), so a file with it needs no search in the kernel's list,
  * which costs 8 to 16 ms: its reader waits until no processor is in the middle of a lock operation.
  */
-export function noteNoFlock(disk: Disk, fd: number, { modified }: FileInfo): void {
+export function markNoFlock(disk: Disk, fd: number, { modified }: FileInfo): void {
   try {
     if (disk.infoOf(fd).modified === modified) disk.setModified?.(fd, 0);
   } catch {
@@ -139,7 +139,7 @@ export function noteNoFlock(disk: Disk, fd: number, { modified }: FileInfo): voi
 }
 
 /** Notes on a file that a lock of flock is taken on it, for as long as the file exists. Returns whether that worked. */
-export function noteFlock(disk: Disk, fd: number): boolean {
+export function markFlock(disk: Disk, fd: number): boolean {
   try {
     // Any process that may write to a file may do this, and it sets the time. Lock files are empty.
     if (!mayHaveFlock(disk, fd)) disk.truncate(fd, 0);

@@ -10,25 +10,25 @@ import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { isNameTaken, putInPlaceNow } from "../fs/files.ts";
-import { Claims, holderIn, inLockFolders, readClaim } from "./claims.ts";
-import { type FileKey, isLock, type Lock, type LockOptions, type Locks, lockWith, TRIES, UNKNOWN } from "./contract.ts";
+import { Claims, getLockFolderPaths, readClaim, toHolder } from "./claims.ts";
+import { type FileKey, isLock, type Lock, type LockOptions, type Locks, makeLock, TRIES, UNKNOWN } from "./contract.ts";
 
 /** Number of times that rival claims are read before giving up. */
 const MAX_CHECKS = 100;
 /** Number of claims made by this instance: part of their names, with pid and start time, so that each is unique. */
 let claimNames = 0;
 
-export function fileLocks(options: LockOptions): Locks {
+export function makeFileLocks(options: LockOptions): Locks {
   const { disk } = options;
   const claims = new Claims(options);
-  const pathsOf = (file: FileKey): string[] => inLockFolders(options, file, "lock");
+  const pathsOf = (file: FileKey): string[] => getLockFolderPaths(options, file, "lock");
 
   /** Returns the holder of the lock at a path, or null. */
   const holderAt = (path: string, found = readClaim(disk, path)): Holder | null => {
     if (!found) return null;
     if (!found.claim) return { ...UNKNOWN, client: `another process, whose lock ${path} cannot be read,` };
     if (claims.isStale(found.claim)) return null;
-    const holder = holderIn(found.claim);
+    const holder = toHolder(found.claim);
     return claims.isOfThisHost(found.claim)
       ? holder
       : { ...holder, client: `${holder.client} on ${found.claim.host}, by its lock ${path},` };
@@ -84,7 +84,7 @@ export function fileLocks(options: LockOptions): Locks {
       try {
         disk.makeFolder(dirname(path));
         publish(path, bytes);
-        return lockWith(
+        return makeLock(
           () => {
             const now = readClaim(disk, path);
             if (now && sameBytes(now.bytes, bytes)) removeQuietly(disk, path);
@@ -122,7 +122,7 @@ export function fileLocks(options: LockOptions): Locks {
         locks.push(acquired);
       }
       if (locks.length > 0)
-        return lockWith(release, { kind: "file", previousHolderDied: locks.some((lock) => lock.previousHolderDied) });
+        return makeLock(release, { kind: "file", previousHolderDied: locks.some((lock) => lock.previousHolderDied) });
       throw new Failure(
         "read_only",
         "The session cannot be locked, so nothing may be written. Set PI_SESSION_SERVER_STATE_DIR to a writable folder.",

@@ -4,12 +4,12 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { isJustMade, isListed, type Means, mayHaveFlock, noteFlock } from "./contract.ts";
+import { type FileLocker, isJustMade, isListed, markFlock, mayHaveFlock } from "./contract.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 5000;
 
-export class Flock implements Means {
+export class Flock implements FileLocker {
   readonly kind = "flock";
   private readonly disk: Disk;
   private known: boolean | undefined;
@@ -31,7 +31,7 @@ export class Flock implements Means {
     if (status === 1) return "held";
     if (status !== 0) return null;
     // A process that took SQLite's lock before this sees the note, and one that did not is listed.
-    if (!noteFlock(this.disk, fd)) return null;
+    if (!markFlock(this.disk, fd)) return null;
     if (isListed(this.disk, info, ["POSIX"]) || !mayHaveFlock(this.disk, fd)) return "held";
     // Closing the descriptor releases the lock.
     return () => {};

@@ -4,19 +4,19 @@ import { basename, dirname, join } from "node:path";
 import type { Holder } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { entriesIfListed } from "../fs/folders.ts";
-import { commonFolder, holderIn, readClaim } from "./claims.ts";
-import { type FileKey, isLock, keyOf, type LockLocation, type Locks, UNKNOWN } from "./contract.ts";
+import { getInfo } from "../fs/files.ts";
+import { listFolderIfAllowed } from "../fs/folders.ts";
+import { getCommonFolder, readClaim, toHolder } from "./claims.ts";
+import { type FileKey, getFileKey, isLock, type LockLocation, type Locks, UNKNOWN } from "./contract.ts";
 import {
+  getLockedFile,
+  getNotePath,
   isLockInContainer,
-  lockedFileOf,
-  lockInContainer,
-  lockInFolder,
-  lockNextTo,
-  noteNextTo,
+  locateLock,
+  locateLockInContainer,
+  locateLockInFolder,
 } from "./lock-paths.ts";
-import { SOCKETS, socketName } from "./socket-lock.ts";
+import { getSocketName, SOCKET_LIST } from "./socket-lock.ts";
 
 /** Names of the locks of session files and their notes. */
 const IN_FOLDER = /^\.pi-session-(\d+)\.(?:lock|holder)$/;
@@ -52,8 +52,8 @@ export function findLocks(
   const { disk, locks } = looked;
   const traces = new Map<string, Trace>();
   const add = (trace: Trace): void => {
-    const known = traces.get(keyOf(trace.key));
-    traces.set(keyOf(trace.key), {
+    const known = traces.get(getFileKey(trace.key));
+    traces.set(getFileKey(trace.key), {
       ...trace,
       ...known,
       place: known?.place ?? trace.place,
@@ -62,44 +62,45 @@ export function findLocks(
   };
   for (const folder of folders) for (const trace of tracesIn(disk, folder)) add(trace);
   for (const trace of tracesInLockFolders(looked)) add(trace);
-  for (const key of boundKeys(disk, sessions)) add({ key, place: placeOf(sessions.get(keyOf(key)) as string, key) });
+  for (const key of boundKeys(disk, sessions))
+    add({ key, place: placeOf(sessions.get(getFileKey(key)) as string, key) });
   return [...traces.values()].map(({ key, place, note }) => {
     const claim = note === undefined ? undefined : readClaim(disk, note)?.claim;
-    const noted = claim ? holderIn(claim) : UNKNOWN;
-    return { key, place, session: sessions.get(keyOf(key)) ?? null, holder: locks.holder(key, place), noted };
+    const noted = claim ? toHolder(claim) : UNKNOWN;
+    return { key, place, session: sessions.get(getFileKey(key)) ?? null, holder: locks.holder(key, place), noted };
   });
 }
 
 /** Returns the location of the lock of a session, given the inode of the lock. */
 function placeOf(session: string, { inode }: FileKey): LockLocation {
-  return isContainerName(session) ? lockInContainer(session) : lockInFolder(dirname(session), inode);
+  return isContainerName(session) ? locateLockInContainer(session) : locateLockInFolder(dirname(session), inode);
 }
 
 /** Yields the lock files and notes in a folder of sessions, and in its containers. */
 function* tracesIn(disk: Disk, folder: string): Generator<Trace> {
-  const device = infoOrNull(disk, folder)?.device;
+  const device = getInfo(disk, folder)?.device;
   if (device === undefined) return;
-  for (const { name } of entriesIfListed(disk, folder)) {
+  for (const { name } of listFolderIfAllowed(disk, folder)) {
     const [, inode] = IN_FOLDER.exec(name) ?? [];
     if (inode !== undefined) {
-      const place = lockInFolder(folder, Number(inode));
-      yield { key: { device, inode: Number(inode) }, place, note: noteNextTo(place.path) };
+      const place = locateLockInFolder(folder, Number(inode));
+      yield { key: { device, inode: Number(inode) }, place, note: getNotePath(place.path) };
     }
     if (isContainerName(name)) yield* traceInContainer(disk, join(folder, name));
   }
 }
 
 function* traceInContainer(disk: Disk, container: string): Generator<Trace> {
-  const place = lockInContainer(container);
-  const header = infoOrNull(disk, place.like as string);
-  if (header === null || ![place.path, noteNextTo(place.path)].some((path) => infoOrNull(disk, path, true))) return;
-  if (isLockInContainer(basename(place.path))) yield { key: header, place, note: noteNextTo(place.path) };
+  const place = locateLockInContainer(container);
+  const header = getInfo(disk, place.like as string);
+  if (header === null || ![place.path, getNotePath(place.path)].some((path) => getInfo(disk, path, true))) return;
+  if (isLockInContainer(basename(place.path))) yield { key: header, place, note: getNotePath(place.path) };
 }
 
 function* tracesInLockFolders({ disk, stateFolder }: LockSources): Generator<Trace> {
   // Unreadable ones are locks of another user.
-  for (const folder of [stateFolder, commonFolder()].map((folder) => join(folder, "locks")))
-    for (const { name } of entriesIfListed(disk, folder)) {
+  for (const folder of [stateFolder, getCommonFolder()].map((folder) => join(folder, "locks")))
+    for (const { name } of listFolderIfAllowed(disk, folder)) {
       const [, device, inode] = IN_LOCK_FOLDER.exec(name) ?? [];
       if (inode === undefined) continue;
       yield { key: { device: Number(device), inode: Number(inode) }, note: join(folder, name) };
@@ -108,19 +109,19 @@ function* tracesInLockFolders({ disk, stateFolder }: LockSources): Generator<Tra
 
 /** Yields the sessions whose sockets are bound. */
 function* boundKeys(disk: Disk, sessions: ReadonlyMap<string, string>): Generator<FileKey> {
-  for (const key of boundSockets(disk) ?? []) if (sessions.has(keyOf(key))) yield key;
+  for (const key of boundSockets(disk) ?? []) if (sessions.has(getFileKey(key))) yield key;
 }
 
 /** Returns the files whose sockets are bound, as the kernel lists them; undefined where it has no such list. */
 function boundSockets(disk: Disk): FileKey[] | undefined {
   let list: string;
   try {
-    list = Buffer.from(readUnsized(disk, SOCKETS)).toString("latin1");
+    list = Buffer.from(readUnsized(disk, SOCKET_LIST)).toString("latin1");
   } catch {
     // Only Linux has such a list.
     return undefined;
   }
-  const prefix = socketName({ device: 0, inode: 0 }).split("0:0")[0];
+  const prefix = getSocketName({ device: 0, inode: 0 }).split("0:0")[0];
   return list.split(`@${prefix}`).flatMap((part) => {
     const [, device, inode] = /^(\d+):(\d+)\//.exec(part) ?? [];
     return inode === undefined ? [] : [{ device: Number(device), inode: Number(inode) }];
@@ -133,17 +134,17 @@ function boundSockets(disk: Disk): FileKey[] | undefined {
  */
 export function findHolders({ disk, locks }: LockSources, sessions: Iterable<string>): Map<string, Holder> {
   const sockets = boundSockets(disk);
-  const bound = sockets && new Set(sockets.map(keyOf));
+  const bound = sockets && new Set(sockets.map(getFileKey));
   const found = new Map<string, Holder>();
   for (const session of sessions) {
-    const named = infoOrNull(disk, lockedFileOf(session), true);
+    const named = getInfo(disk, getLockedFile(session), true);
     const isLink = named?.kind === "link";
-    const key = isLink ? infoOrNull(disk, lockedFileOf(session)) : named;
+    const key = isLink ? getInfo(disk, getLockedFile(session)) : named;
     if (key === null) continue;
     const near = placeOf(session, key);
-    const mayBeHeld = isLink || bound?.has(keyOf(key)) !== false || infoOrNull(disk, near.path, true) !== null;
+    const mayBeHeld = isLink || bound?.has(getFileKey(key)) !== false || getInfo(disk, near.path, true) !== null;
     if (!mayBeHeld) continue;
-    const place = isContainerName(session) ? near : lockNextTo(disk, session, key.inode);
+    const place = isContainerName(session) ? near : locateLock(disk, session, key.inode);
     const holder = locks.holder(key, place);
     if (holder) found.set(session, holder);
   }

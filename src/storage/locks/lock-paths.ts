@@ -13,38 +13,38 @@ const IN_CONTAINER = "writer.lock";
 const HOLDER = ".holder";
 
 /** Returns the file whose inode identifies the lock of a session. */
-export function lockedFileOf(session: string): string {
+export function getLockedFile(session: string): string {
   return isContainerName(session) ? headerFile(session) : session;
 }
 
 /** Returns the location of the lock of a session file in `folder`. */
-export function lockInFolder(folder: string, inode: number): LockLocation {
+export function locateLockInFolder(folder: string, inode: number): LockLocation {
   return { path: join(folder, `.pi-session-${inode}.lock`) };
 }
 
 /** Returns the location of the lock of a session file. `file` may be a link to it. */
-export function lockNextTo(disk: Disk, file: string, inode: number): LockLocation {
+export function locateLock(disk: Disk, file: string, inode: number): LockLocation {
   let real = file;
   try {
     real = disk.realPath(file);
   } catch {
     // The file is missing. Any file that gets this path will lie in this folder.
   }
-  return { ...lockInFolder(dirname(real), inode), like: real };
+  return { ...locateLockInFolder(dirname(real), inode), like: real };
 }
 
-export function lockInContainer(container: string): LockLocation {
+export function locateLockInContainer(container: string): LockLocation {
   return { path: join(container, IN_CONTAINER), like: headerFile(container) };
 }
 
 /** Returns the path of the holder's note for a lock file. */
-export function noteNextTo(lockPath: string): string {
+export function getNotePath(lockPath: string): string {
   return lockPath.replace(/\.lock$/, HOLDER);
 }
 
 /** Links the held lock of a container, and its note, into the one that replaces it, so that all find the same lock. */
-export function shareLock(disk: Disk, container: string, next: string): void {
-  for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)])
+export function linkLock(disk: Disk, container: string, next: string): void {
+  for (const name of [IN_CONTAINER, getNotePath(IN_CONTAINER)])
     try {
       disk.link(join(container, name), join(next, name));
     } catch {
@@ -54,10 +54,10 @@ export function shareLock(disk: Disk, container: string, next: string): void {
 
 /** Removes the lock and its note from a container that is no longer a session. */
 export function dropLock(disk: Disk, container: string): void {
-  for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
+  for (const name of [IN_CONTAINER, getNotePath(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
 }
 
 /** Returns whether a name in a container is that of its lock or the lock's note; these are never copied with it. */
 export function isLockInContainer(name: string): boolean {
-  return name === IN_CONTAINER || name === noteNextTo(IN_CONTAINER);
+  return name === IN_CONTAINER || name === getNotePath(IN_CONTAINER);
 }

@@ -3,9 +3,9 @@
  * names, and ends with its holder, however that ends (architecture, "Lock").
  */
 
-import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from "./contract.ts";
-import { fileLocks } from "./file-lock.ts";
-import { socketLocks } from "./socket-lock.ts";
+import { getFileKey, isLock, type Lock, type LockOptions, type Locks, makeLock } from "./contract.ts";
+import { makeFileLocks } from "./file-lock.ts";
+import { makeSocketLocks } from "./socket-lock.ts";
 
 export {
   type FileKey,
@@ -14,20 +14,20 @@ export {
   type LockLocation,
   type LockOptions,
   type Locks,
-  withFreeLock,
+  runIfLocked,
 } from "./contract.ts";
-export { fileLocks } from "./file-lock.ts";
+export { makeFileLocks } from "./file-lock.ts";
 
 export function makeLocks(options: LockOptions): Locks {
-  return process.platform === "linux" ? socketLocks(options) : fileLocks(options);
+  return process.platform === "linux" ? makeSocketLocks(options) : makeFileLocks(options);
 }
 
 /** Returns locks that several logs of one process share: a lock that one of them holds, the others may use. */
-export function sharedLocks(locks: Locks): Locks {
+export function shareLocks(locks: Locks): Locks {
   const held = new Map<string, { lock: Lock; users: number }>();
   return {
     acquire(file, place) {
-      const key = keyOf(file);
+      const key = getFileKey(file);
       const known = held.get(key);
       const lock = known?.lock ?? locks.acquire(file, place);
       if (!isLock(lock)) return lock;
@@ -39,7 +39,7 @@ export function sharedLocks(locks: Locks): Locks {
       const forget = (): void => {
         if (held.get(key) === shared) held.delete(key);
       };
-      return lockWith(
+      return makeLock(
         () => {
           if (--shared.users > 0) return;
           forget();
@@ -58,7 +58,7 @@ export function sharedLocks(locks: Locks): Locks {
       );
     },
     prepare: () => locks.prepare?.(),
-    holder: (file, place, wasRefused) => (held.has(keyOf(file)) ? null : locks.holder(file, place, wasRefused)),
+    holder: (file, place, wasRefused) => (held.has(getFileKey(file)) ? null : locks.holder(file, place, wasRefused)),
   };
 }
 

@@ -12,12 +12,12 @@ import { type CarriedLock, CarriedLocks } from "./carried.ts";
 import { HolderNotes } from "./claims.ts";
 import {
   type FileKey,
-  keyOf,
+  getFileKey,
   type Lock,
   type LockLocation,
   type LockOptions,
   type Locks,
-  lockWith,
+  makeLock,
   requireErrno,
   TRIES,
   UNKNOWN,
@@ -26,14 +26,14 @@ import {
 /** Bytes of a socket's name. All are used, because versions of Node differ in whether they pad a shorter one. */
 const SOCKET_NAME = 108;
 /** The kernel's list of sockets. */
-export const SOCKETS = "/proc/net/unix";
+export const SOCKET_LIST = "/proc/net/unix";
 
 /**
  * Returns the locks of Linux. Binding happens inside `listen`, so that the outcome is known when it returns. `holder`
  * reads the kernel's list instead, so that it never makes a taker fail. The user is not part of the socket's name: a
  * file that two users write has one lock.
  */
-export function socketLocks(options: LockOptions): Locks {
+export function makeSocketLocks(options: LockOptions): Locks {
   const { disk } = options;
   const notes = new HolderNotes(options);
   const carried = new CarriedLocks(options);
@@ -71,7 +71,7 @@ export function socketLocks(options: LockOptions): Locks {
       note = notes.write(file, known?.path);
       return true;
     };
-    return lockWith(
+    return makeLock(
       () => {
         // The file may be another holder's by now.
         if (renew(() => known)) {
@@ -114,8 +114,8 @@ export function socketLocks(options: LockOptions): Locks {
 }
 
 /** Returns the name of the socket of a file, but for the padding. */
-export function socketName(file: FileKey): string {
-  return `pi-session-server/${keyOf(file)}/`;
+export function getSocketName(file: FileKey): string {
+  return `pi-session-server/${getFileKey(file)}/`;
 }
 
 function bind(file: FileKey): Server | undefined {
@@ -123,7 +123,7 @@ function bind(file: FileKey): Server | undefined {
   const server = createServer((socket) => socket.destroy());
   server.on("error", () => {});
   // Exclusive: otherwise the workers of a cluster share the socket.
-  server.listen({ path: `\0${socketName(file)}`.padEnd(SOCKET_NAME, "/"), exclusive: true });
+  server.listen({ path: `\0${getSocketName(file)}`.padEnd(SOCKET_NAME, "/"), exclusive: true });
   server.unref();
   return server.listening ? server : undefined;
 }
@@ -132,10 +132,10 @@ function bind(file: FileKey): Server | undefined {
 function isBound(disk: Disk, file: FileKey): boolean | undefined {
   let list: Buffer;
   try {
-    list = Buffer.from(readUnsized(disk, SOCKETS));
+    list = Buffer.from(readUnsized(disk, SOCKET_LIST));
   } catch (error) {
     requireErrno(error, "looking for the session's lock");
     return undefined;
   }
-  return list.includes(`@${socketName(file)}`);
+  return list.includes(`@${getSocketName(file)}`);
 }

@@ -5,7 +5,7 @@
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import type { Database, OpenDatabase } from "../fs/sqlite.ts";
-import { isListed, type Means, mayHaveFlock, noteNoFlock } from "./contract.ts";
+import { type FileLocker, isListed, markNoFlock, mayHaveFlock } from "./contract.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";
 const SQLITE_BUSY = 5;
@@ -17,7 +17,7 @@ const RESERVED = `${IN_MEMORY};BEGIN IMMEDIATE`;
 /** Takes the whole lock after the reserved one: only processes that look at it can delay that. */
 const REST = `ROLLBACK;PRAGMA busy_timeout=${LOOKED_AT};BEGIN EXCLUSIVE`;
 
-export class SqliteLock implements Means {
+export class SqliteLock implements FileLocker {
   readonly kind = "sqlite";
   private readonly open: OpenDatabase;
   private readonly disk: Disk;
@@ -45,7 +45,7 @@ export class SqliteLock implements Means {
     try {
       outcome = take(database);
       // A server without SQLite may hold it by flock; not so a file that we created.
-      if (outcome === "ours" && isNew) noteNoFlock(this.disk, fd, info);
+      if (outcome === "ours" && isNew) markNoFlock(this.disk, fd, info);
       else if (outcome === "ours" && mayHaveFlock(this.disk, fd) && isListed(this.disk, info, ["FLOCK"]))
         outcome = "held";
       if (outcome === "ours") return () => closeDatabase(database);

@@ -5,8 +5,8 @@ import { storageFailure } from "../../core/errno.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, exists, isAbsent, readWhole, removeQuietly } from "../fs/disk.ts";
-import { ifFile, ifPresent, putInPlace } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { putInPlace, readIfFile, readIfPresent } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 
 const DIGEST = /^[0-9a-f]{64}$/;
 
@@ -34,7 +34,7 @@ export class AttachmentFolder {
   /** Returns the bytes of one; null where it is missing, or is not what its name says. Throws storage_failed. */
   read(sha256: string): Uint8Array | null {
     try {
-      const bytes = ifFile(() => readWhole(this.disk, join(this.folder, sha256)));
+      const bytes = readIfFile(() => readWhole(this.disk, join(this.folder, sha256)));
       return bytes && this.env.sha256(bytes) === sha256 ? bytes : null;
     } catch (error) {
       throw storageFailure(error, "reading an attachment");
@@ -66,7 +66,7 @@ export class AttachmentFolder {
 
 /** Returns the digests by which the attachments in a folder are named; none when it is missing. */
 export function attachmentsIn(disk: Disk, folder: string): string[] {
-  return (ifPresent(() => namesIn(disk, folder)) ?? []).filter((name) => DIGEST.test(name));
+  return (readIfPresent(() => listNames(disk, folder)) ?? []).filter((name) => DIGEST.test(name));
 }
 
 /** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */

@@ -16,7 +16,7 @@ import { LineValidator } from "../../core/json/validate.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Column } from "../../core/tree/nodes.ts";
 import { type Disk, readAll } from "../fs/disk.ts";
-import { clockOf } from "../fs/stamps.ts";
+import { readDiskClock } from "../fs/stamps.ts";
 import { AttachmentFolder } from "./attachments.ts";
 import type { KnownEntries } from "./known-entries.ts";
 import { CHUNK, LF } from "./lines.ts";
@@ -236,7 +236,7 @@ export class EntryReader {
    * as sound as to check all bytes again (25 MB take 40 ms). Throws storage_failed.
    */
   knownBytes(file: number, start: number, length: number, again?: Buffer): KnownBytes {
-    const since = clockOf(this.disk);
+    const since = readDiskClock(this.disk);
     const bytes = this.bytes(file, start, length, again);
     try {
       const found = this.source.since(file, since);

@@ -11,7 +11,7 @@ import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../co
 import { MAKING_DURABLE, repairedButLost } from "../../core/session/repair.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { guardErrno } from "../fs/files.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
@@ -272,7 +272,7 @@ export class FileLog implements CopiedLog {
     const { backend } = this;
     const { lock } = backend.state;
     if (lock.isHeld || !this.persisted) return false;
-    guarded("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
+    guardErrno("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
     backend.state.isConfirmed = false;
     try {
       backend.locked?.();
@@ -312,7 +312,7 @@ export class FileLog implements CopiedLog {
     const { backend } = this;
     const { lock, isCommitting, readOnly } = backend.state;
     if (!lock.isHeld || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
-    guarded("making durable what another process wrote", () => backend.settle());
+    guardErrno("making durable what another process wrote", () => backend.settle());
     this.certain = this.nodes.count;
   }
 
@@ -381,7 +381,7 @@ export class FileLog implements CopiedLog {
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     this.beginToBring();
     const doing = "putting in place what other machines wrote";
-    const backup = guarded(doing, () => this.backend.replaceFrom(count, lines));
+    const backup = guardErrno(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
     this.renamed = renamed;
     try {
@@ -406,7 +406,7 @@ export class FileLog implements CopiedLog {
 
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
     this.beginToBring();
-    guarded("writing what other machines wrote", () => this.write(lines));
+    guardErrno("writing what other machines wrote", () => this.write(lines));
     await this.commits.run(this.nodes.count, (requireCurrent) => this.backend.makeDurable(requireCurrent));
   }
 
@@ -448,7 +448,7 @@ export class FileLog implements CopiedLog {
     this.requireOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
-    return guarded("making a checkpoint", async () => {
+    return guardErrno("making a checkpoint", async () => {
       this.acquireLock();
       return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
     });

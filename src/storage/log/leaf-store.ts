@@ -7,7 +7,7 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
-import { closing, putInPlace } from "../fs/files.ts";
+import { putInPlace, useAndClose } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
@@ -135,7 +135,7 @@ export async function keepLeaf(
 ): Promise<void> {
   if (leafId === undefined) return;
   try {
-    await closing(open(), async (log) => leaves?.record(log, leafId));
+    await useAndClose(open(), async (log) => leaves?.record(log, leafId));
   } catch {
     // The session is in its new place; without a record, its bytes determine the leaf.
   }

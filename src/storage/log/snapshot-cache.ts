@@ -18,7 +18,7 @@ import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { COUNTERS, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, type FileInfo, readAll, removeQuietly, writeAll } from "../fs/disk.ts";
-import { putInPlaceNow, withFile } from "../fs/files.ts";
+import { putInPlaceNow, useFile } from "../fs/files.ts";
 
 export type SnapshotColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
@@ -260,7 +260,7 @@ export function snapshotCache(
     load(info, nodes, holds) {
       if (waiting?.path === fileOf(info)) settle();
       try {
-        return withFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
+        return useFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
       } catch {
         return null;
       }

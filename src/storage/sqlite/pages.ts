@@ -9,8 +9,8 @@
 
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
-import { beginningOf, ifFile, readAt, readIfThere } from "../fs/files.ts";
-import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { readAt, readBeginning, readIfFile, readIfThere } from "../fs/files.ts";
+import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 
 const MAGIC = bytesOf("SQLite format 3\0");
 const HEADER = 100;
@@ -26,7 +26,7 @@ export type TextEncoding = "utf-8" | "utf-16le" | "utf-16be";
 
 /** Whether a file begins as a database of SQLite's does. Throws errno errors. */
 export function beginsAsDatabase(disk: Disk, file: string): boolean {
-  const bytes = ifFile(() => beginningOf(disk, file, MAGIC.length));
+  const bytes = readIfFile(() => readBeginning(disk, file, MAGIC.length));
   return bytes !== null && sameBytes(bytes, MAGIC);
 }
 
@@ -103,7 +103,7 @@ export class DatabasePages {
   isStill(): boolean {
     const { disk, beside, begun } = this;
     const now = disk.infoOf(this.fd);
-    if (!isSameStamp(now, begun) || isYoung(now, clockOf(disk))) return false;
+    if (!isSameStamp(now, begun) || isYoung(now, readDiskClock(disk))) return false;
     if (beside === undefined) return true;
     const first = readIfThere(disk, beside, 0, WAL_HEADER);
     return first !== null && this.besideBegun !== null && sameBytes(first, this.besideBegun);
@@ -125,7 +125,7 @@ export class DatabasePages {
 
   /** Lays what a file beside the database has over its pages. Returns whether there is one with something in it. */
   private lay(file: string, use: (fd: number) => void): boolean {
-    const fd = ifFile(() => this.disk.openRead(file));
+    const fd = readIfFile(() => this.disk.openRead(file));
     if (fd === null) return false;
     this.beside = fd;
     const { kind, size } = this.disk.infoOf(fd);

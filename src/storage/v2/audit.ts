@@ -18,18 +18,18 @@ import {
   checkpointFile,
   checkpointFolder,
   FOLDERS,
+  getPointerFile,
   headerFile,
   indexFile,
   ledgerFile,
   manifestFile,
-  numberOf,
-  pointerFile,
+  parseNumberedName,
   segmentFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, infoIfPresent, openFile, readWhole } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { type Disk, exists, getInfoIfPresent, openFile, readWhole } from "../fs/disk.ts";
+import { readAt, useFile } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 import { AuditedRows } from "./audited-rows.ts";
 import { AuditedTree } from "./audited-tree.ts";
@@ -83,7 +83,7 @@ const MAX_FINDINGS = 1000;
 export async function audit(disk: Disk, container: string, options: AuditOptions = {}): Promise<Audit> {
   const auditor = new Auditor(disk, container, options.staging === true);
   const segments = auditor.segments();
-  const indexSize = infoIfPresent(disk, indexFile(container))?.size ?? 0;
+  const indexSize = getInfoIfPresent(disk, indexFile(container))?.size ?? 0;
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
   auditor.expect(total);
   let done = 0;
@@ -187,9 +187,9 @@ class Auditor {
   segments(): { seq: number; size: number }[] {
     const folder = segmentFolder(this.container);
     const found: { seq: number; size: number }[] = [];
-    for (const name of namesIn(this.disk, folder)) {
-      const seq = numberOf(name, "seg");
-      if (seq > 0) found.push({ seq, size: infoIfPresent(this.disk, join(folder, name))?.size ?? 0 });
+    for (const name of listNames(this.disk, folder)) {
+      const seq = parseNumberedName(name, "seg");
+      if (seq > 0) found.push({ seq, size: getInfoIfPresent(this.disk, join(folder, name))?.size ?? 0 });
       else if (name.endsWith(".seg")) this.find("INV-003", `segments/${name}`, "the name is not a segment's number");
     }
     return found.sort((a, b) => a.seq - b.seq);
@@ -197,7 +197,7 @@ class Auditor {
 
   /** Reports folders that a copy of the container left out. */
   readFolders(): void {
-    const names = new Set(namesIn(this.disk, this.container));
+    const names = new Set(listNames(this.disk, this.container));
     for (const name of FOLDERS)
       if (!names.has(name))
         this.find(null, `${name}/`, "it is missing; the next write makes it", { recoverable: true });
@@ -228,7 +228,7 @@ class Auditor {
   private readManifest(): void {
     const file = manifestFile(this.container);
     // It may be missing: the next append writes it.
-    if (!this.staging && infoIfPresent(this.disk, file) === null) return;
+    if (!this.staging && getInfoIfPresent(this.disk, file) === null) return;
     this.reading("INV-004", "manifest.json", () => {
       this.manifest = parseManifest(readWhole(this.disk, file));
       const { sessionId, head, invariants } = this.manifest;
@@ -241,7 +241,7 @@ class Auditor {
   }
 
   private readCheckpoints(): void {
-    const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
+    const seqs = listNames(this.disk, checkpointFolder(this.container)).map((name) => parseNumberedName(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
       this.reading("INV-004", snapshotRef(seq), () => {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
@@ -267,7 +267,7 @@ class Auditor {
     long: (fd: number, start: number, length: number) => void,
   ): void {
     this.reading("INV-003", file, () =>
-      withFile(this.disk, openFile(this.disk, path), (fd) => {
+      useFile(this.disk, openFile(this.disk, path), (fd) => {
         const { tail, size } = scanLines(
           this.disk,
           fd,
@@ -507,7 +507,7 @@ class Auditor {
   }
 
   readPointer(): void {
-    const file = pointerFile(this.container);
+    const file = getPointerFile(this.container);
     const name = basename(file);
     let pointer: Pointer | null;
     try {

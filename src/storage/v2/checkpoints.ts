@@ -8,13 +8,13 @@ import { Column, type Nodes } from "../../core/tree/nodes.ts";
 import {
   checkpointFile,
   checkpointFolder,
+  makeNumberedName,
   manifestFile,
-  numbered,
-  numberOf,
+  parseNumberedName,
   temporaryFolder,
 } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, readWhole, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
-import { ifFile, withFile } from "../fs/files.ts";
+import { readIfFile, useFile } from "../fs/files.ts";
 import type { Container } from "./container.ts";
 import {
   CHECKPOINT_SCHEMA,
@@ -61,9 +61,9 @@ export function checkpointOf(
 /** Returns the numbers of the checkpoints that are there, the last one first. */
 function checkpointSeqs(disk: Disk, container: string): number[] {
   // A copy that leaves out empty folders has no such folder.
-  const names = ifFile(() => disk.names(checkpointFolder(container))) ?? [];
+  const names = readIfFile(() => disk.names(checkpointFolder(container))) ?? [];
   return names
-    .map((name) => numberOf(name, "json"))
+    .map((name) => parseNumberedName(name, "json"))
     .filter((seq) => seq > 0)
     .sort((a, b) => b - a);
 }
@@ -192,7 +192,7 @@ export class Checkpoints {
     const at = timestamp(options.env);
     const manifest = this.manifestNow(at);
     const checkpoint = checkpointOf(manifest, seq, at, reason);
-    const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
+    const mark = await this.writeSynced(`${makeNumberedName(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
     // Where this is refused, the name may be taken all the same.
     this.forget();
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
@@ -231,7 +231,7 @@ export class Checkpoints {
       if (!container.hasItsHeader()) return;
       const text = encodeManifest(this.manifestNow(timestamp(options.env)));
       const { path, fd } = this.temporary("manifest.json.tmp", text);
-      withFile(disk, fd, () => options.durability === "sync" && disk.syncNow(fd));
+      useFile(disk, fd, () => options.durability === "sync" && disk.syncNow(fd));
       disk.rename(path, manifestFile(container.folder));
       this.manifestDue = false;
     } catch (error) {
@@ -259,7 +259,7 @@ export class Checkpoints {
   private async writeSynced(name: string, text: string): Promise<string> {
     const { disk, options } = this.container;
     const { path, fd } = this.temporary(name, text);
-    await withFile(disk, fd, async () => options.durability === "sync" && (await disk.sync(fd)));
+    await useFile(disk, fd, async () => options.durability === "sync" && (await disk.sync(fd)));
     return path;
   }
 }

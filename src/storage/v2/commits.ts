@@ -1,7 +1,7 @@
 /** Makes what was appended durable: frames, then index rows, then checkpoints (seed 003); else removes it. */
 
 import { timestamp } from "../../core/ports/env.ts";
-import { pointerFile, segmentFile } from "../fs/container-paths.ts";
+import { getPointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { removedByAnother } from "../log/failures.ts";
@@ -266,7 +266,7 @@ export class ContainerCommits {
     // Another program may have put its own container there.
     const { isOursStill } = this;
     if (isOursStill) {
-      removeQuietly(disk, pointerFile(file));
+      removeQuietly(disk, getPointerFile(file));
       removeTree(disk, file);
     }
     state.lock.release();

@@ -1,10 +1,10 @@
 /** The files that a container consists of, as far as its entries are in them. */
 
 import { join } from "node:path";
-import { headerFile, isContainerName, pointerFile, segmentFolder } from "../fs/container-paths.ts";
+import { getPointerFile, headerFile, isContainerName, segmentFolder } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { getInfo } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 
 /**
  * Returns the time of a session's last change in milliseconds; undefined when it is missing. In a container only the
@@ -13,7 +13,7 @@ import { namesIn } from "../fs/folders.ts";
 export function changeTime(disk: Disk, path: string): number | undefined {
   try {
     if (!isContainerName(path)) return disk.info(path).modified;
-    return Math.max(...containerFiles(disk, path, pointerFile(path)).map(({ modified }) => modified));
+    return Math.max(...containerFiles(disk, path, getPointerFile(path)).map(({ modified }) => modified));
   } catch {
     // It was removed, or may not be read.
     return undefined;
@@ -23,10 +23,10 @@ export function changeTime(disk: Disk, path: string): number | undefined {
 /** Returns the files that contain a session, header first, and of these others the ones that exist. */
 export function containerFiles(disk: Disk, path: string, ...others: string[]): FileInfo[] {
   // A copy of a session without entries may lack the folder of the segments.
-  const segments = namesIn(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
+  const segments = listNames(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
   return [
     disk.info(headerFile(path)),
     ...segments.map((name) => disk.info(join(segmentFolder(path), name))),
-    ...others.map((part) => infoOrNull(disk, part)).filter((info) => info !== null),
+    ...others.map((part) => getInfo(disk, part)).filter((info) => info !== null),
   ];
 }

@@ -4,11 +4,11 @@ import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { CONTAINER, foldersOf, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
-import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
-import { guarded, ifPresent, readAt, withFile } from "../fs/files.ts";
+import { CONTAINER, getContainerFolders, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
+import { type Disk, type FileInfo, getInfoIfPresent, readWhole } from "../fs/disk.ts";
+import { guardErrno, readAt, readIfPresent, useFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { lockInContainer } from "../locks/lock-paths.ts";
+import { locateLockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 import { KnownEntries } from "../log/known-entries.ts";
@@ -65,7 +65,7 @@ export class Container {
     this.disk = disk;
     this.file = file;
     this.folder = folder;
-    this.state = new WriteState(options, () => lockInContainer(this.folder));
+    this.state = new WriteState(options, () => locateLockInContainer(this.folder));
     this.segments = new Segments(disk, this, () => this.reader.doubt());
     this.reader = new EntryReader(disk, options.env, this.entries, recordsOf(this));
   }
@@ -76,13 +76,13 @@ export class Container {
     const [index, segments] = [dirname(indexFile(this.folder)), segmentFolder(this.folder)];
     const needed = new Set([headerFile(this.folder), index, segments].map((path) => basename(path)));
     for (const folder of [this.folder, segments, index])
-      for (const { name, kind } of ifPresent(() => this.disk.list?.(folder)) ?? [])
+      for (const { name, kind } of readIfPresent(() => this.disk.list?.(folder)) ?? [])
         if (kind === "link" && (folder !== this.folder || needed.has(name)))
           throw notASession(this.file, `${name} in it is a link`);
   }
 
   readHeader(): void {
-    withFile(this.disk, this.disk.openRead(headerFile(this.folder)), (fd) => {
+    useFile(this.disk, this.disk.openRead(headerFile(this.folder)), (fd) => {
       const info = this.disk.infoOf(fd);
       this.key = info;
       if (info.kind !== "file" || info.size > HEADER_BYTES) return this.makeHeader(info);
@@ -128,11 +128,11 @@ export class Container {
   putInPlace(): void {
     const { disk, file, state } = this;
     if (this.folder === file) return;
-    guarded("putting the session in its place", () => disk.rename(this.folder, file));
+    guardErrno("putting the session in its place", () => disk.rename(this.folder, file));
     this.folder = file;
     // What was found had other paths.
     state.unsynced.clear();
-    state.unsynced.add(...foldersOf(file), dirname(file));
+    state.unsynced.add(...getContainerFolders(file), dirname(file));
   }
 
   /**
@@ -142,7 +142,7 @@ export class Container {
   hasItsHeader(folder = this.folder): boolean {
     const { disk, key } = this;
     const path = headerFile(folder);
-    const now = infoIfPresent(disk, path);
+    const now = getInfoIfPresent(disk, path);
     if (!now || !key || !isSameFile(now, key) || now.kind !== key.kind || now.size !== key.size) return false;
     if (now.changed === key.changed && now.modified === key.modified) return true;
     if (now.kind === "file" && this.headerFault === null) {
@@ -160,13 +160,13 @@ export class Container {
 
   /** Returns the stamp of the index as its name has it now; null when it is missing. */
   indexInfo(): FileInfo | null {
-    return infoIfPresent(this.disk, indexFile(this.folder));
+    return getInfoIfPresent(this.disk, indexFile(this.folder));
   }
 
   /** Throws storage_failed unless a file that we write still has its name, and ends where it must. */
   requireEnd(path: string, fd: number, end: number): FileInfo {
     const info = this.disk.infoOf(fd);
-    const named = infoIfPresent(this.disk, path);
+    const named = getInfoIfPresent(this.disk, path);
     if (info.size !== end || !named || !isSameFile(info, named)) throw this.changedByAnother();
     return info;
   }

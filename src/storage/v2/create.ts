@@ -5,15 +5,15 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { timestamp } from "../../core/ports/env.ts";
-import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
+import { BLOBS, getPointerFile, headerFile, indexFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { guardErrno } from "../fs/files.ts";
 import { makeFolderIn } from "../fs/folders.ts";
 import { swapFolders } from "../fs/quarantine.ts";
-import { removeTree, stagingName } from "../fs/staging.ts";
+import { makeStagingName, removeTree } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
-import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import { type Lock, withFreeLock } from "../locks/locks.ts";
+import { linkLock, locateLockInContainer } from "../locks/lock-paths.ts";
+import { type Lock, runIfLocked } from "../locks/locks.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { Builder } from "./builder.ts";
@@ -26,7 +26,7 @@ export function createContainer(
   { disk, options, file, header, headerLine, state }: Container,
   lines: readonly Uint8Array[],
 ): { builder: Builder; manifest: Manifest; lock: Lock; key: FileInfo; seenIndex: FileInfo } {
-  const builder = new Builder(options, stagingName(file));
+  const builder = new Builder(options, makeStagingName(file));
   let renamed = false;
   let lock: Lock | undefined;
   try {
@@ -38,14 +38,14 @@ export function createContainer(
     builder.commitNow();
     builder.close();
     const key = disk.info(headerFile(builder.folder));
-    lock = state.lock.claim(key, lockInContainer(builder.folder));
+    lock = state.lock.claim(key, locateLockInContainer(builder.folder));
     disk.rename(builder.folder, file);
     renamed = true;
     publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
     return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
-    if (renamed) removeQuietly(disk, pointerFile(file));
+    if (renamed) removeQuietly(disk, getPointerFile(file));
     removeTree(disk, renamed ? file : builder.folder);
     // Whoever gets it from here on finds nothing to write to.
     lock?.release();
@@ -59,9 +59,9 @@ export function createContainer(
  */
 export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
   const find = (): FileInfo => disk.info(headerFile(file));
-  withFreeLock(locks, find, lockInContainer(file), () => {
+  runIfLocked(locks, find, locateLockInContainer(file), () => {
     if (!isUnchanged(disk.info(indexFile(file)), seen)) return;
-    removeQuietly(disk, pointerFile(file));
+    removeQuietly(disk, getPointerFile(file));
     removeTree(disk, file);
   });
 }
@@ -72,7 +72,7 @@ export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks"
  */
 export function requireFree(disk: Disk, file: string): void {
   dropOrphanPointer(disk, file);
-  for (const taken of [file, pointerFile(file), file.replace(/\.v2$/, ".jsonl")])
+  for (const taken of [file, getPointerFile(file), file.replace(/\.v2$/, ".jsonl")])
     if (exists(disk, taken))
       throw new Failure("already_exists", `Something exists at ${taken} already. Choose another path.`, {
         sessionPath: taken,
@@ -95,7 +95,7 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
 
 /** Returns what a copy of the container left out, as damage. */
 export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
-  return guarded("looking at the session", () => missingParts(disk, file, folder)).map(({ name, isDamaged }) => ({
+  return guardErrno("looking at the session", () => missingParts(disk, file, folder)).map(({ name, isDamaged }) => ({
     kind: "bad_index",
     line: 0,
     byteOffset: 0,
@@ -135,7 +135,7 @@ const REBUILDING = "rebuilding the session";
 /** Builds a container of these lines, and puts it in the place of the damaged one, which is kept at `backup`. */
 export function rebuild(container: Container, lines: Iterable<Uint8Array>, backup: string): void {
   const { disk, options, file, folder, header, headerLine } = container;
-  const builder = new Builder(options, stagingName(file));
+  const builder = new Builder(options, makeStagingName(file));
   try {
     builder.begin(container.headerFault === null ? headerFile(folder) : headerLine);
     for (const line of lines) builder.add(line);
@@ -145,7 +145,7 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
     if (exists(disk, ledgerFile(folder))) disk.link(ledgerFile(folder), ledgerFile(builder.folder));
     recordRepair(container, "integrity_mismatch", builder.folder, backup);
     shareAttachments(disk, folder, join(builder.folder, BLOBS));
-    shareLock(disk, folder, builder.folder);
+    linkLock(disk, folder, builder.folder);
     builder.syncFoldersNow();
     swapFolders(disk, builder.folder, file, backup, REBUILDING);
   } catch (error) {

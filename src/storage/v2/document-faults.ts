@@ -8,12 +8,12 @@ import {
   indexFile,
   ledgerFile,
   manifestFile,
-  numberOf,
+  parseNumberedName,
   segmentFolder,
 } from "../fs/container-paths.ts";
 import { exists, openFile, readWhole } from "../fs/disk.ts";
-import { guarded, infoOrNull, withFile } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { getInfo, guardErrno, useFile } from "../fs/files.ts";
+import { listNames } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
 import { parseCheckpoint, readLedger, readManifest, snapshotRef } from "./documents.ts";
@@ -21,7 +21,7 @@ import { decodeRow, ifSound } from "./frame.ts";
 
 /** Returns what a repair puts in order by building the container anew. Throws storage_failed. */
 export function documentFaultsOf(container: Container): Damage[] {
-  return guarded("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
+  return guardErrno("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
     kind: "bad_index",
     line: 0,
     byteOffset: 0,
@@ -35,8 +35,8 @@ function* faultsOf(container: Container): Generator<string> {
   const { disk, folder, end } = container;
   const manifest = manifestFile(folder);
   if (exists(disk, manifest) && readManifest(disk, manifest) === null) yield "manifest.json is damaged";
-  for (const name of namesIn(disk, checkpointFolder(folder))) {
-    const seq = numberOf(name, "json");
+  for (const name of listNames(disk, checkpointFolder(folder))) {
+    const seq = parseNumberedName(name, "json");
     if (seq > 0 && ifSound(() => parseCheckpoint(readWhole(disk, checkpointFile(folder, seq)), seq)) === null)
       yield `${snapshotRef(seq)} is damaged`;
   }
@@ -44,8 +44,8 @@ function* faultsOf(container: Container): Generator<string> {
   const ledger = join("migrations", basename(ledgerFile(folder)));
   if (fault) yield `line ${fault.line} of ${ledger} is damaged`;
   else if (torn > 0) yield `the last event of ${ledger} was cut off`;
-  for (const name of namesIn(disk, segmentFolder(folder)).filter((found) => found.endsWith(".seg")))
-    if (numberOf(name, "seg") === 0 || infoOrNull(disk, join(segmentFolder(folder), name))?.kind !== "file")
+  for (const name of listNames(disk, segmentFolder(folder)).filter((found) => found.endsWith(".seg")))
+    if (parseNumberedName(name, "seg") === 0 || getInfo(disk, join(segmentFolder(folder), name))?.kind !== "file")
       yield `segments/${name} is no part of the session`;
   // Damage of the index that is reported already need not be found again.
   const row = end.indexFault === null && exists(disk, indexFile(folder)) ? wrongRow(container) : 0;
@@ -69,7 +69,7 @@ function wrongRow({ disk, folder, extents, entries, end }: Container): number {
       Number.parseInt(row.crc32c, 16) === crc;
     if (!isRight) wrong = count;
   };
-  withFile(disk, openFile(disk, indexFile(folder)), (fd) =>
+  useFile(disk, openFile(disk, indexFile(folder)), (fd) =>
     scanLines(
       disk,
       fd,

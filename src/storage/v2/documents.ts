@@ -8,8 +8,8 @@ import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
-import { ifFile, putInPlaceNow, withFile } from "../fs/files.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { putInPlaceNow, readIfFile, useFile } from "../fs/files.ts";
+import { nameBackup } from "../fs/quarantine.ts";
 import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
@@ -221,7 +221,7 @@ export function parseManifest(bytes: Uint8Array): Manifest {
 
 /** Returns the manifest at a path, or null when it is missing or invalid: frames have all that depends on it. */
 export function readManifest(disk: Disk, file: string): Manifest | null {
-  return ifFile(() => ifSound(() => parseManifest(readWhole(disk, file))));
+  return readIfFile(() => ifSound(() => parseManifest(readWhole(disk, file))));
 }
 
 /** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
@@ -321,7 +321,7 @@ interface Ledger {
 
 /** Reads all events, oldest first; none when there is no file. */
 export function readLedger(disk: Disk, file: string): Ledger {
-  const bytes = ifFile(() => readWhole(disk, file)) ?? new Uint8Array(0);
+  const bytes = readIfFile(() => readWhole(disk, file)) ?? new Uint8Array(0);
   const events: MigrationEvent[] = [];
   const lines: Uint8Array[] = [];
   let fault: Ledger["fault"] = null;
@@ -361,7 +361,7 @@ export function appendEventNow(disk: Disk, file: string, event: MigrationEvent):
   }
   const isNew = isAbsent(disk, file);
   if (isNew) disk.makeFolder(dirname(file));
-  withFile(disk, isNew ? disk.create(file) : disk.openAppend(file), (fd) => {
+  useFile(disk, isNew ? disk.create(file) : disk.openAppend(file), (fd) => {
     if (torn > 0) disk.truncate(fd, size);
     writeAll(disk, fd, line);
     disk.syncNow(fd);
@@ -371,7 +371,7 @@ export function appendEventNow(disk: Disk, file: string, event: MigrationEvent):
 
 /** Puts a ledger of these bytes in the place of a damaged one, which is kept as `*.damaged.bak`. */
 function replaceLedger(disk: Disk, file: string, bytes: Uint8Array): void {
-  putInPlaceNow(disk, backupName(disk, file, "damaged"), readWhole(disk, file), { replace: false, sync: true });
+  putInPlaceNow(disk, nameBackup(disk, file, "damaged"), readWhole(disk, file), { replace: false, sync: true });
   putInPlaceNow(disk, file, bytes, { replace: true, sync: true });
 }
 

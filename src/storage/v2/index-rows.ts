@@ -4,7 +4,7 @@ import { isMissing, isNoFile } from "../../core/errno.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { indexFile } from "../fs/container-paths.ts";
 import { type Disk, isCutOff, openFile } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { readAt, useFile } from "../fs/files.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
@@ -79,7 +79,7 @@ export class IndexRows {
       end.indexFault = isMissing(error) ? "it is missing" : "it is not a file";
       return { rows: [], isIntact: false, promised: 0 };
     }
-    return withFile(disk, fd, () => {
+    return useFile(disk, fd, () => {
       let taken = this.addRows(fd);
       if ((taken.fault !== null || this.isMoreThere()) && !this.isLastWhole()) {
         if (forgetRecalled && !taken.before) {

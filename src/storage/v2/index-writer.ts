@@ -5,7 +5,7 @@ import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import { indexFile } from "../fs/container-paths.ts";
 import { closeQuietly, type FileInfo, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { nameBackup } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
@@ -28,7 +28,7 @@ export class IndexWriter {
     const path = indexFile(folder);
     try {
       // The index is rebuilt from the frames, so anything else that has its name is kept under another.
-      if (disk.info(path, true).kind !== "file") disk.rename(path, backupName(disk, path, "damaged"));
+      if (disk.info(path, true).kind !== "file") disk.rename(path, nameBackup(disk, path, "damaged"));
       this.fd = disk.openAppend(path);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;

@@ -12,10 +12,10 @@ import { bytesOf, payloadOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
-import { foldersOf, headerFile, pointerFile, segmentFile } from "../fs/container-paths.ts";
-import { type FileInfo, infoIfPresent, isAbsent, removeQuietly } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
-import { nextBackup } from "../fs/quarantine.ts";
+import { getContainerFolders, getPointerFile, headerFile, segmentFile } from "../fs/container-paths.ts";
+import { type FileInfo, getInfoIfPresent, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { guardErrno } from "../fs/files.ts";
+import { nameNextBackup } from "../fs/quarantine.ts";
 import { removeTree } from "../fs/staging.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
@@ -83,7 +83,7 @@ export class V2Backend implements Backend {
     if (!key) return null;
     try {
       const last = Math.max(1, end.tail.segmentSeq);
-      const { modified } = infoIfPresent(disk, segmentFile(folder, last)) ?? key;
+      const { modified } = getInfoIfPresent(disk, segmentFile(folder, last)) ?? key;
       return { device: key.device, inode: key.inode, size: end.tail.bytesTotal, modified };
     } catch (error) {
       throw storageFailure(error, "looking at the session");
@@ -113,7 +113,7 @@ export class V2Backend implements Backend {
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restartFailed();
     container.markDurable(this.entries.nodes.count);
     const { file, folder } = container;
-    state.unsynced.addFound(...foldersOf(folder), dirname(file));
+    state.unsynced.addFound(...getContainerFolders(folder), dirname(file));
     container.onRefused = () => {
       // A commit that runs still finishes what was appended before.
       if (!state.isCommitting) this.states.fail("entries are damaged or lost");
@@ -207,7 +207,7 @@ export class V2Backend implements Backend {
     const { container } = this;
     const { disk, file, options, state } = container;
     container.putInPlace();
-    const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability));
+    const made = guardErrno("making what the session lacks", () => makeParts(disk, file, options.durability));
     if (made.length > 0) state.unsynced.add(dirname(file));
     this.hasParts = true;
   }
@@ -328,7 +328,7 @@ export class V2Backend implements Backend {
     state.isConfirmed = true;
     state.created = held;
     overrides.clear();
-    state.unsynced.add(...foldersOf(file), dirname(file));
+    state.unsynced.add(...getContainerFolders(file), dirname(file));
     for (let position = 0; position < nodes.count; position++) {
       extents.set(position, builder.extents.at(position));
       entries.checked.set(position, 1);
@@ -424,7 +424,7 @@ export class V2Backend implements Backend {
   private rebuildOf(lines: Iterable<Uint8Array>, reason: string): string {
     const { container, state } = this;
     const { disk, file } = container;
-    const backup = guarded("looking for a name of the backup", () => nextBackup(disk, file, "damaged"));
+    const backup = guardErrno("looking for a name of the backup", () => nameNextBackup(disk, file, "damaged"));
     this.states.fail(reason);
     rebuild(container, lines, backup);
     dropLock(disk, backup);
@@ -463,7 +463,7 @@ export class V2Backend implements Backend {
     const { disk, file } = container;
     try {
       if (container.hasItsHeader(file) && this.refresh().kind === "none") {
-        removeQuietly(disk, pointerFile(file));
+        removeQuietly(disk, getPointerFile(file));
         removeTree(disk, file);
       }
     } catch {

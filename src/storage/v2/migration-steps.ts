@@ -11,12 +11,12 @@ import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { headerFile, ledgerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { freeName } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
+import { findFreeName } from "../fs/files.ts";
+import { listFolder } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { removeTree } from "../fs/staging.ts";
-import { isLock, keyOf, type Lock, type Locks } from "../locks/contract.ts";
-import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
+import { getFileKey, isLock, type Lock, type Locks } from "../locks/contract.ts";
+import { locateLock, locateLockInContainer } from "../locks/lock-paths.ts";
 import {
   appendEvent,
   CORRELATION,
@@ -256,9 +256,9 @@ export class MigrationRun {
     for (const path of paths) {
       if (!exists(disk, path)) continue;
       const info = disk.info(path);
-      if (this.locks.has(keyOf(info))) continue;
+      if (this.locks.has(getFileKey(info))) continue;
       const isContainer = path === headerFile(location.container);
-      const place = isContainer ? lockInContainer(location.container) : lockNextTo(disk, path, info.inode);
+      const place = isContainer ? locateLockInContainer(location.container) : locateLock(disk, path, info.inode);
       const taken = this.options.locks.acquire(info, place);
       if (!isLock(taken))
         throw new Failure(
@@ -266,7 +266,7 @@ export class MigrationRun {
           `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, then try again.`,
           { holder: taken },
         );
-      this.locks.set(keyOf(info), taken);
+      this.locks.set(getFileKey(info), taken);
     }
   }
 
@@ -309,7 +309,7 @@ export class MigrationRun {
   /** Removes everything in the staging folder but the ledger. */
   clearStaging(): void {
     const { disk, location } = this;
-    for (const { name, kind } of entriesIn(disk, location.staging)) {
+    for (const { name, kind } of listFolder(disk, location.staging)) {
       const path = join(location.staging, name);
       if (name === "migrations") continue;
       if (kind === "folder") removeTree(disk, path);
@@ -320,7 +320,7 @@ export class MigrationRun {
   /** Gives the container, which is not the session any more, a free name. */
   setAside(): void {
     const { disk, location } = this;
-    const keptAt = freeName(disk, (n) => rolledBackName(location, n));
+    const keptAt = findFreeName(disk, (n) => rolledBackName(location, n));
     this.begin();
     disk.rename(location.container, keptAt);
     this.keptAt = keptAt;

@@ -25,10 +25,10 @@ import type {
   Wishes,
 } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { hashOf } from "../fs/chunked-io.ts";
+import { hashFile } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
-import { closing, guarded } from "../fs/files.ts";
+import { guardErrno, useAndClose } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
@@ -81,17 +81,17 @@ export function makeMigrations(
     plan: (path, progress) => plan(options, ours(path), progress),
     migrate: async (path, wishes) => migrate(options, writable(path), wishes),
     rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
-    status: (path) => guarded("looking at the migration", () => status(disk, ours(path))),
-    currentPathOf: (path) => guarded("looking for the session", () => currentPathOf(disk, allowed(path))),
+    status: (path) => guardErrno("looking at the migration", () => status(disk, ours(path))),
+    currentPathOf: (path) => guardErrno("looking for the session", () => currentPathOf(disk, allowed(path))),
     audit: (container, progress) =>
-      guarded("reading the session", async () => audit(disk, allowed(container), { progress })),
+      guardErrno("reading the session", async () => audit(disk, allowed(container), { progress })),
   };
 }
 
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
 export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
-  return closing(options.openFile(file, true), (log) =>
-    guarded("reading the session", () => planOf(options, log, file, true, progress)),
+  return useAndClose(options.openFile(file, true), (log) =>
+    guardErrno("reading the session", () => planOf(options, log, file, true, progress)),
   );
 }
 
@@ -164,7 +164,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
     throw new Failure("session_not_found", `There is no session file for ${location.container}.`, {
       sessionPath: location.container,
     });
-  return closing(options.openFile(source), async (log) => {
+  return useAndClose(options.openFile(source), async (log) => {
     requireNoObstacles((await planOf(options, log, source, false)).obstacles);
     // The log of a database is a copy of what was read, and the database is locked already.
     if (run.format === "jsonl_v3") log.acquireLock();
@@ -224,7 +224,8 @@ async function copy(going: Going): Promise<Migrated> {
     const frozen = snapshotOf(source);
     disk.rename(source, frozen);
     await disk.syncFolder(dirname(source));
-    const isFrozen = isUnchanged(disk.info(frozen), going.stamp) || (await hashOf(disk, frozen)) === staged.snapshotId;
+    const isFrozen =
+      isUnchanged(disk.info(frozen), going.stamp) || (await hashFile(disk, frozen)) === staged.snapshotId;
     if (!isFrozen) throw changedMeanwhile();
     await run.note(location.container, "completed", "ok", verification);
     await run.publish({ ...marker, phase: "completed" });
@@ -265,7 +266,7 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   await run.note(location.staging, "planned", "ok", NONE_VALID);
   const { env, segmentBytes = SEGMENT_BYTES } = run.options;
   const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, location.staging);
-  const { manifestHash, chainHash, found } = await closing(builder, async () => {
+  const { manifestHash, chainHash, found } = await useAndClose(builder, async () => {
     const integrity = await build(going, builder, (done) => report(0, done));
     // What was written is read back while the medium takes it. Neither is left alone when the other fails.
     const [durable, read] = await Promise.allSettled([
@@ -288,7 +289,7 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
       `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
       { verification },
     );
-  const snapshotId = await hashOf(disk, source, (done) => report(2, done));
+  const snapshotId = await hashFile(disk, source, (done) => report(2, done));
   await run.note(location.staging, "integrity_check", "ok", verification);
   requireUnchanged(going);
   disk.rename(location.staging, location.container);

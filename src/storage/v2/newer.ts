@@ -5,9 +5,9 @@
 
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
-import { indexFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
+import { getPointerFile, indexFile, manifestFile } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { beginningOf, ifFile, readAt, withFile } from "../fs/files.ts";
+import { readAt, readBeginning, readIfFile, useFile } from "../fs/files.ts";
 import type { Container } from "./container.ts";
 import { DOCUMENT_BYTES, SOURCE_FORMATS } from "./documents.ts";
 
@@ -22,7 +22,7 @@ export function newerPartOf(container: Container): string | null {
   if (typeof header.version === "number" && header.version > CURRENT_VERSION)
     return `header.jsonl with format version ${header.version}`;
   return (
-    newerPointer(disk, pointerFile(file)) ??
+    newerPointer(disk, getPointerFile(file)) ??
     newerManifest(disk, folder) ??
     (entries.damage.length > 0 ? newerLine(container) : null)
   );
@@ -46,8 +46,8 @@ function newerManifest(disk: Disk, folder: string): string | null {
 /** Returns the same of index rows and frames: of the first and the last, so that no flipped bit looks like it. */
 function newerLine(container: Container): string | null {
   const { disk, folder, entries, reader, extents } = container;
-  const rows = ifFile(() =>
-    withFile(disk, disk.openRead(indexFile(folder)), (fd) => {
+  const rows = readIfFile(() =>
+    useFile(disk, disk.openRead(indexFile(folder)), (fd) => {
       const { size } = disk.infoOf(fd);
       const [first, last] = [0, Math.max(0, size - SEEN)].map((at) =>
         textOf(readAt(disk, fd, at, Math.min(SEEN, size))),
@@ -69,7 +69,7 @@ function newerLine(container: Container): string | null {
 
 function documentAt(disk: Disk, file: string): Readonly<Record<string, unknown>> {
   try {
-    const bytes = ifFile(() => beginningOf(disk, file, DOCUMENT_BYTES));
+    const bytes = readIfFile(() => readBeginning(disk, file, DOCUMENT_BYTES));
     return (bytes && (parse(bytes) as Record<string, unknown> | null)) || {};
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof TypeError) return {};

@@ -8,23 +8,32 @@ import type { SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
-import { piecesOf } from "../fs/chunked-io.ts";
+import { readPieces } from "../fs/chunked-io.ts";
 import {
   CONTAINER,
   FOLDERS,
+  getPointerFile,
   headerFile,
   isContainerName,
   ledgerFile,
   manifestFile,
   POINTER,
-  pointerFile,
   segmentFolder,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
-import { beginningOf, guarded, ifPresent, lastName, nth, putInPlace, putInPlaceNow, withFile } from "../fs/files.ts";
-import { beginsDatabase, begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
-import { fileName } from "../fs/paths.ts";
-import { backupName, backupsOf } from "../fs/quarantine.ts";
+import {
+  addNumber,
+  findLastName,
+  guardErrno,
+  putInPlace,
+  putInPlaceNow,
+  readBeginning,
+  readIfPresent,
+  useFile,
+} from "../fs/files.ts";
+import { beginsDatabase, readBegun, readHeader, type StoredHeader } from "../fs/header.ts";
+import { makeFileName } from "../fs/paths.ts";
+import { listBackups, nameBackup } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/write-state.ts";
 import {
@@ -124,7 +133,7 @@ export function sourcesOf(disk: Disk, containers: Iterable<string>): Set<string>
 
 /** Returns the pointer of a container; null when it is missing or malformed. */
 export function pointerOf(disk: Disk, container: string): Pointer | null {
-  return ifSound(() => readPointer(disk, pointerFile(container)));
+  return ifSound(() => readPointer(disk, getPointerFile(container)));
 }
 
 /** The members of its pointer that the documents in a container tell. */
@@ -142,7 +151,7 @@ interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceForma
  * leaves such a container, and so does a copy without the pointer.
  */
 export function originOf(disk: Disk, container: string): Origin | string {
-  const pointer = basename(pointerFile(container));
+  const pointer = basename(getPointerFile(container));
   const lost = `its pointer file ${pointer} is missing or damaged`;
   const copyIt = `Copy ${pointer} from where the container came from`;
   if (!exists(disk, headerFile(container))) return "it has neither header nor pointer file";
@@ -207,7 +216,7 @@ function withoutHeader(disk: Disk, container: string, folder: string, pointer: P
     return `${container} is in no list, because its header.jsonl is missing. ${copy}; or make an empty file of that name, and repair_session writes a header into it`;
   }
   if (kept === undefined) return undefined;
-  return `${container} is missing, though ${basename(pointerFile(container))} says that it is the session. Put it back; or rollback_migration makes ${kept} the session again, without what was appended after the migration`;
+  return `${container} is missing, though ${basename(getPointerFile(container))} says that it is the session. Put it back; or rollback_migration makes ${kept} the session again, without what was appended after the migration`;
 }
 
 /** Returns the path of the session file that pi_agent_rust derives a container with this path from. */
@@ -217,7 +226,7 @@ function fileOfDerived(container: string): string {
 
 /** Returns the failure of a container that is not there, or not whole enough to be opened. */
 export function noContainer(disk: Disk, container: string): Failure {
-  const lost = guarded("looking for the session", () => unlistedContainer(disk, container));
+  const lost = guardErrno("looking for the session", () => unlistedContainer(disk, container));
   return lost === undefined
     ? noSession(container)
     : new Failure("session_not_found", lost.text, { sessionPath: container });
@@ -240,7 +249,7 @@ function frozenOf(disk: Disk, container: string): string | undefined {
 
 /** Returns the name that Pi gives the file of a container's session. */
 function usualName(disk: Disk, container: string): string {
-  return fileName({ ...readHeader(disk, container), id: basename(container, CONTAINER) } as SessionHeader);
+  return makeFileName({ ...readHeader(disk, container), id: basename(container, CONTAINER) } as SessionHeader);
 }
 
 /** Bytes at the start of a session file in which its header's id is looked for. */
@@ -252,7 +261,7 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
     if (!name.endsWith(".jsonl")) return false;
     if (name.includes(id)) return true;
     try {
-      const start = beginningOf(disk, join(folder, name), HEADER_SEARCH_BYTES);
+      const start = readBeginning(disk, join(folder, name), HEADER_SEARCH_BYTES);
       return start !== null && Buffer.from(start).includes(named);
     } catch {
       // Whatever it is, it cannot be read as a session.
@@ -300,10 +309,10 @@ export function missingPointer(disk: Disk, container: string): Pointer | null {
 
 /** Returns the SHA-256 of a file; null when it is missing. */
 function hashOf(disk: Disk, file: string): string | null {
-  return ifPresent(() =>
-    withFile(disk, disk.openRead(file), (fd) => {
+  return readIfPresent(() =>
+    useFile(disk, disk.openRead(file), (fd) => {
       const sum = createHash("sha256");
-      for (const piece of piecesOf(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
+      for (const piece of readPieces(disk, fd, 0, disk.infoOf(fd).size)) sum.update(piece);
       return sum.digest("hex");
     }),
   );
@@ -313,7 +322,7 @@ function hashOf(disk: Disk, file: string): string | null {
 export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
-  return guarded("opening the session", () => (activeSource(disk, container) === basename(file) ? container : null));
+  return guardErrno("opening the session", () => (activeSource(disk, container) === basename(file) ? container : null));
 }
 
 /**
@@ -355,7 +364,7 @@ export function newPointer(manifestHash: string, sessionId: string): Pointer {
 /** Publishes the pointer of a container, which makes the container the session. Throws EEXIST. */
 export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
   const sync = durability === "sync";
-  putInPlaceNow(disk, pointerFile(container), bytesOf(encodePointer(pointer)), { replace: false, sync });
+  putInPlaceNow(disk, getPointerFile(container), bytesOf(encodePointer(pointer)), { replace: false, sync });
 }
 
 /** A part of a container that its next writer makes. */
@@ -368,7 +377,7 @@ interface MissingPart {
 export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
-  const pointer = pointerFile(container);
+  const pointer = getPointerFile(container);
   let isDamaged = false;
   try {
     if (readPointer(disk, pointer) !== null) return missing;
@@ -389,8 +398,8 @@ export function makeParts(disk: Disk, container: string, durability: Durability)
     else {
       const pointer = missingPointer(disk, container);
       if (!pointer) continue;
-      const path = pointerFile(container);
-      if (isDamaged) disk.rename(path, backupName(disk, path, "damaged"));
+      const path = getPointerFile(container);
+      if (isDamaged) disk.rename(path, nameBackup(disk, path, "damaged"));
       publishPointer(disk, container, pointer, durability);
     }
   return missing;
@@ -399,22 +408,22 @@ export function makeParts(disk: Disk, container: string, durability: Durability)
 /** Returns the folder of a container, which after a repair, or its undo, that was cut off is its last backup. */
 export function folderOf(disk: Disk, file: string): string {
   if (exists(disk, file)) return file;
-  return guarded("looking for the session", () => backupsOf(disk, file).at(-1)?.path ?? file);
+  return guardErrno("looking for the session", () => listBackups(disk, file).at(-1)?.path ?? file);
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropOrphanPointer(disk: Disk, container: string): void {
   if (!isAbsent(disk, folderOf(disk, container))) return;
   const pointer = pointerOf(disk, container);
-  if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(pointerFile(container));
+  if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(getPointerFile(container));
 }
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
 export function locationOf(disk: Disk, path: string): SessionLocation {
-  return guarded("looking for the session", () => {
+  return guardErrno("looking for the session", () => {
     const folder = dirname(path);
     if (isContainerName(path)) {
-      const pointer = pointerAt(disk, pointerFile(path));
+      const pointer = pointerAt(disk, getPointerFile(path));
       return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
     }
     // A file and its frozen copy are one session.
@@ -431,7 +440,7 @@ export function locationOf(disk: Disk, path: string): SessionLocation {
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
-  const begun = ifPresent(() => begunAt(disk, file));
+  const begun = readIfPresent(() => readBegun(disk, file));
   if (begun && beginsDatabase(begun.bytes)) return { id: idIn(disk, file), version: 3 };
   return begun?.header;
 }
@@ -463,7 +472,7 @@ export function isOfAnother(
 export function isRenamedCopy(disk: Disk, container: string): boolean {
   const id = readHeader(disk, container)?.id;
   if (typeof id !== "string" || id === basename(container, CONTAINER)) return false;
-  const isNamed = guarded("looking for the session", () => pointerOf(disk, container))?.source !== null;
+  const isNamed = guardErrno("looking for the session", () => pointerOf(disk, container))?.source !== null;
   return isNamed || exists(disk, join(dirname(container), `${id}${CONTAINER}`));
 }
 
@@ -473,7 +482,7 @@ export function locationIn(folder: string, sessionId: string, source: string | n
     sessionId,
     container,
     staging: `${container}.staging`,
-    pointer: pointerFile(container),
+    pointer: getPointerFile(container),
     source: source === null ? null : join(folder, source),
   };
 }
@@ -481,7 +490,7 @@ export function locationIn(folder: string, sessionId: string, source: string | n
 /** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
 export function currentPathOf(disk: Disk, path: string): string {
   if (isContainerName(path)) {
-    const pointer = guarded("opening the session", () => pointerOf(disk, path));
+    const pointer = guardErrno("opening the session", () => pointerOf(disk, path));
     if (pointer === null || pointer.source === null || isContainer(disk, path, pointer)) return path;
     return join(dirname(path), pointer.source);
   }
@@ -544,7 +553,7 @@ export function status(disk: Disk, path: string): Status {
     const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
     if (isContainerThere) return back;
     // The container that was rolled back last has the ledger.
-    const last = lastName(disk, (n) => rolledBackName(location, n));
+    const last = findLastName(disk, (n) => rolledBackName(location, n));
     return { ...back, events: last === undefined ? [] : readLedger(disk, ledgerFile(last)).events };
   }
   if (!isContainer(disk, location.container, pointer))
@@ -577,7 +586,7 @@ function neverMigrated(disk: Disk, location: SessionLocation): Status {
 }
 
 export function rolledBackName({ container }: SessionLocation, n: number): string {
-  return nth(`${container}.rolled-back`, n);
+  return addNumber(`${container}.rolled-back`, n);
 }
 
 /** Publishes a pointer in one step, durably. */

@@ -9,7 +9,7 @@ import type { Damage } from "../../core/format/damage.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { headerFile, indexFile, segmentFile } from "../fs/container-paths.ts";
 import { type FileInfo, isAbsent, isCutOff } from "../fs/disk.ts";
-import { withFile } from "../fs/files.ts";
+import { useFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
 import type { Base, TornTail } from "./extents.ts";
@@ -151,7 +151,7 @@ export class ContainerReader {
       if (count === 0) return true;
       if (lastRow.length > 0) {
         const fd = disk.openRead(indexFile(folder));
-        const found = withFile(disk, fd, () => rowMark(disk, fd, indexEnd, lastRow.length));
+        const found = useFile(disk, fd, () => rowMark(disk, fd, indexEnd, lastRow.length));
         if (found.crc !== lastRow.crc) return false;
       }
       // The name may belong to another file now than the one that is open.
@@ -193,7 +193,7 @@ export class ContainerReader {
     const restore = this.image(first);
     let isExtended = false;
     try {
-      isExtended = withFile(disk, disk.openRead(indexFile(folder)), (fd) => {
+      isExtended = useFile(disk, disk.openRead(indexFile(folder)), (fd) => {
         // Rows that are added from here on are for the next refresh: they name frames that are not in these segments.
         const before = disk.infoOf(fd);
         const { fault, known } = new IndexRows(container, container.segments.list()).addRows(fd, before.size);

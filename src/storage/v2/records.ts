@@ -3,7 +3,7 @@
 import { concat } from "../../core/json/json.ts";
 import type { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { guardErrno } from "../fs/files.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import type { EntrySource, Run } from "../log/entry-reader.ts";
@@ -142,7 +142,7 @@ export class FrameRecords implements EntrySource {
 
   /** Returns the starts of frames that are elsewhere in a segment, by position. Searches it again when it changed. */
   private startsIn(segmentSeq: number): ReadonlyMap<number, number> {
-    return guarded("reading an entry", () => {
+    return guardErrno("reading an entry", () => {
       const info = this.container.disk.infoOf(this.container.segments.fd(segmentSeq));
       const known = this.searched.get(segmentSeq);
       if (known && isSameStamp(known.info, info)) return known.starts;

@@ -15,11 +15,11 @@ import { Failure } from "../../core/failure.ts";
 import { concat, payloadOf } from "../../core/json/json.ts";
 import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyBytes, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
+import { claimName, copyBytes, copyLines, hashFile, linkOrCopy } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, infoIfPresent, isAbsent, readWhole, removeIfSame, writeAll } from "../fs/disk.ts";
-import { closing, isNameTaken, withFile, writeTemporary } from "../fs/files.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { type Disk, exists, getInfoIfPresent, isAbsent, readWhole, removeIfSame, writeAll } from "../fs/disk.ts";
+import { isNameTaken, useAndClose, useFile, writeTemporary } from "../fs/files.ts";
+import { nameBackup } from "../fs/quarantine.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { attachmentFolder, attachmentsIn, shareAttachments } from "../log/attachments.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
@@ -137,7 +137,7 @@ function fileBehind(run: MigrationRun, { source: name }: Pointer): string | unde
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer): Migrated {
   const sessionPath = run.pathOf(source as string);
-  const entryCount = closing(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
+  const entryCount = useAndClose(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
   const active = run.format;
   return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId });
 }
@@ -151,14 +151,14 @@ async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, s
   const snapshot = snapshotOf(source);
   run.lockPaths(snapshot, source);
   const isNamed = exists(disk, snapshot);
-  if (isNamed && (await hashOf(disk, snapshot)) !== snapshotId)
+  if (isNamed && (await hashFile(disk, snapshot)) !== snapshotId)
     throw migrationFailed(
       `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
       { snapshotPath: snapshot, snapshotId },
     );
-  const found = infoIfPresent(disk, source);
+  const found = getInfoIfPresent(disk, source);
   if (!isNamed) {
-    if (!found || (await hashOf(disk, source)) !== snapshotId) return false;
+    if (!found || (await hashFile(disk, source)) !== snapshotId) return false;
     run.begin();
     await nameAgain(disk, source, snapshot).finally(() => {
       if (exists(disk, snapshot)) run.moved.push(`The snapshot is at ${snapshot}.`);
@@ -177,7 +177,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
   const { options, location } = run;
   const named = pointer.source === null ? null : run.pathOf(pointer.source);
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
-  return closing(options.openContainer(location.container), async (log) => {
+  return useAndClose(options.openContainer(location.container), async (log) => {
     if (log.readOnly?.name === "unsupported_version") throw log.readOnly;
     const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
     try {
@@ -291,7 +291,7 @@ async function putBack(going: Rollback, check: (written: string) => Promise<void
   const { run, before, later, file } = going;
   const { disk } = run;
   // Where there are no hard links, an attempt that was cut off leaves an empty file.
-  const left = going.pointer.phase === "rollback" ? infoIfPresent(disk, file) : null;
+  const left = going.pointer.phase === "rollback" ? getInfoIfPresent(disk, file) : null;
   if (left?.size === 0) removeIfSame(disk, file, left);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
@@ -300,7 +300,7 @@ async function putBack(going: Rollback, check: (written: string) => Promise<void
   }
   const name = async (temporary: string): Promise<void> => {
     await check(temporary);
-    nameExclusive(disk, temporary, file);
+    claimName(disk, temporary, file);
   };
   try {
     const write = run.format === "sqlite_v1" ? writeDatabaseBack : writeLines;
@@ -347,7 +347,7 @@ async function writeDatabaseBack({ run, log, before, file }: Rollback, fd: numbe
   const { disk, location } = run;
   if (before) {
     disk.copyMode(snapshotOf(file), fd);
-    await withFile(disk, disk.openRead(snapshotOf(file)), (source) =>
+    await useFile(disk, disk.openRead(snapshotOf(file)), (source) =>
       copyBytes(disk, source, fd, 0, disk.infoOf(source).size),
     );
   }
@@ -358,7 +358,7 @@ async function writeDatabaseBack({ run, log, before, file }: Rollback, fd: numbe
 /** Reads the session file that is to become active as any other program would. */
 function verify(going: Rollback, written: string, chainHash: string, whole: boolean): Promise<Verification> {
   const { run, log, later } = going;
-  return closing(run.options.openFile(written, true), async (there) => {
+  return useAndClose(run.options.openFile(written, true), async (there) => {
     const indexConsistent = there.repairable.length === 0 && hasAttachments(going);
     if (later.length === 0 && !whole) return { ...ALL_VALID, indexConsistent };
     const [ours, theirs] = [log.nodes, there.nodes];
@@ -412,11 +412,12 @@ async function finishRollback(
     if (!isRecorded) await run.note(location.container, "rollback", "ok", verification, { correlationId });
   }
   if (exists(disk, snapshot)) {
-    const isOne = isOneFile(disk, source, snapshot) || (await hashOf(disk, source)) === (await hashOf(disk, snapshot));
+    const isOne =
+      isOneFile(disk, source, snapshot) || (await hashFile(disk, source)) === (await hashFile(disk, snapshot));
     if (isOne) disk.remove(snapshot);
     else {
       const stored = version ?? headerAt(disk, snapshot)?.version;
-      disk.rename(snapshot, backupName(disk, source, `v${typeof stored === "number" ? stored : 1}`));
+      disk.rename(snapshot, nameBackup(disk, source, `v${typeof stored === "number" ? stored : 1}`));
     }
     await disk.syncFolder(dirname(source));
   }
@@ -451,7 +452,7 @@ function inTheWay(file: string): Failure {
 /** Gives a file a second name durably. Throws already_exists. */
 async function nameAgain(disk: Disk, file: string, name: string): Promise<void> {
   try {
-    await giveName(disk, file, name);
+    await linkOrCopy(disk, file, name);
   } catch (error) {
     throw isNameTaken(error) ? inTheWay(name) : error;
   }

@@ -4,7 +4,7 @@ import { isErrno, maybeThere, notUndone } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
-import { hasNoName, infoOrNull, readAt, withFile } from "../fs/files.ts";
+import { getInfo, hasNoName, readAt, useFile } from "../fs/files.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import type { NextFrame } from "./builder.ts";
@@ -122,7 +122,7 @@ export class SegmentWriter {
       segments.forget(seq);
       const from = disk.info(path).size - bytes.length;
       if (from <= start || !segments.holds(seq, from, bytes)) return;
-      withFile(disk, disk.openAppend(path), (fd) => disk.truncate(fd, from));
+      useFile(disk, disk.openAppend(path), (fd) => disk.truncate(fd, from));
       segments.forget(seq);
     } catch {
       // The disk refuses.
@@ -179,7 +179,7 @@ export class SegmentWriter {
     const { disk, folder, segments } = this.container;
     // Windows syncs only what is open for writing.
     for (const { seq } of segments.list())
-      if (seq >= found) withFile(disk, disk.openAppend(segmentFile(folder, seq)), (fd) => disk.syncNow(fd));
+      if (seq >= found) useFile(disk, disk.openAppend(segmentFile(folder, seq)), (fd) => disk.syncNow(fd));
     this.found = null;
   }
 
@@ -220,7 +220,7 @@ export class SegmentWriter {
       segments.forget(seq);
       if (start === 0) disk.remove(path);
       else
-        withFile(disk, disk.openAppend(path), (fd) => {
+        useFile(disk, disk.openAppend(path), (fd) => {
           disk.truncate(fd, start);
           segments.note(seq, disk.infoOf(fd));
         });
@@ -244,7 +244,7 @@ export class SegmentWriter {
     const { disk, folder } = this.container;
     try {
       if (!this.writer || this.isDeleted) return false;
-      const named = infoOrNull(disk, segmentFile(folder, this.writer.segmentSeq));
+      const named = getInfo(disk, segmentFile(folder, this.writer.segmentSeq));
       return named === null || !isSameFile(named, disk.infoOf(this.writer.fd));
     } catch (error) {
       if (!isErrno(error)) throw error;

@@ -2,9 +2,9 @@
 
 import { join } from "node:path";
 import { sameBytes } from "../../core/json/json.ts";
-import { numberOf, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { parseNumberedName, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
-import { ifPresent, readAt } from "../fs/files.ts";
+import { readAt, readIfPresent } from "../fs/files.ts";
 import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
 import { crc32c } from "./crc32c.ts";
@@ -47,8 +47,8 @@ export class Segments {
     const folder = segmentFolder(this.container.folder);
     const found: Segment[] = [];
     // Copies may leave out empty folders.
-    for (const name of ifPresent(() => this.disk.names(folder)) ?? []) {
-      const seq = numberOf(name, "seg");
+    for (const name of readIfPresent(() => this.disk.names(folder)) ?? []) {
+      const seq = parseNumberedName(name, "seg");
       if (seq === 0) continue;
       const info = this.disk.info(join(folder, name));
       if (info.kind !== "file") continue;

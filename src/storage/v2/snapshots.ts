@@ -10,7 +10,7 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
 import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
-import { ifFile, readAt, withFile } from "../fs/files.ts";
+import { readAt, readIfFile, useFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
@@ -191,9 +191,9 @@ export class Snapshots {
   /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
   load(segments: readonly Segment[]): boolean {
     const { disk, folder } = this.container;
-    const index = ifFile(() => openFile(disk, indexFile(folder)));
+    const index = readIfFile(() => openFile(disk, indexFile(folder)));
     if (index === null) return false;
-    return withFile(disk, index, () => {
+    return useFile(disk, index, () => {
       const { size } = disk.infoOf(index);
       const fits = (covered: Coverage): boolean => this.fits(covered, index, size, segments);
       return this.recall(fits) || this.readOwn(fits);
@@ -217,7 +217,7 @@ export class Snapshots {
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
   private readOwn(fits: (covered: Coverage) => boolean): boolean {
     const { disk, folder, entries, extents } = this.container;
-    const bytes = ifFile(() => readWhole(disk, indexSnapshotFile(folder)));
+    const bytes = readIfFile(() => readWhole(disk, indexSnapshotFile(folder)));
     if (bytes === null) return false;
     const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const blocks = readBlocks(file);
@@ -303,7 +303,7 @@ export class Snapshots {
     for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;
     const path = indexSnapshotFile(folder);
     try {
-      withFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
+      useFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
         const { size } = disk.infoOf(fd);
         if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, count: 0 });
         if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);

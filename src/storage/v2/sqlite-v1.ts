@@ -14,8 +14,8 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, parse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
-import { beginningOf, ifPresent, withFile } from "../fs/files.ts";
+import { type Disk, type FileInfo, getInfoIfPresent, writeAll } from "../fs/disk.ts";
+import { readBeginning, readIfPresent, useFile } from "../fs/files.ts";
 import { beginsDatabase } from "../fs/header.ts";
 import { type Database, findSqlite } from "../fs/sqlite.ts";
 import { LF } from "../log/lines.ts";
@@ -23,7 +23,7 @@ import { sha256 } from "./frame.ts";
 
 /** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
-  const bytes = ifPresent(() => beginningOf(disk, file, 16));
+  const bytes = readIfPresent(() => readBeginning(disk, file, 16));
   return bytes !== null && beginsDatabase(bytes);
 }
 
@@ -76,7 +76,7 @@ export function extractBlobs(disk: Disk, file: string, folder: string): void {
     for (const { digest, data } of blobs as { digest: string; data: Uint8Array }[]) {
       const hash = sha256(data);
       if (digest !== `sha256:${hash}`) throw noSession(file, `its medium ${digest} is not what its digest says`);
-      withFile(disk, disk.create(join(folder, hash)), (fd) => {
+      useFile(disk, disk.create(join(folder, hash)), (fd) => {
         writeAll(disk, fd, data);
         disk.syncNow(fd);
       });
@@ -134,7 +134,7 @@ export function writeDatabase(
   } finally {
     database.close();
   }
-  withFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
+  useFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
 /** Returns a disk on which a file has other bytes: those of {@link linesOf}, which readers of session files know. */
@@ -167,7 +167,7 @@ export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
 /** Throws migration_failed when files next to a database hold changes that are not in it yet. */
 export function requireMerged(disk: Disk, file: string): void {
   for (const ending of ["-wal", "-journal"])
-    if ((infoIfPresent(disk, `${file}${ending}`)?.size ?? 0) > 0)
+    if ((getInfoIfPresent(disk, `${file}${ending}`)?.size ?? 0) > 0)
       throw new Failure(
         "migration_failed",
         `${file}${ending} holds changes that are not in the database yet: a program has the session open, or died. Close it there, or open it once with pi_agent_rust and close it again; then migrate.`,

@@ -7,9 +7,9 @@ import { concat, members } from "../../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
-import { guarded } from "../fs/files.ts";
+import { guardErrno } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
-import { removeTree, stagingName, sweepTemporaryFiles } from "../fs/staging.ts";
+import { makeStagingName, removeTree, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import { noSession, notASession, notPublished } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -68,7 +68,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
     async publish(beginning, content) {
       const { header, headerLine, attachmentsOf } = beginning;
       const file = prepare(beginning);
-      const builder = new Builder(options, stagingName(file));
+      const builder = new Builder(options, makeStagingName(file));
       const unsynced = new UnsyncedFolders(disk);
       let seen: FileInfo | undefined;
       try {
@@ -130,7 +130,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
-  const pointer = guarded("opening the session", () => {
+  const pointer = guardErrno("opening the session", () => {
     const found = pointerOf(disk, file);
     const origin = found ?? originOf(disk, file);
     if (typeof origin === "string") throw exists(disk, file) ? notASession(file, origin) : noSession(file);
@@ -147,7 +147,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     throw isMissing ? noContainer(disk, file) : error;
   }
   const beside =
-    pointer === null ? undefined : guarded("opening the session", () => writtenBeside(disk, file, pointer));
+    pointer === null ? undefined : guardErrno("opening the session", () => writtenBeside(disk, file, pointer));
   if (beside !== undefined)
     log.addDamage({ kind: "file_beside", line: 0, byteOffset: 0, length: 0, reason: beside, salvaged: true });
   return log;

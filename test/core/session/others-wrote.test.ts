@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { draftOfValues } from "../../../src/core/format/entry.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { headerFile, pointerFile } from "../../../src/storage/fs/container-paths.ts";
+import { getPointerFile, headerFile } from "../../../src/storage/fs/container-paths.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
@@ -193,7 +193,7 @@ test.each(CASES)("on %s, after another program put %s", async (kind, deed) => {
         other.append([draftOfValues("message", { message })]);
         await other.commit();
       } else {
-        if (kind === "v2") disk.remove(pointerFile(file));
+        if (kind === "v2") disk.remove(getPointerFile(file));
         if (kind === "v2") removeTree(disk, file);
         else disk.remove(file);
         const own = fileText(headerText({ id: "of-another" }), userText("x", null));

@@ -3,7 +3,7 @@
 import { mkdirSync, readdirSync, utimesSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
-import { folderName } from "../../../src/storage/fs/paths.ts";
+import { toFolderName } from "../../../src/storage/fs/paths.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { rootOf } from "../../support/lifecycle.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
@@ -66,7 +66,7 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   const inRoot = (folder: string) => (): string => join(rootOf(place), folder, name);
   const beside = (): string => dirname(outside());
   const flat = (): string => join(place.home, "flat");
-  const standard = (): string => join(rootOf(place), folderName(place.cwd));
+  const standard = (): string => join(rootOf(place), toFolderName(place.cwd));
 
   test.each<[string, () => string, () => string, () => string[]]>([
     ["outside the session folders lies beside it", outside, beside, () => []],
@@ -104,7 +104,7 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   test("lies where another directory's sessions do when that is named", async () => {
     const server = serving(["--store", store, "--session", await make(outside())]);
     const { sessionFile } = await server.result("new_session", { cwd: "/home/me/other" });
-    expect(dirname(sessionFile)).toBe(join(rootOf(place), folderName("/home/me/other")));
+    expect(dirname(sessionFile)).toBe(join(rootOf(place), toFolderName("/home/me/other")));
   });
 
   test("at the start of the server lies where the server's sessions do", async () => {

@@ -112,11 +112,11 @@ describe("a message that waits in a file", () => {
   acrossTiers(test, [200, 400])("is read as it is taken, and what follows it waits (%i pieces)", async (count) => {
     const { disk, reader, output, reads, roomTold } = flowing(count);
     expect(reads()).toBeLessThan(readsOf(count) / 3);
-    expect(output.hasRoom).toBe(false);
+    expect(output.hasCapacity).toBe(false);
     output.send(["after"]);
     await reader.takeAll();
     expect(reads()).toBe(readsOf(count));
-    expect(output.hasRoom).toBe(true);
+    expect(output.hasCapacity).toBe(true);
     expect(roomTold()).toBe(1);
     output.flush();
     await reader.takeAll();
@@ -134,7 +134,7 @@ describe("a message that waits in a file", () => {
     expect(reader.destroyed).toBe(true);
     expect(errors.map(String)).toEqual([expect.stringContaining("EIO")]);
     // What is to be sent from now on goes nowhere, and nobody waits for it.
-    expect(output.hasRoom).toBe(true);
+    expect(output.hasCapacity).toBe(true);
     output.send(["more"]);
     await output.drained();
     expect(disk.open()).toBe(0);

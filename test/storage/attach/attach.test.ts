@@ -8,8 +8,8 @@ import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { type Entrance, isToken } from "../../../src/core/ports/attach.ts";
-import { confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
-import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
+import { confineDisk } from "../../../src/storage/fs/confined-disk.ts";
+import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { failingDisk, type Stroke } from "../../support/failing.ts";
@@ -436,7 +436,7 @@ describe("nobody is led astray", () => {
 
 describe("where paths are confined", () => {
   function confined(folder: string): Disk {
-    const disk = confinedDisk(realDisk, { given: [folder], own: [] });
+    const disk = confineDisk(realDisk, { given: [folder], own: [] });
     onTestFinished(() => disk.release());
     return disk;
   }
@@ -444,7 +444,7 @@ describe("where paths are confined", () => {
   test("the holder of a session is found as ever", async () => {
     const { folder, session, temporary } = unheld();
     const entrance = opened(attachmentsWith({ disk: confined(folder) }), session);
-    for (const disk of [realDisk, containedDisk(realDisk), confined(folder)]) await requireHeard(session, { disk });
+    for (const disk of [realDisk, containDisk(realDisk), confined(folder)]) await requireHeard(session, { disk });
     entrance?.close();
     expect(beside(folder)).toBeNull();
     const elsewhere = sessionIn(temporaryFolder());

@@ -12,7 +12,7 @@ import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { processStart } from "../../../src/storage/fs/processes.ts";
+import { getProcessStart } from "../../../src/storage/fs/processes.ts";
 import { user } from "../../support/drafts.ts";
 import { batchOf as batchFor, taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
@@ -27,7 +27,7 @@ function stopped(): object {
   const { pid = 0 } = spawn("sleep", ["600"], { stdio: "ignore" });
   process.kill(pid, "SIGSTOP");
   onTestFinished(() => void process.kill(pid, "SIGKILL"));
-  return { pid, started: processStart(realDisk, pid) };
+  return { pid, started: getProcessStart(realDisk, pid) };
 }
 
 /** Milliseconds after which leases are renewed. */
@@ -234,7 +234,7 @@ describe("leases", needs(POSTGRESQL), () => {
     return { one, two, taking: await two.fleet.take("a", 0) };
   };
   const gone = { pid: spawnSync("true").pid };
-  const started = processStart(realDisk, process.pid) as string;
+  const started = getProcessStart(realDisk, process.pid) as string;
   const HELD = { kind: "held", holder: { client: "seven" } };
 
   test.each<[string, object]>([

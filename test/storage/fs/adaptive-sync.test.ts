@@ -1,7 +1,7 @@
 /** Where the medium is waited for, by a clock of the test. */
 
 import { expect, test } from "vitest";
-import { quickSync } from "../../../src/storage/fs/adaptive-sync.ts";
+import { makeAdaptiveSync } from "../../../src/storage/fs/adaptive-sync.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -21,7 +21,7 @@ function medium(durations: readonly (number | Error)[] = [], isHeld = false) {
     go("beside");
     if (isHeld) await new Promise<void>((resolve) => ends.push(resolve));
   };
-  return { ...quickSync({ atOnce: () => go("at once"), inBackground, now: () => clock }), ways, ends };
+  return { ...makeAdaptiveSync({ atOnce: () => go("at once"), inBackground, now: () => clock }), ways, ends };
 }
 
 const EIO = new Error("EIO");

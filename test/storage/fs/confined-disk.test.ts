@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import { type ConfinedDisk, confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
-import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
+import { type ConfinedDisk, confineDisk } from "../../../src/storage/fs/confined-disk.ts";
+import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, readWhole, realDisk, writeAll } from "../../../src/storage/fs/disk.ts";
-import { clockOf } from "../../../src/storage/fs/stamps.ts";
+import { readDiskClock } from "../../../src/storage/fs/stamps.ts";
 import { MKFIFO, needs } from "../../support/needs.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
@@ -33,7 +33,7 @@ afterEach(() => {
 });
 
 function confine(given: string[] = [root], disk: Disk = realDisk): ConfinedDisk {
-  const confined = confinedDisk(disk, { given, own: [own] });
+  const confined = confineDisk(disk, { given, own: [own] });
   made.push(confined);
   return confined;
 }
@@ -102,7 +102,7 @@ describe.each<[string, Disk]>([
 
   test("have the clock that stamps them", () => {
     const stamps = { ...real, clock: () => 7 };
-    expect([confine([root], stamps), containedDisk(stamps)].map(clockOf)).toEqual([7, 7]);
+    expect([confine([root], stamps), containDisk(stamps)].map(readDiskClock)).toEqual([7, 7]);
   });
 
   test("outside are refused by every operation, however they are spelt", async () => {

@@ -14,16 +14,16 @@ import {
   type Disk,
   exists,
   hasReader,
+  makeTemporaryName,
   publishNew,
   readAll,
   readWhole,
   realDisk,
   renameExclusive,
-  temporaryName,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";
 import { putInPlace } from "../../../src/storage/fs/files.ts";
-import { stagingName } from "../../../src/storage/fs/staging.ts";
+import { makeStagingName } from "../../../src/storage/fs/staging.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { LINUX, needs } from "../../support/needs.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -93,13 +93,13 @@ test("a folder in use stays the same, whatever gets its name", needs(LINUX), () 
 });
 
 test("two processes of one pid, which pid namespaces have, never make the same name", async () => {
-  const namesOf = (temporary: typeof temporaryName, staging: typeof stagingName) =>
+  const namesOf = (temporary: typeof makeTemporaryName, staging: typeof makeStagingName) =>
     Array.from({ length: 20 }, () => [temporary("/a/b"), staging("/a/c.v2")]).flat();
-  const ours = namesOf(temporaryName, stagingName);
+  const ours = namesOf(makeTemporaryName, makeStagingName);
   vi.resetModules();
   const disk = await import("../../../src/storage/fs/disk.ts");
   const tree = await import("../../../src/storage/fs/staging.ts");
-  const all = [...ours, ...namesOf(disk.temporaryName, tree.stagingName)];
+  const all = [...ours, ...namesOf(disk.makeTemporaryName, tree.makeStagingName)];
   expect(new Set(all).size).toBe(80);
   for (const name of all) expect(basename(name)).toContain(`.${process.pid}-`);
 });

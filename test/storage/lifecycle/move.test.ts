@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFil
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { move, moveWith, type PathChange, requireWayFree } from "../../../src/storage/lifecycle/move.ts";
+import { movePath, moveTogether, type PathChange, requireFreePaths } from "../../../src/storage/lifecycle/move.ts";
 import { temporaryFolder } from "../../support/server.ts";
 
 /** A session with a folder that has a file and a link in it, and a disk that refuses what `isRefused` says. */
@@ -36,7 +36,7 @@ const STAYED = ["s.jsonl.blobs", "s.jsonl.blobs/link"];
 
 test("a link that cannot be renamed to another file system stays where it is", async () => {
   const { from, to, disk, changes, seen } = session("EXDEV", (path) => path.endsWith("link"));
-  await moveWith(disk, changes);
+  await moveTogether(disk, changes);
   expect([seen(to), seen(from)]).toEqual([ALL.filter((name) => !name.endsWith("link")), STAYED]);
 });
 
@@ -44,14 +44,14 @@ test("a link whose new name is taken stays where it is, and nothing is overwritt
   const { from, to, changes, seen } = session("", () => false);
   mkdirSync(join(to, "s.jsonl.blobs"));
   symlinkSync("other", join(to, "s.jsonl.blobs", "link"));
-  await moveWith(realDisk, changes);
+  await moveTogether(realDisk, changes);
   expect(readlinkSync(join(to, "s.jsonl.blobs", "link"))).toBe("other");
   expect(seen(from)).toEqual(STAYED);
 });
 
 test("a link goes back when the session cannot be moved", async () => {
   const { from, to, disk, changes, seen } = session("EIO", (path) => path.endsWith("s.jsonl"));
-  await expect(moveWith(disk, changes)).rejects.toThrow("EIO");
+  await expect(moveTogether(disk, changes)).rejects.toThrow("EIO");
   expect([seen(from), seen(to)]).toEqual([ALL, []]);
 });
 
@@ -63,7 +63,7 @@ test("what cannot go back is at the new place, with what belongs to it, and the 
     isMoved ||= path === changes[0][0];
   };
   const failure = { message: expect.stringContaining(changes[0][1]), retryable: false };
-  await expect(moveWith(disk, changes)).rejects.toMatchObject(failure);
+  await expect(moveTogether(disk, changes)).rejects.toMatchObject(failure);
   expect([seen(from), seen(to)]).toEqual([[], ALL]);
 });
 
@@ -76,11 +76,11 @@ test("a link that leads nowhere keeps its path, whatever is moved there", async 
   mkdirSync(join(folder, "folder"));
   for (const name of ["link", "file", "folder"]) {
     const from = join(folder, name);
-    await expect(move(realDisk, from, taken), name).rejects.toMatchObject({ code: expect.stringMatching(/^E/) });
-    await expect(requireWayFree(realDisk, [[from, taken]]), name).rejects.toMatchObject({ name: "already_exists" });
+    await expect(movePath(realDisk, from, taken), name).rejects.toMatchObject({ code: expect.stringMatching(/^E/) });
+    await expect(requireFreePaths(realDisk, [[from, taken]]), name).rejects.toMatchObject({ name: "already_exists" });
     expect([existsSync(from) || name === "link", readlinkSync(taken)]).toEqual([true, nowhere]);
   }
   expect(readlinkSync(join(folder, "link"))).toBe(elsewhere);
-  await move(realDisk, join(folder, "link"), free);
+  await movePath(realDisk, join(folder, "link"), free);
   expect(readlinkSync(free)).toBe(elsewhere);
 });

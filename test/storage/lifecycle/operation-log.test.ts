@@ -7,7 +7,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import type { NewOperation, OperationLog } from "../../../src/core/ports/operations.ts";
 import { History } from "../../../src/core/session/history.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { operationLog } from "../../../src/storage/lifecycle/operation-log.ts";
+import { makeOperationLog } from "../../../src/storage/lifecycle/operation-log.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
@@ -21,7 +21,7 @@ function operation(n: number): NewOperation {
 }
 
 function logIn(stateFolder: string, more: object = {}): OperationLog {
-  return operationLog({ disk: realDisk, env: testEnv(), locks: noLocks, stateFolder, isDurable: false, ...more });
+  return makeOperationLog({ disk: realDisk, env: testEnv(), locks: noLocks, stateFolder, isDurable: false, ...more });
 }
 
 /** Notes operations, and writes them. */

@@ -9,16 +9,16 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Holder } from "../../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { isSameProcess, processStart } from "../../../src/storage/fs/processes.ts";
+import { getProcessStart, isSameProcess } from "../../../src/storage/fs/processes.ts";
 import {
   type FileKey,
-  fileLocks,
   isLock,
   type Lock,
   type LockOptions,
   type Locks,
+  makeFileLocks,
   makeLocks,
-  sharedLocks,
+  shareLocks,
 } from "../../../src/storage/locks/locks.ts";
 import { runWithLocks } from "../../support/lock-contention.ts";
 import { LINUX, needs } from "../../support/needs.ts";
@@ -64,7 +64,7 @@ function held(outcome: Lock | Holder): Lock {
 
 describe.each([
   ["of this system", makeLocks],
-  ["in files", fileLocks],
+  ["in files", makeFileLocks],
 ])("locks %s", (_, make) => {
   test("belong to one, and the other is told to whom", () => {
     const [one, two] = [make(options("one")), make(options("two"))];
@@ -113,7 +113,7 @@ describe.each([
 
 describe("locks that several logs share", () => {
   const shared = (): { locks: Locks; isFree: () => boolean } => {
-    const locks = sharedLocks(makeLocks(options("one")));
+    const locks = shareLocks(makeLocks(options("one")));
     return { locks, isFree: () => makeLocks(options("two")).holder(file) === null };
   };
 
@@ -144,7 +144,7 @@ describe("locks that several logs share", () => {
       }),
       holder: () => null,
     };
-    const locks = sharedLocks(failing);
+    const locks = shareLocks(failing);
     const [a, b] = [locks.acquire(file) as Lock, locks.acquire(file) as Lock];
     a.release();
     expect(() => b.release()).toThrow("not now");
@@ -285,9 +285,9 @@ describe("a process", SYSTEM, () => {
   );
 
   test.each(platforms)("is known by its start, as %s tells it", (platform) => {
-    const started = processStart(realDisk, process.pid, platform) as string;
+    const started = getProcessStart(realDisk, process.pid, platform) as string;
     expect(started).not.toBe("");
-    expect(processStart(realDisk, process.pid, platform)).toBe(started);
+    expect(getProcessStart(realDisk, process.pid, platform)).toBe(started);
     expect(isSameProcess(realDisk, process.pid, started, platform)).toBe(true);
     expect(isSameProcess(realDisk, process.pid, "", platform)).toBe(true);
     expect(isSameProcess(realDisk, process.pid, "ps 1000000000", platform)).toBe(false);
@@ -328,7 +328,7 @@ describe("the lock of a holder that died", SYSTEM, () => {
   });
 
   test("in a file is taken over, for its process is gone or is another one", () => {
-    const locks = fileLocks(options("one"));
+    const locks = makeFileLocks(options("one"));
     const lock = held(locks.acquire(file));
     const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
     const mine = JSON.parse(textAt(path)) as { started: string };
@@ -341,7 +341,7 @@ describe("the lock of a holder that died", SYSTEM, () => {
   });
 
   test("in a file of another host, or one that nobody can read, is held", () => {
-    const locks = fileLocks(options("one"));
+    const locks = makeFileLocks(options("one"));
     held(locks.acquire(file)).release();
     const path = join(folder, "locks", `${file.device}-${file.inode}.lock`);
     const other = { client: "far", pid: 1, since: "then", host: "another-host", started: "" };

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
-import { strangeFormat } from "../../../src/storage/fs/formats.ts";
+import { findStrangeFormat } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { appendMessages as append, messageDraft } from "../../support/change-faults.ts";
@@ -575,6 +575,6 @@ describe("the header of a file", () => {
     expect(() => jsonlOn(disk).open(FILE)).toThrow(isNone);
     expect(scanFile(disk, FILE)).toBeNull();
     expect(readHeader(disk, FILE)).toBeUndefined();
-    expect(strangeFormat(disk, FILE)?.name).toBe("sqlite");
+    expect(findStrangeFormat(disk, FILE)?.name).toBe("sqlite");
   });
 });

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { SourceRow } from "../../../src/core/foreign/rows.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { closing } from "../../../src/storage/fs/files.ts";
+import { useAndClose } from "../../../src/storage/fs/files.ts";
 import type { Database } from "../../../src/storage/fs/sqlite.ts";
 import { DatabaseTables } from "../../../src/storage/sqlite/tables.ts";
 import { FaultDisk } from "../../support/disk.ts";
@@ -30,7 +30,7 @@ function plain(value: unknown): unknown {
 }
 
 function readBy(disk: Disk, file: string, wanted?: { column: string; is: string }): unknown[][] {
-  return closing(new DatabaseTables(disk, file), (tables) => {
+  return useAndClose(new DatabaseTables(disk, file), (tables) => {
     const rows = Array.from(tables.rows("t", wanted), valuesIn);
     expect([...tables.faults]).toEqual([]);
     return rows.sort((a, b) => Number(a[0]) - Number(b[0]));
@@ -141,7 +141,7 @@ acrossTiers(test, [20, 60])("damage costs the rows that are in it, and is told (
     }
     const disk = new FaultDisk();
     disk.put("/x.db", random.chance(0.3) ? bytes.subarray(0, random.int(bytes.length)) : bytes);
-    closing(new DatabaseTables(disk, "/x.db"), (tables) => {
+    useAndClose(new DatabaseTables(disk, "/x.db"), (tables) => {
       let rows = 0;
       for (const row of tables.rows("t")) {
         valuesIn(row);

@@ -8,17 +8,17 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import {
   checkpointFile,
+  getPointerFile,
   headerFile,
   indexFile,
   indexSnapshotFile,
   ledgerFile,
   manifestFile,
-  pointerFile,
   segmentFile,
 } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
-import { sharedLocks } from "../../../src/storage/locks/locks.ts";
+import { shareLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
@@ -42,7 +42,11 @@ const COUNT = 12;
 /** Segments of four entries each. */
 const SMALL = { segmentBytes: 2000 };
 const [SEGMENT, INDEX, SPINE] = [segmentFile(CONTAINER, 1), indexFile(CONTAINER), indexSnapshotFile(CONTAINER)];
-const [MANIFEST, CHECKPOINT, POINTER] = [manifestFile(CONTAINER), checkpointFile(CONTAINER, 1), pointerFile(CONTAINER)];
+const [MANIFEST, CHECKPOINT, POINTER] = [
+  manifestFile(CONTAINER),
+  checkpointFile(CONTAINER, 1),
+  getPointerFile(CONTAINER),
+];
 const [HEADER, LEDGER] = [headerFile(CONTAINER), ledgerFile(CONTAINER)];
 let made: FaultDisk;
 let small: FaultDisk;
@@ -762,7 +766,7 @@ describe("the state", () => {
 test("several logs of one process write in turns, and what one appended is made durable before the other goes on", async () => {
   const disk = made.after();
   const table: LockTable = new Map();
-  const store = v2On(disk, { locks: sharedLocks(locksOf("us", table)) });
+  const store = v2On(disk, { locks: shareLocks(locksOf("us", table)) });
   const [one, two] = [store.open(CONTAINER), store.open(CONTAINER)];
   one.append(bytes(userText(id(50), id(11))));
   const first = one.commit();

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import { indexFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import { getPointerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
@@ -199,7 +199,11 @@ describe("the audit", () => {
     ["INV-004", "a checkpoint of another head", () => change(checkpoint(), '"headEntrySeq": 6', '"headEntrySeq": 5')],
     ["INV-004", "a manifest that was changed", () => change(manifest(), '"messagesTotal": ', '"messagesTotal": 1')],
     ["INV-005", "a payload that is not the one that was hashed", () => change(segment(), "say", "SAY")],
-    ["INV-007", "a cutover that was cut off", () => change(pointerFile(container), '"completed"', '"cutover_commit"')],
+    [
+      "INV-007",
+      "a cutover that was cut off",
+      () => change(getPointerFile(container), '"completed"', '"cutover_commit"'),
+    ],
     ["INV-007", "a session file in the place of its own", () => cpSync(`${file()}.migrated`, file())],
   ];
   test.each(cases)("%s: %s", async (invariant, _name, damage) => {

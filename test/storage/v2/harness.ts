@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { headerFile, indexFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import { getPointerFile, headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
@@ -70,7 +70,7 @@ export function harnessOn(
     },
     remove(path) {
       // Under another name: what is open stays open.
-      disk.remove(pointerFile(path));
+      disk.remove(getPointerFile(path));
       disk.remove(headerFile(path));
       removeTree(disk, path);
     },

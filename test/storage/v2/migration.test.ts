@@ -8,10 +8,10 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import {
   checkpointFile,
+  getPointerFile,
   indexFile,
   ledgerFile,
   manifestFile,
-  pointerFile,
   segmentFile,
 } from "../../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
@@ -38,7 +38,7 @@ import { rewriting } from "../../support/v2.ts";
 import { diskError, writeBehind } from "../other-writers.ts";
 
 const ASIDE = `${CONTAINER}.rolled-back`;
-const POINTER = pointerFile(CONTAINER);
+const POINTER = getPointerFile(CONTAINER);
 const CORRELATION = "corr-0001";
 
 /** As in a server, no lock is given twice. */

@@ -41,7 +41,7 @@ interface FileCounts {
   count(): number;
 }
 
-export class OpenRoom {
+export class OpenLimit {
   readonly lookedAt: number;
   private readonly always: number;
   private readonly ask: () => Limits;
@@ -57,7 +57,7 @@ export class OpenRoom {
   constructor(always = ALWAYS, ask?: () => Limits, lookedAt = LOOKED_AT, files?: FileCounts) {
     this.lookedAt = lookedAt;
     this.always = always;
-    this.ask = ask ?? ((): Limits => limitsHere(files?.most()));
+    this.ask = ask ?? ((): Limits => findLimits(files?.most()));
     this.files = files;
   }
 
@@ -67,12 +67,12 @@ export class OpenRoom {
   }
 
   /** Returns whether this many sessions may exceed a limit. */
-  mayLack(count: number): boolean {
+  mayExceed(count: number): boolean {
     return count > FEW && (count > CALM || this.known !== undefined) && count * SESSION_HANDLES > this.limits.handles;
   }
 
   /** Returns the sessions over the limit if `more` others are opened. `sessions`: the last used one first. */
-  beyond(sessions: readonly Session[], more = 0): ReadonlySet<Session> {
+  findSurplus(sessions: readonly Session[], more = 0): ReadonlySet<Session> {
     const found = new Set<Session>();
     if (sessions.length + more <= Math.min(this.always, CALM)) return found;
     let [bytes, handles] = [0, more * SESSION_HANDLES];
@@ -96,7 +96,7 @@ export class OpenRoom {
 }
 
 /** Returns the limits of this process. */
-function limitsHere(most = mostHandles()): Limits {
+function findLimits(most = readHandleLimit()): Limits {
   const limited = process.constrainedMemory?.() ?? 0;
   const memory = limited > 0 ? Math.min(limited, totalmem()) : totalmem();
   // The other half is for connections, the catalog and other files.
@@ -112,7 +112,7 @@ interface NodeReport {
 }
 
 /** Returns the number of files that this process may open, which Node has raised to the maximum. This takes 7 ms. */
-function mostHandles(): number {
+function readHandleLimit(): number {
   const report = process.report as NodeReport;
   const before = report.excludeNetwork;
   report.excludeNetwork = true;

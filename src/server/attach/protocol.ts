@@ -34,14 +34,14 @@ export function isDoneByHolder(command: Command, params: unknown): boolean {
 }
 
 /** Returns whether a command waits for earlier answers, and later calls for its own: it may store no key. */
-export function isAlone({ name }: Command): boolean {
+export function runsAlone({ name }: Command): boolean {
   return name === "branch";
 }
 
 /** Returns whether a call may run while another call of the session waits for a host: it replaces no session. */
-export function isBeside({ command, params }: { readonly command: Command; readonly params: unknown }): boolean {
+export function mayOverlap({ command, params }: { readonly command: Command; readonly params: unknown }): boolean {
   return command.effect === "read" || command.effect === "server" || isDoneByHolder(command, params);
 }
 
 /** Hooks asked by commands that a holder runs for guests. */
-export const HOOKS: readonly HookName[] = ["session_before_tree", "session_before_compact"];
+export const SHARED_HOOKS: readonly HookName[] = ["session_before_tree", "session_before_compact"];

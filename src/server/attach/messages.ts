@@ -10,7 +10,7 @@ import type { PipeMessage } from "./pipe.ts";
 type Value = PipeMessage["value"];
 
 /** Returns the holder in its reply to `attach`; undefined if it refused. */
-export function holderIn({ attached }: Value): SharedHolder | undefined {
+export function parseHolder({ attached }: Value): SharedHolder | undefined {
   if (!isObject(attached)) return undefined;
   const { epoch, client, pid } = attached;
   if (!Number.isSafeInteger(epoch) || !Number.isSafeInteger(pid) || typeof client !== "string") return undefined;
@@ -18,13 +18,13 @@ export function holderIn({ attached }: Value): SharedHolder | undefined {
 }
 
 /** Returns the client in a payload for the local host; without members if it is invalid. */
-export function clientIn(payload: unknown): Partial<SharedClient> {
+export function parseClient(payload: unknown): Partial<SharedClient> {
   const { id, name, pid } = sharedClientOf((payload as { client?: unknown } | null)?.client) ?? {};
   return { id, name, pid };
 }
 
 /** Returns the failure of a call that the holder has not answered, with the reason for giving up. */
-export function unanswered({ command }: Call, { client, pid }: SharedHolder, why: string): Failure {
+export function makeUnansweredFailure({ command }: Call, { client, pid }: SharedHolder, why: string): Failure {
   const sentence = `${client} (process ${pid}), which holds this session, has not answered. ${why}`;
   const details = { holder: { client, pid } };
   // A read changes nothing, so its outcome is not in doubt.
@@ -35,15 +35,15 @@ export function unanswered({ command }: Call, { client, pid }: SharedHolder, why
 }
 
 /** Throws SyntaxError for an invalid message. Unknown members and events belong to a newer version and are allowed. */
-export function requireSound(value: Value): void {
+export function requireValidMessage(value: Value): void {
   const { reply, event, lost, at, leafId = null, lastId = null, sharedLeafId = null } = value;
-  const isSound =
+  const isValid =
     [leafId, lastId, sharedLeafId].every(isIdOrNull) &&
     (at === undefined || (isObject(at) && typeof at.head === "string" && isIdOrNull(at.lastId))) &&
     (reply === undefined || isReply(value)) &&
     (event === undefined || isEvent(value)) &&
     (lost === undefined || (Number.isSafeInteger(lost) && (lost as number) > 0));
-  if (!isSound) throw new SyntaxError("no holder says that");
+  if (!isValid) throw new SyntaxError("no holder says that");
 }
 
 function isIdOrNull(id: unknown): boolean {
@@ -64,7 +64,7 @@ function isEvent({ event, payload }: Value): boolean {
 }
 
 /** Returns whether this version knows an event. */
-export function isKnown(event: string): event is EventName {
+export function isKnownEvent(event: string): event is EventName {
   return (eventNames as readonly string[]).includes(event);
 }
 
