@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, statSync, writeFileS
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
-import { ansiHtml } from "../src/page/ansi.ts";
+import { renderAnsi } from "../src/page/ansi.ts";
 import { BrowserPage, chromiumHere } from "../test/support/chromium.ts";
 
 /** A host, as examples/client.js has it. */
@@ -167,7 +167,7 @@ async function takeTerminal(camera: Camera, { root, home, env: own, only }: Plac
   const { status, stdout } = spawnSync("script", ["-qefc", command, "/dev/null"], { env, encoding: "utf8" });
   if (status !== 0) throw new Error("The terminal's picture needs the program `script`, of util-linux.");
   const file = join(home, "terminal.html");
-  const shown = ansiHtml(`\u001b[2m$\u001b[22m pi-session-server tree branches.jsonl\n${stdout.trimEnd()}\n`);
+  const shown = renderAnsi(`\u001b[2m$\u001b[22m pi-session-server tree branches.jsonl\n${stdout.trimEnd()}\n`);
   writeFileSync(file, `<!doctype html><meta charset="utf-8"><style>${TERMINAL}</style><pre>${shown}</pre>`);
   await camera.show(pathToFileURL(file).href, 1000, "dark", "document.fonts.status === 'loaded'");
   const clip = await camera.page.evaluate(

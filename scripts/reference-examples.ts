@@ -4,7 +4,7 @@ import { Failure } from "../src/core/failure.ts";
 import type { Command, CommandContext } from "../src/handlers/shared/command.ts";
 import type { EventName, EventPayload } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
-import { entryExample, exampleId } from "../src/handlers/shared/shapes.ts";
+import { makeEntryExample, exampleId } from "../src/handlers/shared/shapes.ts";
 import type { Call, Outcome } from "../src/server/connection/call.ts";
 import { jsonrpcDialect } from "../src/server/connection/jsonrpc.ts";
 import { piDialect } from "../src/server/connection/pi.ts";
@@ -123,7 +123,7 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
     leafId: "d4e5f6a7",
     entryIds: ["d4e5f6a7"],
     origin: "foreign",
-    entries: [entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?")],
+    entries: [makeEntryExample("d4e5f6a7", "c3d4e5f6", "And a second one?")],
   },
   session_info_changed: { leafId: "d4e5f6a7", name: "Colours" },
   session_durability_changed: { leafId: "c3d4e5f6", durability: "local" },
@@ -165,7 +165,7 @@ interface HookExample {
   readonly answer: Readonly<Record<string, unknown>>;
 }
 
-const leftEntry = entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?");
+const leftEntry = makeEntryExample("d4e5f6a7", "c3d4e5f6", "And a second one?");
 
 /** An example of each hook: what the server asks, and an answer. */
 const HOOKS: { readonly [N in HookName]: HookExample } = {
@@ -199,7 +199,7 @@ const HOOKS: { readonly [N in HookName]: HookExample } = {
         conversationText: "User: Name a colour.",
         settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 4 },
       },
-      branchEntries: [entryExample("c3d4e5f6", null, "Name a colour."), leftEntry],
+      branchEntries: [makeEntryExample("c3d4e5f6", null, "Name a colour."), leftEntry],
       sessionId: exampleId,
       leafId: "d4e5f6a7",
     },

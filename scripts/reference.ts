@@ -5,7 +5,7 @@ import type { Command, Effect } from "../src/handlers/shared/command.ts";
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
 import type { EventName } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
-import { type Repetition, repetitionOf } from "../src/handlers/shared/repetition.ts";
+import { type Repetition, getRepetition } from "../src/handlers/shared/repetition.ts";
 import { makeReferringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 import { type Exchange, eventExample, exampleExchange, hookExample, refusalExchange } from "./reference-examples.ts";
 import { formatText } from "./reference-format.ts";
@@ -176,7 +176,7 @@ function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
 /** Returns what an idempotency key survives, command by command. */
 function repetitionText(commands: readonly Command[]): string {
   const rows = Object.entries(REPETITIONS).map(([repetition, [when, meaning]]) => {
-    const names = commands.filter((command) => repetitionOf(command) === repetition).map(linkTo);
+    const names = commands.filter((command) => getRepetition(command) === repetition).map(linkTo);
     return [when, meaning, names.join(", ")];
   });
   return [

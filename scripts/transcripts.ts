@@ -2,8 +2,8 @@
 
 import { Conversation } from "../src/conformance/conversation.ts";
 import { launch } from "../src/conformance/launch.ts";
-import { isObject, type WireValue } from "../src/conformance/speech.ts";
-import { filled, type StoodFor, type Transcript } from "../src/conformance/transcripts.ts";
+import { isWireObject, type WireValue } from "../src/conformance/speech.ts";
+import { fillNames, type StoodFor, type Transcript } from "../src/conformance/transcripts.ts";
 
 /** How long the server may take for a reply. */
 const TIMEOUT = 30_000;
@@ -37,7 +37,7 @@ export async function recorded(
   const named = (value: WireValue, before: WireValue, key: string): WireValue => {
     if (/^<(?:any|text|number|time)>$/.test(String(before))) return before;
     if (Array.isArray(value)) return value.map((item, at) => named(item, before?.[at], key));
-    if (!isObject(value)) return isChosen(value, key) ? value : nameFor(value, key, stoodFor);
+    if (!isWireObject(value)) return isChosen(value, key) ? value : nameFor(value, key, stoodFor);
     const told = Object.entries(value).filter(([name]) => !isOwn(name, value, key));
     const members = told.map(([name, item]) => {
       const isHookId = key === "hook" && name === "id";
@@ -54,7 +54,7 @@ export async function recorded(
         continue;
       }
       lines.push(step);
-      conversation.send("sendText" in step ? step.sendText : JSON.stringify(filled(step.send, stoodFor)));
+      conversation.send("sendText" in step ? step.sendText : JSON.stringify(fillNames(step.send, stoodFor)));
     }
     const more = await conversation.settle();
     if (more.length > 0) throw new Error(`${about.title} leaves out ${more.map(({ text }) => text).join("\n")}`);

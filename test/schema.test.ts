@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { Ajv } from "ajv";
 import { expect, test } from "vitest";
 import { declarations } from "../src/handlers/shared/declarations.ts";
-import { repetitionOf } from "../src/handlers/shared/repetition.ts";
+import { getRepetition } from "../src/handlers/shared/repetition.ts";
 import { makeOpenRpcDocument } from "../src/server/openrpc.ts";
 import { VERSION } from "../src/version.ts";
 import { PROGRAM } from "./support/build.ts";
@@ -88,7 +88,7 @@ test("the verb writes all of them, again too, or prints one", SYSTEM, () => {
 
 test("what a repeat of a command does follows from what it writes", () => {
   const named = (wanted: string): string[] =>
-    declarations.commands.filter((command) => repetitionOf(command) === wanted).map(({ name }) => name);
+    declarations.commands.filter((command) => getRepetition(command) === wanted).map(({ name }) => name);
   const process = "repair_session migrate_session rollback_migration create_checkpoint undo redo recover_kept".split(
     " ",
   );

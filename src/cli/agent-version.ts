@@ -10,7 +10,7 @@ const WITHIN = 10_000;
 const VERSION_LINE = /^v?(\d+\.\d+\.\d+\S*)$/m;
 
 /** Asks an agent that speaks Pi's dialect for its version. Returns undefined where there is none to be had. */
-export async function versionOfAgent(
+export async function askAgentVersion(
   { words, protocol }: AgentSettings,
   variables: Variables,
 ): Promise<string | undefined> {

@@ -7,9 +7,9 @@ import { SESSION_ID } from "../core/format/entry.ts";
 import { getInfo } from "../storage/fs/files.ts";
 import { findProgram, isProgram } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
-import { inert } from "./terminal/text.ts";
+import { escapeControls } from "./terminal/text.ts";
 import { type Asking, open, type ResultOf } from "./verb.ts";
-import { wordsOf } from "./words.ts";
+import { splitShellWords } from "./words.ts";
 
 /** The agent that is started where nobody names another one. */
 const USUAL = "pi --session {path}";
@@ -29,7 +29,7 @@ export interface Resumed {
   readonly status: number | null;
 }
 
-interface ResumeWishes {
+interface ResumeOptions {
   /** The agent's command, with {path}, {id} or {cwd} in it. */
   readonly command?: string;
   /** Finds out everything and starts nothing. */
@@ -40,9 +40,9 @@ interface ResumeWishes {
  * Starts the agent with a session, in its directory and on this terminal, and waits until it ends. Our server ends
  * first, so that its lock is free. Throws UsageError, CommandFailed and Failure.
  */
-export async function resumeSession(asking: Asking, session: string, wishes: ResumeWishes = {}): Promise<Resumed> {
+export async function resumeSession(asking: Asking, session: string, wishes: ResumeOptions = {}): Promise<Resumed> {
   const template = wishes.command ?? (asking.variables[VARIABLE] || USUAL);
-  const words = commandWords(template);
+  const words = splitSessionCommand(template);
   await open(asking, session);
   const state = await asking.ask("get_state");
   requireFree(state);
@@ -100,8 +100,8 @@ function requireFolder({ disk }: Asking, { cwd, sessionId }: SessionState): void
 // --- the command -----------------------------------------------------------------------------------------------------
 
 /** Returns the words of a command that names the session. Throws UsageError. */
-export function commandWords(command: string): string[] {
-  const words = wordsOf(command);
+export function splitSessionCommand(command: string): string[] {
+  const words = splitShellWords(command);
   requirePlaces(words, command);
   return words;
 }
@@ -117,7 +117,7 @@ function requirePlaces(words: readonly string[], command: string): void {
     throw new UsageError(`{${unknown}} stands for nothing in the agent's command. {path}, {id} and {cwd} do.`);
   if (named.includes("path") || named.includes("id")) return;
   throw new UsageError(
-    `The agent's command ${inert(command)} does not say which session to open. Put {path} or {id} where that goes.`,
+    `The agent's command ${escapeControls(command)} does not say which session to open. Put {path} or {id} where that goes.`,
   );
 }
 

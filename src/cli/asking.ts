@@ -9,10 +9,10 @@ import type { CommandLine } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { inVerbs, textsIn } from "./wording.ts";
+import { rewordAsVerbs, collectTexts } from "./wording.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
-export type Result = any;
+export type AnyResult = any;
 
 /** The result of a command. */
 export type ResultOf<Name extends keyof Commands> = Commands[Name]["result"];
@@ -24,13 +24,13 @@ export type Ask = <Name extends keyof Commands>(
 ) => Promise<ResultOf<Name>>;
 
 /** The operands and options of a verb's command line. */
-export type Given = Omit<CommandLine, "settings">;
+export type VerbArguments = Omit<CommandLine, "settings">;
 
 /** A callback for events, with the text that came. Nothing more is read until it resolves. */
-export type EventCallback = (name: string, params: Result, text: string) => Promise<void>;
+export type EventCallback = (name: string, params: AnyResult, text: string) => Promise<void>;
 
 /** The server and the terminal as a verb sees them while it runs. */
-export interface Asking {
+export interface VerbContext {
   /** Sends a command and returns its result. Throws {@link CommandFailed}. */
   readonly ask: Ask;
   readonly service: Service;
@@ -76,17 +76,17 @@ export interface CommandError {
 export class CommandFailed extends Error {
   readonly error: CommandError;
   constructor(error: CommandError) {
-    super(inVerbs(error.message, textsIn(error.data)));
+    super(rewordAsVerbs(error.message, collectTexts(error.data)));
     this.error = error;
   }
 }
 
 /** Returns a failure of what a verb does without the server as the error that a command would have been answered with. */
-export function commandFailed({ code, message, name, retryable, details }: Failure): CommandFailed {
+export function toCommandFailed({ code, message, name, retryable, details }: Failure): CommandFailed {
   return new CommandFailed({ code, message, data: { name, retryable, ...details } });
 }
 
 /** Returns the sentence about one of the things in a result in verbs and options, with its paths and ids as they are. */
-export function sentenceOf({ message, ...of }: { readonly message: string }): string {
-  return inVerbs(message, textsIn(of));
+export function toSentence({ message, ...of }: { readonly message: string }): string {
+  return rewordAsVerbs(message, collectTexts(of));
 }

@@ -2,35 +2,35 @@
 
 import type { Candidate } from "../core/ports/stores.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { ageText, column, cutTo, grouped, inert, oneLine, shortPath, widthOf } from "./terminal/text.ts";
+import { formatAge, padColumn, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, measureWidth } from "./terminal/text.ts";
 
 /** Characters of an id that are shown at least. */
 const LEAST = 8;
 
 /** Returns a line for each candidate, with as much of its id as tells it from the others, or with its path. */
-export function candidateLines(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
-  const ids = candidates.map(({ sessionId }) => inert(sessionId));
+export function formatCandidates(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
+  const ids = candidates.map(({ sessionId }) => escapeControls(sessionId));
   const isById = new Set(ids).size === ids.length;
-  const length = tellingLength(ids);
+  const length = distinctLength(ids);
   const lines = candidates.map(({ name, firstMessage, cwd, modified, sessionPath }, i) => {
-    const which = isById ? ids[i].slice(0, length) : shortPath(sessionPath, page.home);
-    const age = modified === null ? "" : ageText(page.now - Date.parse(modified));
-    const title = oneLine(name ?? firstMessage ?? "") || "(nothing said)";
-    const where = cwd === null || !isById ? "" : `  ${shortPath(cwd, page.home)}`;
-    const head = `  ${which}  ${column(age, 4, "right")}  `;
+    const which = isById ? ids[i].slice(0, length) : shortenPath(sessionPath, page.home);
+    const age = modified === null ? "" : formatAge(page.now - Date.parse(modified));
+    const title = escapeLine(name ?? firstMessage ?? "") || "(nothing said)";
+    const where = cwd === null || !isById ? "" : `  ${shortenPath(cwd, page.home)}`;
+    const head = `  ${which}  ${padColumn(age, 4, "right")}  `;
     // The id is what is needed: it is never cut.
-    return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - widthOf(head)))}`;
+    return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - measureWidth(head)))}`;
   });
   const left = matches - lines.length;
-  return left > 0 ? [...lines, `  and ${grouped(left)} more`] : lines;
+  return left > 0 ? [...lines, `  and ${groupThousands(left)} more`] : lines;
 }
 
 /** Returns the sentence of an ambiguous id without the ids or paths in it, for the lines that follow tell more. */
-export function withoutList(sentence: string): string {
+export function removeCandidateList(sentence: string): string {
   return sentence.replace(/: .*\. (?=(?:Give more of it|Name the one you mean by its path)\.$)/s, ". ");
 }
 
-function tellingLength(ids: readonly string[]): number {
+function distinctLength(ids: readonly string[]): number {
   const sorted = [...ids].sort();
   let length = LEAST;
   for (let i = 1; i < sorted.length; i++) {

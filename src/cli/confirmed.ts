@@ -1,12 +1,12 @@
 /** Asks before something is done that a person may regret. */
 
 import { Failure } from "../core/failure.ts";
-import type { Asking } from "./asking.ts";
+import type { VerbContext } from "./asking.ts";
 import { UsageError } from "./options.ts";
 
 /** Returns when the answer is yes. Throws UsageError with `alone` where nobody can be asked, else cancelled. */
 export async function requireYes(
-  { confirm }: Pick<Asking, "confirm">,
+  { confirm }: Pick<VerbContext, "confirm">,
   question: string,
   { alone, refused }: { readonly alone: string; readonly refused: string },
 ): Promise<void> {

@@ -2,7 +2,7 @@
 
 import type { CombinationResult, ConformanceResult, RuleResult } from "../conformance/run.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { inert, wrap } from "./terminal/text.ts";
+import { escapeControls, wrap } from "./terminal/text.ts";
 
 /** The rules, without what checks them. */
 export interface RuleList {
@@ -18,7 +18,7 @@ const MESSAGES = 6;
 const MESSAGE_LENGTH = 300;
 
 /** Yields the lines of the list of rules. */
-export function* listLines({ themes }: RuleList, { paint, width }: OutputStyle): Generator<string> {
+export function* formatRuleList({ themes }: RuleList, { paint, width }: OutputStyle): Generator<string> {
   for (const { name, rules } of themes) {
     if (rules.length === 0) continue;
     yield paint("bold", name);
@@ -33,7 +33,7 @@ export function* listLines({ themes }: RuleList, { paint, width }: OutputStyle):
 }
 
 /** Yields the lines of a report: what failed and why, what was skipped, and the counts. */
-export function* reportLines(result: ConformanceResult, page: OutputStyle): Generator<string> {
+export function* formatReport(result: ConformanceResult, page: OutputStyle): Generator<string> {
   for (const combination of result.combinations)
     for (const rule of combination.results) if (rule.verdict === "failed") yield* failureLines(rule, combination, page);
   yield* skippedLines(result, page);
@@ -44,7 +44,7 @@ export function* reportLines(result: ConformanceResult, page: OutputStyle): Gene
     const colour = failed > 0 ? "red" : "green";
     yield `${`${framing}, ${dialect}`.padEnd(18)} ${paint(colour, `${passed} passed, ${failed} failed, ${skipped} skipped`)}`;
   }
-  for (const note of result.notes) yield* wrap(inert(note), page.width);
+  for (const note of result.notes) yield* wrap(escapeControls(note), page.width);
   yield result.ok
     ? paint("green", "The server keeps the rules that were checked.")
     : paint("red", result.failed > 0 ? "The server breaks rules." : "The run was not brought to its end.");
@@ -60,16 +60,16 @@ function* failureLines(rule: RuleResult, combination: CombinationResult, page: O
   yield* labelled("came", rule.came ?? "", page);
   const { messages = [], stderr = "" } = rule;
   if (messages.length > 0) yield paint("dim", "  the latest messages:");
-  for (const message of messages.slice(-MESSAGES)) yield paint("dim", `    ${inert(message).slice(0, MESSAGE_LENGTH)}`);
+  for (const message of messages.slice(-MESSAGES)) yield paint("dim", `    ${escapeControls(message).slice(0, MESSAGE_LENGTH)}`);
   for (const line of stderr.trimEnd().split("\n"))
-    if (line !== "") yield paint("dim", `    stderr: ${inert(line).slice(0, MESSAGE_LENGTH)}`);
+    if (line !== "") yield paint("dim", `    stderr: ${escapeControls(line).slice(0, MESSAGE_LENGTH)}`);
   yield "";
 }
 
 /** Yields the lines of a text with its label before the first. */
 function labelled(label: string, text: string, { width }: OutputStyle): string[] {
   const head = label === "" ? "  " : `  ${label.padEnd(9)} `;
-  return wrap(inert(text), Math.max(20, width - head.length)).map(
+  return wrap(escapeControls(text), Math.max(20, width - head.length)).map(
     (line, at) => `${at === 0 ? head : " ".repeat(head.length)}${line}`,
   );
 }
@@ -83,7 +83,7 @@ function* skippedLines({ combinations }: ConformanceResult, page: OutputStyle): 
       byReason.set(reason, (byReason.get(reason) ?? new Set()).add(rule));
     }
   for (const [reason, rules] of byReason) {
-    yield* wrap(inert(`skipped because ${reason}:`), page.width);
+    yield* wrap(escapeControls(`skipped because ${reason}:`), page.width);
     yield* wrap([...rules].join(", "), page.width - 2).map((line) => `  ${line}`);
   }
   if (byReason.size > 0) yield "";

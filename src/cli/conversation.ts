@@ -3,7 +3,7 @@
 import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { clockText, column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
+import { formatClock, padColumn, count, cutTo, escapeControls, escapeLines, escapeLine, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -15,7 +15,7 @@ const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "gr
 export const BEFORE_ALL = "Nothing is before the place where it goes on. tree shows what was said after it.";
 
 /** Yields the lines of a message, or of an entry if its id is given. With `isWhole`, long outputs are not cut. */
-export function* messageLines(
+export function* formatMessage(
   message: Result,
   page: OutputStyle,
   isWhole: boolean,
@@ -23,10 +23,10 @@ export function* messageLines(
 ): Generator<string> {
   const { role, content, timestamp } = message ?? {};
   const [name, detail] = headOf(message ?? {});
-  yield heading(name, detail, clockText(timestamp), page, COLOURS[role] ?? "magenta", entryId);
+  yield heading(name, detail, formatClock(timestamp), page, COLOURS[role] ?? "magenta", entryId);
   if (role === "assistant") return yield* assistantLines(message, page);
   if (role === "bashExecution") {
-    yield* inertLines(`$ ${message.command}`);
+    yield* escapeLines(`$ ${message.command}`);
     return yield* shortened(message.output ?? "", page, isWhole);
   }
   const text = typeof message?.summary === "string" ? message.summary : contentText(content);
@@ -53,31 +53,31 @@ function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): 
   for (const block of Array.isArray(content) ? content : []) {
     if (block?.type === "text") yield* textLines(block.text, page);
     else if (block?.type === "thinking" && block.thinking)
-      for (const line of inertLines(block.thinking)) yield page.paint("dim", `  ${line}`);
+      for (const line of escapeLines(block.thinking)) yield page.paint("dim", `  ${line}`);
     else if (block?.type === "toolCall") {
       const [{ name, arguments: args }] = toolCalls([block]);
-      const given = oneLine(jsonText(args));
-      const call = `${page.isPlain ? "calls" : ">"} ${oneLine(name)} ${given}`;
+      const given = escapeLine(jsonText(args));
+      const call = `${page.isPlain ? "calls" : ">"} ${escapeLine(name)} ${given}`;
       yield page.paint("yellow", page.isPlain ? call : cutTo(call, page.width));
     }
   }
-  if (typeof errorMessage === "string") for (const line of inertLines(errorMessage)) yield page.paint("red", line);
+  if (typeof errorMessage === "string") for (const line of escapeLines(errorMessage)) yield page.paint("red", line);
   yield* imageLines(content, page);
 }
 
 /** Returns the lines of a text: broken between words for a person, as they were written for a program. */
 function textLines(text: unknown, { isTerminal, isPlain, width }: OutputStyle): string[] {
-  const lines = inertLines(text);
+  const lines = escapeLines(text);
   return isTerminal && !isPlain ? lines.flatMap((line) => wrap(line, width)) : lines;
 }
 
 function* imageLines(content: unknown, { paint }: OutputStyle): Generator<string> {
   for (const block of Array.isArray(content) ? content : [])
-    if (block?.type === "image") yield paint("dim", `(image, ${inert(block.mimeType ?? "of unknown kind")})`);
+    if (block?.type === "image") yield paint("dim", `(image, ${escapeControls(block.mimeType ?? "of unknown kind")})`);
 }
 
 function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generator<string> {
-  const lines = inertLines(String(text).replace(/\s+$/, ""));
+  const lines = escapeLines(String(text).replace(/\s+$/, ""));
   // Leaving out a single line would save nothing, because the note about it takes one.
   const shown = isWhole || lines.length <= RESULT_LINES + 1 ? lines : lines.slice(0, RESULT_LINES);
   for (const line of shown) yield isWhole || page.isPlain ? line : cutTo(line, page.width);
@@ -86,14 +86,14 @@ function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generat
 }
 
 /** Yields the lines of an entry of a path. */
-export function* entryLines(entry: Result, page: OutputStyle, isWhole: boolean): Generator<string> {
+export function* formatEntry(entry: Result, page: OutputStyle, isWhole: boolean): Generator<string> {
   const { type, id, timestamp } = entry;
   if (type === "message") {
     const message = { timestamp, ...entry.message };
-    return yield* messageLines(message, page, isWhole, id);
+    return yield* formatMessage(message, page, isWhole, id);
   }
   const note = (detail: unknown): string =>
-    heading(String(type).replaceAll("_", " "), oneLine(detail ?? ""), clockText(timestamp), page, "dim", id);
+    heading(String(type).replaceAll("_", " "), escapeLine(detail ?? ""), formatClock(timestamp), page, "dim", id);
   switch (type) {
     case "compaction":
     case "branch_summary":
@@ -126,10 +126,10 @@ function heading(
   const { paint, width, isPlain } = page;
   if (isPlain) {
     const parts = [[name, detail].filter(Boolean).join(" "), entryId && `entry ${entryId}`, time];
-    return parts.filter(Boolean).map(oneLine).join(", ");
+    return parts.filter(Boolean).map(escapeLine).join(", ");
   }
-  const right = [entryId === undefined ? "" : inert(entryId), time].filter(Boolean).join("  ");
-  const left = `${oneLine(name)}${detail === "" ? "" : ` ${oneLine(detail)}`}`;
+  const right = [entryId === undefined ? "" : escapeControls(entryId), time].filter(Boolean).join("  ");
+  const left = `${escapeLine(name)}${detail === "" ? "" : ` ${escapeLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
-  return `${paint(colour, column(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
+  return `${paint(colour, padColumn(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
 }

@@ -4,7 +4,7 @@
 const FORMULA = /^[\s"']*[=+\-@\uff0b\uff0d\uff1d\uff20|%]|^[\t\r\n]/;
 
 /** Returns the rows of a table as one text. */
-export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
+export function formatCsv(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((row) => `${row.map(cellText).join(",")}\r\n`).join("");
 }
 

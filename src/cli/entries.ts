@@ -2,8 +2,8 @@
 
 import { Failure } from "../core/failure.ts";
 import { LEAST_OF_ID } from "../core/search/named.ts";
-import { type Asking, CommandFailed, type ResultOf } from "./asking.ts";
-import { oneLine } from "./terminal/text.ts";
+import { type VerbContext, CommandFailed, type ResultOf } from "./asking.ts";
+import { escapeLine } from "./terminal/text.ts";
 
 /** An entry of a tree. */
 export type FlatNode = Omit<NonNullable<ResultOf<"get_tree">["nodes"]>[number], "childCount">;
@@ -12,8 +12,8 @@ export type FlatNode = Omit<NonNullable<ResultOf<"get_tree">["nodes"]>[number], 
 const MOST_NAMED = 5;
 
 /** Does something with an entry of the current session, which a person named by its id or otherwise. */
-export async function withEntry<Found>(
-  asking: Asking,
+export async function runWithEntry<Found>(
+  asking: VerbContext,
   given: string,
   act: (entryId: string) => Promise<Found>,
 ): Promise<Found> {
@@ -28,7 +28,7 @@ export async function withEntry<Found>(
 }
 
 /** Returns the id of an entry of the current session; undefined when none is named so. Throws when several are. */
-async function entryNamed({ ask }: Asking, given: string): Promise<string | undefined> {
+async function entryNamed({ ask }: VerbContext, given: string): Promise<string | undefined> {
   const { nodes = [] } = await ask("get_tree", { format: "flat" });
   const ways: ((node: FlatNode) => boolean)[] = [
     ({ id }) => id === given,
@@ -39,7 +39,7 @@ async function entryNamed({ ask }: Asking, given: string): Promise<string | unde
     const found = nodes.filter(way);
     if (found.length === 1) return found[0].id;
     if (found.length === 0) continue;
-    const some = found.slice(0, MOST_NAMED).map(({ id, preview }) => `${id} (${oneLine(preview ?? "").slice(0, 30)})`);
+    const some = found.slice(0, MOST_NAMED).map(({ id, preview }) => `${id} (${escapeLine(preview ?? "").slice(0, 30)})`);
     const more = found.length > MOST_NAMED ? ` and ${found.length - MOST_NAMED} more` : "";
     const sentence = `${given} may be any of these: ${some.join(", ")}${more}. Use the id of one.`;
     throw new Failure("entry_not_found", sentence, { entryId: given });

@@ -10,12 +10,12 @@ const WIDEST = 80;
 const LEAST_MEANING = 30;
 
 /** Returns the columns of the help on a page of so many. */
-export function helpWidth(columns: number | undefined): number {
+export function getHelpWidth(columns: number | undefined): number {
   return Math.max(20, Math.min(WIDEST, columns || WIDEST));
 }
 
 /** Returns the text of `--help`: the verbs, for people, and the options of the server. */
-export function helpText(groups: readonly VerbGroup[] = [], width = WIDEST): string {
+export function formatHelp(groups: readonly VerbGroup[] = [], width = WIDEST): string {
   const options = OPTIONS.map(({ names, value, meaning }): Row => [withValue(names.join(", "), value), meaning]);
   return `${usage(width, "pi-session-server [options]", "pi-session-server <verb> [options]    (see <verb> --help)")}
 ${paragraph("Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line dialect, over session files in Pi's JSONL format. protocol.md lists the commands.", width)}
@@ -27,7 +27,7 @@ ${paragraph("Other options of Pi are accepted and ignored.", width)}
 }
 
 /** Returns the text of the verb `help`: the verbs alone. */
-export function verbsHelp(groups: readonly VerbGroup[], width = WIDEST): string {
+export function formatVerbsHelp(groups: readonly VerbGroup[], width = WIDEST): string {
   return `${usage(width, "pi-session-server <verb> [options]", "pi-session-server <verb> --help")}
 ${verbsText(groups, width)}
 ${paragraph("A session is named by its path, its id, the first 4 or more characters of the id, or its name.", width)}
@@ -36,13 +36,13 @@ ${paragraph("pi-session-server --help also lists the options of the server.", wi
 }
 
 /** Returns the help of one verb. */
-export function helpOf(verb: Verb, width = WIDEST): string {
+export function formatVerbHelp(verb: Verb, width = WIDEST): string {
   const { meaning, flags, more = "", takesCommand, aliases = [], subverbs = [] } = verb;
   const own = Object.entries({ ...flags, ...without(COMMON_FLAGS, flags) });
   const also = aliases.length === 0 ? [] : [`Also typed as ${aliases.join(", ")}.`];
   const below = subverbs.map((one): Row => [wordsOf(one), one.meaning]);
   const text = [`${meaning[0].toUpperCase()}${meaning.slice(1)}.`, ...more.split("\n").filter(Boolean), ...also];
-  return `${usage(width, usageOf(verb))}
+  return `${usage(width, formatUsageLine(verb))}
 ${text.map((line) => paragraph(line, width)).join("\n")}
 ${below.length === 0 ? "" : `\n${rows(below, width)}\n`}
 ${rows(
@@ -52,7 +52,7 @@ ${rows(
 ${takesCommand ? "" : `\n${paragraph(FOLDERS_TOO, width)}\n`}`;
 }
 
-export function usageOf({ name, operands, takesCommand }: Verb): string {
+export function formatUsageLine({ name, operands, takesCommand }: Verb): string {
   const words = takesCommand ? ["[options]", ...operands] : [...operands, "[options]"];
   return ["pi-session-server", name, ...words].join(" ");
 }

@@ -1,8 +1,8 @@
 /** The other process that writes to a session, as a person is told of it. */
 
-import { inert } from "./terminal/text.ts";
+import { escapeControls } from "./terminal/text.ts";
 
 /** Returns the program and the process that hold a session. */
-export function holderText({ client, pid }: { readonly client: string; readonly pid: number }): string {
-  return `${inert(client)}${pid > 0 ? ` (process ${pid})` : ""}`;
+export function formatLockOwner({ client, pid }: { readonly client: string; readonly pid: number }): string {
+  return `${escapeControls(client)}${pid > 0 ? ` (process ${pid})` : ""}`;
 }

@@ -24,7 +24,7 @@ const MAX_KEPT = 12;
 const CHECKSUM = 4;
 
 /** Returns the code in a file; undefined where there is none that can be trusted. */
-export function codeIn(disk: Disk, file: string): Buffer | undefined {
+export function readCode(disk: Disk, file: string): Buffer | undefined {
   try {
     const bytes = readWhole(disk, file);
     // The code is run as it is, so its file must belong to this user.
@@ -41,7 +41,7 @@ export function codeIn(disk: Disk, file: string): Buffer | undefined {
  * Keeps the code that a process makes: when it looks and finds more than there is, and, where there was none to begin with,
  * at the end of a process that ends before. `isTrusted` says whether the file has code that could be used.
  */
-export function keepAsItGrows(disk: Disk, file: string, isTrusted: boolean, make: () => Uint8Array): void {
+export function saveCodeAsItGrows(disk: Disk, file: string, isTrusted: boolean, make: () => Uint8Array): void {
   let isKept = isTrusted;
   const look = (): void => {
     const code = make();

@@ -65,18 +65,18 @@ function verbFirst(words: readonly string[]): readonly string[] {
 
 /** Runs the verb of a name. Throws UsageError. */
 async function runNamed(name: string, rest: readonly string[]): Promise<number> {
-  const { verbNamed } = await import("./table.ts");
+  const { requireVerb: verbNamed } = await import("./table.ts");
   const { runVerb } = await import("./run-verb.ts");
-  const { realTerminal } = await import("./terminal/streams.ts");
+  const { getRealTerminal: realTerminal } = await import("./terminal/streams.ts");
   return runVerb(verbNamed(name), rest, { ...WORLD, ...realTerminal() });
 }
 
 /** Prints the help of the whole program, through the pager where it is longer than the terminal. */
 async function printHelp(): Promise<void> {
-  const { helpText, helpWidth } = await import("./help.ts");
+  const { formatHelp: helpText, getHelpWidth: helpWidth } = await import("./help.ts");
   const { groups } = await import("./table.ts");
   const { printPaged } = await import("./paging.ts");
-  const { print, terminal } = (await import("./terminal/streams.ts")).realTerminal();
+  const { print, terminal } = (await import("./terminal/streams.ts")).getRealTerminal();
   const { columns, rows = 0 } = terminal;
   const text = helpText(groups, helpWidth(columns));
   const start = (): ReturnType<NonNullable<typeof terminal.startPager>> => terminal.startPager?.();
@@ -86,7 +86,7 @@ async function printHelp(): Promise<void> {
 
 /** Returns the version that a client in Pi's place is to know: that of the agent behind, else our own. */
 async function versionToTell({ agent }: ServerSettings): Promise<string> {
-  return (agent && (await (await import("./agent-version.ts")).versionOfAgent(agent, WORLD.variables))) ?? VERSION;
+  return (agent && (await (await import("./agent-version.ts")).askAgentVersion(agent, WORLD.variables))) ?? VERSION;
 }
 
 async function main(): Promise<number> {
@@ -97,7 +97,7 @@ async function main(): Promise<number> {
     settings = parseArguments(process.argv.slice(2));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    WORLD.printError((await import("./terminal/text.ts")).inert(error.message));
+    WORLD.printError((await import("./terminal/text.ts")).escapeControls(error.message));
     return 2;
   }
   if (settings.action === "version") process.stdout.write(`${await versionToTell(settings)}\n`);

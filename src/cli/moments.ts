@@ -42,7 +42,7 @@ interface Calendar {
  * Returns the moment that a text names, in milliseconds since 1970; undefined when it names none. A day, week, month or
  * year is its beginning, and one without a year is the last that has begun. `zone` is an IANA name.
  */
-export function momentIn(text: string, now: number, zone: string): number | undefined {
+export function parseMoment(text: string, now: number, zone: string): number | undefined {
   const words = text.trim().toLowerCase().replace(/,/g, " ").replace(/\s+/g, " ");
   if (words === "now") return now;
   const date = dateIn(words, calendarAt(now, zone), (calendar) => instantOf(calendar, zone) <= now);
@@ -51,14 +51,14 @@ export function momentIn(text: string, now: number, zone: string): number | unde
 }
 
 /** Returns the moment that an option names, in ISO 8601; undefined when it is not given. Throws UsageError. */
-export function timeFlag(
+export function parseTimeFlag(
   flags: ReadonlyMap<string, string>,
   name: string,
   { page, variables }: Pick<Asking, "page" | "variables">,
 ): string | undefined {
   const text = flags.get(name);
   if (text === undefined) return undefined;
-  const moment = momentIn(text, page(0).now, zoneOf(variables.TZ));
+  const moment = parseMoment(text, page(0).now, resolveTimeZone(variables.TZ));
   if (moment === undefined)
     throw new UsageError(
       `${name} takes a time, such as 2d, yesterday, "last week", monday, march, 2026-03 or 2026-03-14T15:00; it got ${text}.`,
@@ -67,7 +67,7 @@ export function timeFlag(
 }
 
 /** Returns a zone that exists: the one that is named or, otherwise, that of the system. */
-export function zoneOf(name: string | undefined): string {
+export function resolveTimeZone(name: string | undefined): string {
   const system = new Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!name) return system;
   try {
@@ -78,7 +78,7 @@ export function zoneOf(name: string | undefined): string {
 }
 
 /** Returns the milliseconds of a length of time: `30m`, `2 hours`, `1d`; undefined when it is none. */
-export function lengthIn(text: string): number | undefined {
+export function parseDuration(text: string): number | undefined {
   const [, count, unit] = /^(\d{1,6}) ?([a-z]+)$/.exec(text.trim().toLowerCase()) ?? [];
   if (unit === undefined) return undefined;
   const one = Object.hasOwn(LENGTHS, unit) ? unit : unit.replace(/s$/, "");

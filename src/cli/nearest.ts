@@ -6,7 +6,7 @@ function tolerance(length: number): number {
 }
 
 /** Returns the known word that is nearest to a word, if one is near: mistyped, or only its beginning. */
-export function nearestOf(word: string, known: readonly string[]): string | undefined {
+export function findNearest(word: string, known: readonly string[]): string | undefined {
   const bare = bareOf(word);
   let nearest: string | undefined;
   let least = tolerance(bare.length) + 1;

@@ -5,9 +5,9 @@ import { parseArgs } from "node:util";
 import { isPath } from "../core/search/named.ts";
 import { eventNames } from "../handlers/shared/event-names.ts";
 import type { AgentSettings, ServerSettings } from "../server/settings.ts";
-import { nearestOf } from "./nearest.ts";
+import { findNearest } from "./nearest.ts";
 import { UsageError } from "./usage-error.ts";
-import { wordsOf } from "./words.ts";
+import { splitShellWords } from "./words.ts";
 
 export { UsageError };
 
@@ -39,13 +39,13 @@ export const AGENTS_FLAG: Flag = {
 };
 
 /** Returns the agents that an option names. */
-export function agentsIn(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
+export function parseAgents(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
   const names = flags.get("--agents");
   return names === undefined || names === "all" ? names : names.split(",").map((name) => name.trim());
 }
 
 /** Returns the value of an option whose values are listed: the parser refuses all others. */
-export function choiceOf<Value extends string>(flags: ReadonlyMap<string, string>, name: string): Value | undefined {
+export function getChoice<Value extends string>(flags: ReadonlyMap<string, string>, name: string): Value | undefined {
   return flags.get(name) as Value | undefined;
 }
 
@@ -290,7 +290,7 @@ function withValues(
 /** Returns the sentence that names the option which is meant, and where to read about the others. */
 function unknownOption(name: string, own: VerbOptions | undefined, shared: readonly Option[]): UsageError {
   const all = [...Object.keys(own?.flags ?? {}), ...shared.flatMap(({ names }) => names)];
-  const meant = nearestOf(name, all);
+  const meant = findNearest(name, all);
   const help = own ? `${own.verb} --help lists its options.` : "--help lists the options.";
   return new UsageError(`Unknown option ${name}.${meant === undefined ? "" : ` Did you mean ${meant}?`} ${help}`);
 }
@@ -347,9 +347,9 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
     attach: oneOf("--attach", ["auto", "off"], "auto"),
-    maxMessageBytes: numberAbove0(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
-    hookTimeout: numberAbove0(given, "--hook-timeout"),
-    holderTimeout: numberAbove0(given, "--holder-timeout"),
+    maxMessageBytes: parsePositiveNumber(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
+    hookTimeout: parsePositiveNumber(given, "--hook-timeout"),
+    holderTimeout: parsePositiveNumber(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
     agent: agentOf(given),
     provider: given.get("--provider"),
@@ -364,14 +364,14 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
 function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined {
   const command = given.get("--agent");
   if (command === undefined) return undefined;
-  const words = wordsOf(command);
+  const words = splitShellWords(command);
   if (words.length === 0) throw new UsageError("--agent takes the command of an agent, such as 'pi --mode rpc'.");
   const protocol = given.get("--agent-protocol") ?? "pi";
   requireOneOf("--agent-protocol", protocol, ["pi", "acp"]);
   return {
     words,
     protocol: protocol as AgentSettings["protocol"],
-    within: numberAbove0(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
+    within: parsePositiveNumber(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
   };
 }
 
@@ -422,7 +422,7 @@ function eventsOf(value: string): readonly string[] | "all" {
 }
 
 /** Returns the whole number above 0 that an option has, if it is given. Throws UsageError. */
-export function numberAbove0(given: ReadonlyMap<string, string>, name: string): number | undefined {
+export function parsePositiveNumber(given: ReadonlyMap<string, string>, name: string): number | undefined {
   const value = given.get(name);
   if (value === undefined) return undefined;
   const number = /^\d{1,15}$/.test(value) ? Number(value) : 0;

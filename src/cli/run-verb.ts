@@ -4,21 +4,21 @@ import { Failure } from "../core/failure.ts";
 import type { Candidate } from "../core/ports/stores.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet/address.ts";
-import { type Asking, commandFailed } from "./asking.ts";
-import { candidateLines, withoutList } from "./candidates.ts";
-import { helpOf, helpWidth, usageOf } from "./help.ts";
+import { type VerbContext, toCommandFailed } from "./asking.ts";
+import { formatCandidates, removeCandidateList } from "./candidates.ts";
+import { formatVerbHelp, getHelpWidth, formatUsageLine } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, OPTIONS, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
 import { printLines, printPaged } from "./paging.ts";
 import { ProgressLine } from "./progress.ts";
-import { type OutputStyle, pageFor } from "./terminal/page.ts";
+import { type OutputStyle, makeOutputStyle } from "./terminal/page.ts";
 import type { Pager } from "./terminal/pager.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { fitted, inert } from "./terminal/text.ts";
+import { wrapLine, escapeControls } from "./terminal/text.ts";
 import { COMMON_FLAGS, CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
 import { Wire } from "./wire.ts";
-import { inOptions } from "./wording.ts";
+import { rewordParamIssues } from "./wording.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
 export type VerbWorld = Omit<World, "input" | "output"> & {
@@ -78,14 +78,14 @@ export async function runVerb(verb: Verb, words: readonly string[], world: VerbW
     if (given.settings.action !== "help") requireOperands(verb, given);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    world.printError(inert(error.message));
+    world.printError(escapeControls(error.message));
     return USAGE;
   }
   const isPlain = given.flags.has("--plain");
-  const page = pageFor(world.variables, world.terminal.columns, world.env.now(), isPlain);
+  const page = makeOutputStyle(world.variables, world.terminal.columns, world.env.now(), isPlain);
   const running = { verb, world, given, page };
   if (given.settings.action !== "help") return run(running);
-  const help = helpOf(verb, helpWidth(world.terminal.columns));
+  const help = formatVerbHelp(verb, getHelpWidth(world.terminal.columns));
   await printAll(running, help.trimEnd().split("\n"));
   return OK;
 }
@@ -113,12 +113,12 @@ async function run(running: Running): Promise<number> {
   };
   const say = (sentence: string): void => {
     line?.clear();
-    world.printError(inert(sentence));
+    world.printError(escapeControls(sentence));
   };
   const interrupts = watchInterrupts({ onInterrupt: terminal.onInterrupt, say, wire: () => wire }, verb.onInterrupt);
   if (verb.onInterrupt !== undefined) interrupts.listen();
   if (line) line.onShow = interrupts.listen;
-  const asking: Asking = {
+  const asking: VerbContext = {
     async ask(method, params) {
       line?.begin();
       try {
@@ -134,7 +134,7 @@ async function run(running: Running): Promise<number> {
     variables,
     cwd: world.cwd,
     isTerminal: terminal.columns !== undefined,
-    page: (columns) => (columns === undefined ? page : pageFor(variables, columns, world.env.now(), page.isPlain)),
+    page: (columns) => (columns === undefined ? page : makeOutputStyle(variables, columns, world.env.now(), page.isPlain)),
     openScreen() {
       if (variables.TERM === "dumb") return undefined;
       line?.clear();
@@ -148,7 +148,7 @@ async function run(running: Running): Promise<number> {
     print: (text) => world.print(text),
     say(sentence) {
       line?.clear();
-      terminal.write(`${inert(sentence)}\n`);
+      terminal.write(`${escapeControls(sentence)}\n`);
     },
     readInput: () => terminal.readInput(),
     listen(told) {
@@ -200,7 +200,7 @@ async function run(running: Running): Promise<number> {
 
 /** Members of an error that are shown besides its sentence. */
 interface ShownData {
-  readonly issues?: Parameters<typeof inOptions>[0];
+  readonly issues?: Parameters<typeof rewordParamIssues>[0];
   readonly candidates?: readonly Candidate[];
   readonly matches?: number;
 }
@@ -212,12 +212,12 @@ function isCancelled(error: unknown): boolean {
 /** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
 async function printError(error: unknown, { verb, world, given, page }: Running): Promise<number> {
   if (error instanceof UsageError || error instanceof AddressError) {
-    world.printError(inert(error.message));
+    world.printError(escapeControls(error.message));
     return USAGE;
   }
   if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
   // What a verb does without the server is told as the server's answers are: in verbs, and with --json in commands.
-  const { message, error: shape } = error instanceof Failure ? commandFailed(error) : error;
+  const { message, error: shape } = error instanceof Failure ? toCommandFailed(error) : error;
   const status = shape.code === INVALID_PARAMS ? USAGE : FAILURE;
   if (given.flags.has("--json")) {
     await printJson(world, JSON.stringify({ error: shape }));
@@ -225,16 +225,16 @@ async function printError(error: unknown, { verb, world, given, page }: Running)
   }
   const { issues, candidates, matches } = (shape.data ?? {}) as ShownData;
   const flags = Object.keys(verb.flags ?? {});
-  const said = candidates ? withoutList(message) : message;
-  world.printError(inert(issues ? inOptions(issues, flags, verb.operands) : said));
-  const errorPage = pageFor(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
-  for (const one of candidateLines(candidates ?? [], matches ?? 0, errorPage)) world.terminal.write(`${one}\n`);
+  const said = candidates ? removeCandidateList(message) : message;
+  world.printError(escapeControls(issues ? rewordParamIssues(issues, flags, verb.operands) : said));
+  const errorPage = makeOutputStyle(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
+  for (const one of formatCandidates(candidates ?? [], matches ?? 0, errorPage)) world.terminal.write(`${one}\n`);
   return status;
 }
 
 /** Prints JSON. On a terminal, characters that would act on it are printed as their JSON escapes. */
 async function printJson({ print, terminal }: VerbWorld, text: string): Promise<void> {
-  await print(`${terminal.columns === undefined ? text : inert(text)}\n`);
+  await print(`${terminal.columns === undefined ? text : escapeControls(text)}\n`);
 }
 
 /** Prints lines, through the pager where there is a terminal and nothing speaks against it. */
@@ -251,7 +251,7 @@ async function printAll({ verb, world, given, page }: Running, printed: Iterable
 }
 
 function* fittedLines(lines: Iterable<string>, width: number): Generator<string> {
-  for (const line of lines) yield* fitted(line, width);
+  for (const line of lines) yield* wrapLine(line, width);
 }
 
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
@@ -264,7 +264,7 @@ function progressLine({ world: { terminal, env, variables }, page }: Running): P
 /** Throws UsageError unless a verb takes so many operands. */
 function requireOperands(verb: Verb, { operands, flags, took }: CommandLine): void {
   if (verb.takesCommand) return;
-  const isGivenElse = verb.instead?.some((flag) => flags.has(flag)) ?? false;
+  const isGivenElse = verb.replacesOperands?.some((flag) => flags.has(flag)) ?? false;
   const needed = verb.operands.filter((operand) => operand.startsWith("<") && !isGivenElse);
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
   const lacks = operands.length < needed.length ? needed[operands.length] : undefined;
@@ -277,5 +277,5 @@ function requireOperands(verb: Verb, { operands, flags, took }: CommandLine): vo
     lacks === undefined
       ? []
       : took.map((option) => ` ${option} took the word after it; put it last, or write ${option}=.`);
-  throw new UsageError(`${wrong}${by.join("")} Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
+  throw new UsageError(`${wrong}${by.join("")} Usage: ${formatUsageLine(verb)}. See ${verb.name} --help.`);
 }

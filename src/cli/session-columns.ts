@@ -1,7 +1,7 @@
 /** The columns of a list of sessions, which `list` prints and `browse` shows. */
 
 import type { OutputStyle } from "./terminal/page.ts";
-import { column, cutFront, cutTo } from "./terminal/text.ts";
+import { padColumn, cutFront, cutTo } from "./terminal/text.ts";
 
 /** Something for each column. */
 interface ForColumns<T> {
@@ -38,22 +38,22 @@ export function fitColumns(wanted: SessionColumns, width: number): SessionColumn
 }
 
 /** Returns a line of the list. The title has its width already, because its parts have colours of their own. */
-export function sessionLine(widths: SessionColumns, cells: ForColumns<string>, paint: OutputStyle["paint"]): string {
+export function formatSessionLine(widths: SessionColumns, cells: ForColumns<string>, paint: OutputStyle["paint"]): string {
   const { age, count, amount, cwd, id } = widths;
   const line = [
-    paint("dim", column(cells.age, age, "right")),
-    column(cells.count, count, "right"),
-    column(cells.amount, amount, "right"),
+    paint("dim", padColumn(cells.age, age, "right")),
+    padColumn(cells.count, count, "right"),
+    padColumn(cells.amount, amount, "right"),
     cells.title,
-    paint("dim", column(cutFront(cells.cwd, cwd), cwd)),
+    paint("dim", padColumn(cutFront(cells.cwd, cwd), cwd)),
     id === 0 ? "" : paint("cyan", cutTo(cells.id, id)),
   ];
   return line.filter((text) => text !== "").join(" ".repeat(GAP));
 }
 
 /** Returns the line above the list. */
-export function headLine(widths: SessionColumns, age: string, amount: string, width: number): string {
-  const title = column("NAME OR FIRST MESSAGE", widths.title);
+export function formatListHead(widths: SessionColumns, age: string, amount: string, width: number): string {
+  const title = padColumn("NAME OR FIRST MESSAGE", widths.title);
   const heads = { age, count: "MSGS", amount, title, cwd: "DIRECTORY", id: "ID" };
-  return cutTo(sessionLine(widths, heads, (_colour, text) => text).trimEnd(), width);
+  return cutTo(formatSessionLine(widths, heads, (_colour, text) => text).trimEnd(), width);
 }

@@ -6,7 +6,7 @@ import { sessionsOfAgents } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
-import { type Asking, CommandFailed } from "./asking.ts";
+import { type VerbContext, CommandFailed } from "./asking.ts";
 import { UsageError } from "./options.ts";
 
 /** A session as a command is told of it. */
@@ -23,14 +23,14 @@ export interface NamedSession {
 }
 
 /** Treats operands with a separator or a session suffix as paths, others as ids or the beginnings of ids. */
-export function named(operand: string): SessionParams {
+export function toSessionParams(operand: string): SessionParams {
   return isPath(operand) ? { sessionPath: operand } : { sessionId: operand };
 }
 
 /** Opens the session that an operand names, archived or not, and makes it the current one. */
-export async function open(asking: Asking, operand: string) {
+export async function openNamedSession(asking: VerbContext, operand: string) {
   try {
-    return await asking.ask("switch_session", named(operand));
+    return await asking.ask("switch_session", toSessionParams(operand));
   } catch (error) {
     // A fleet that is away may know an id; names are found here.
     if (!isUnknown(error) && !isOfFleet(error)) throw error;
@@ -42,8 +42,8 @@ export async function open(asking: Asking, operand: string) {
 }
 
 /** Returns the session that an operand names. Throws session_not_found, ambiguous_id, UsageError. */
-export async function sessionNamed(asking: Asking, operand: string, preferred: Preferred): Promise<NamedSession> {
-  const params = named(operand);
+export async function findNamedSession(asking: VerbContext, operand: string, preferred: Preferred): Promise<NamedSession> {
+  const params = toSessionParams(operand);
   if ("sessionPath" in params) return { operand, params, byName: false };
   const found = await ours(asking, operand, preferred);
   if (found.length === 0) {
@@ -83,19 +83,19 @@ function notOurs({ id, agent, path }: Listed): Failure {
 }
 
 /** Returns the path of another agent's session that an operand names; the operand itself where none has that name. */
-export async function fileOf(asking: Asking, operand: string): Promise<string> {
+export async function findAgentFile(asking: VerbContext, operand: string): Promise<string> {
   if (isPath(operand) || exists(asking.disk, resolve(asking.cwd, operand))) return operand;
   const found = await theirs(asking, operand);
   return found.length === 0 ? operand : onlyOne(found, operand).path;
 }
 
 /** Returns our sessions that an operand names. */
-function ours({ service, progress }: Asking, operand: string, preferred: Preferred): Promise<readonly Listed[]> {
+function ours({ service, progress }: VerbContext, operand: string, preferred: Preferred): Promise<readonly Listed[]> {
   return ourSessions(service.catalog, operand, preferred, (done, total) => progress(done, total, "list_sessions"));
 }
 
 /** Returns the sessions of other agents that an operand names. */
-function theirs({ service, progress }: Asking, operand: string): Promise<readonly Listed[]> {
+function theirs({ service, progress }: VerbContext, operand: string): Promise<readonly Listed[]> {
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
   return sessionsOfAgents(service.catalog, operand, { progress: report, sha256: service.sha256 });
 }

@@ -3,17 +3,17 @@
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
-import { type Asking, type CommandError, CommandFailed, type Given } from "./asking.ts";
-import { type NamedSession, sessionNamed } from "./sessions.ts";
+import { type VerbContext, type CommandError, CommandFailed, type VerbArguments } from "./asking.ts";
+import { type NamedSession, findNamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { inert } from "./terminal/text.ts";
+import { escapeControls } from "./terminal/text.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";
 
 /** Finds the sessions of all operands, before anything is done with the first. Throws as `sessionNamed`. */
-export async function allNamed(asking: Asking, { operands }: Given, preferred: Preferred): Promise<NamedSession[]> {
+export async function findNamedSessions(asking: VerbContext, { operands }: VerbArguments, preferred: Preferred): Promise<NamedSession[]> {
   const all = new Map<string, NamedSession>();
   for (const operand of new Set(operands)) {
-    const session = await sessionNamed(asking, operand, preferred);
+    const session = await findNamedSession(asking, operand, preferred);
     all.set(JSON.stringify(session.params), session);
   }
   return [...all.values()];
@@ -53,25 +53,25 @@ export async function doEach<Of extends { readonly operand: string }, One extend
 }
 
 /** Returns the facts about a session that a person saw in a list, as conditions of the move. */
-export function asSeen({ modified, messageCount }: Pick<Listed, "modified" | "messageCount">) {
+export function expectUnchangedSince({ modified, messageCount }: Pick<Listed, "modified" | "messageCount">) {
   return { modified: momentText(modified), messageCount };
 }
 
 /** Returns the printing and the status of such a verb, from the lines about one session. */
-export function printingEach<One extends object>(
+export function printEach<One extends object>(
   linesOf: (result: One, page: OutputStyle) => string[],
 ): Required<Pick<Verb<EachResult<One>>, "print" | "status">> {
   return {
     print: (result, _given, page) =>
-      eachOf(result).flatMap((one) =>
-        isFailed(one) ? [`${inert(one.operand)}: ${inert(one.sentence)}`] : linesOf(one, page),
+      toResults(result).flatMap((one) =>
+        isFailed(one) ? [`${escapeControls(one.operand)}: ${escapeControls(one.sentence)}`] : linesOf(one, page),
       ),
-    status: (result) => (eachOf(result).some(isFailed) ? FAILURE : OK),
+    status: (result) => (toResults(result).some(isFailed) ? FAILURE : OK),
   };
 }
 
 /** Returns the results of all sessions, where the result of a single one stands alone. */
-function eachOf<One extends object>(result: EachResult<One>): readonly (One | FailedOne)[] {
+function toResults<One extends object>(result: EachResult<One>): readonly (One | FailedOne)[] {
   return "results" in result ? result.results : [result];
 }
 

@@ -1,9 +1,9 @@
 /** Prints two branches side by side, or one under the other where a page is narrow. */
 
-import { colourOf, headOf } from "./browse/tree-rows.ts";
+import { getEntryColour, getEntryHead } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
-import { money } from "./usage-report.ts";
+import { padColumn, count, cutFront, cutTo, groupThousands, escapeControls, escapeLine, measureWidth, wrap } from "./terminal/text.ts";
+import { formatMoney } from "./usage-report.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** Columns from which on two sides are readable beside each other. */
@@ -15,80 +15,80 @@ const MOST_LINES = 4;
 const MOST_ITEMS = 8;
 
 type Comparison = ResultOf<"compare_branches">;
-type Side = Comparison["a"];
-type SaidEntry = Side["entries"][number];
+type ComparedBranch = Comparison["a"];
+type SaidEntry = ComparedBranch["entries"][number];
 
 /** A line of a side before it is coloured, because colours have no width. */
-interface SideLine {
+interface ColumnLine {
   readonly text: string;
   readonly colour: Colour;
 }
 
 /** A side: its facts, which begin and end beside those of the other, and what was said. */
-interface SideText {
-  readonly facts: readonly SideLine[];
-  readonly said: readonly SideLine[];
+interface ColumnText {
+  readonly facts: readonly ColumnLine[];
+  readonly said: readonly ColumnLine[];
 }
 
-const EMPTY: SideLine = { text: "", colour: "plain" };
+const EMPTY: ColumnLine = { text: "", colour: "plain" };
 
 /** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
-export function* comparisonLines(result: Comparison, page: OutputStyle): Generator<string> {
+export function* formatComparison(result: Comparison, page: OutputStyle): Generator<string> {
   const { commonShownId, commonEntryCount, a, b } = result;
   const { isPlain, paint } = page;
-  const painted = ({ text, colour }: SideLine): string => paint(colour, text);
+  const painted = ({ text, colour }: ColumnLine): string => paint(colour, text);
   const head =
     commonEntryCount === 0
       ? "They have no entry in common."
-      : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : `, up to ${inert(commonShownId)}`}.`;
+      : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : `, up to ${escapeControls(commonShownId)}`}.`;
   const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
   for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
     yield painted(line);
   const isBeside = !isPlain && page.width >= WIDE;
   const width = isBeside ? Math.floor((page.width - RULE.length) / 2) : page.width;
   const namesSession = a.sessionId !== b.sessionId || a.sessionPath !== b.sessionPath;
-  const left = sideText("A", a, width, namesSession);
-  const right = sideText("B", b, width, namesSession);
+  const left = formatColumn("A", a, width, namesSession);
+  const right = formatColumn("B", b, width, namesSession);
   if (!isBeside) for (const line of [...under(left), EMPTY, ...under(right)]) yield painted(line);
   else
-    for (const [one, other] of [...beside(left.facts, right.facts), [EMPTY, EMPTY], ...beside(left.said, right.said)])
-      yield `${paint(one.colour, column(one.text, width))}${paint("dim", RULE)}${painted(other)}`.trimEnd();
+    for (const [one, other] of [...pairLines(left.facts, right.facts), [EMPTY, EMPTY], ...pairLines(left.said, right.said)])
+      yield `${paint(one.colour, padColumn(one.text, width))}${paint("dim", RULE)}${painted(other)}`.trimEnd();
 }
 
-function under({ facts, said }: SideText): SideLine[] {
+function under({ facts, said }: ColumnText): ColumnLine[] {
   return said.length === 0 ? [...facts] : [...facts, EMPTY, ...said];
 }
 
-function beside(left: readonly SideLine[], right: readonly SideLine[]): [SideLine, SideLine][] {
+function pairLines(left: readonly ColumnLine[], right: readonly ColumnLine[]): [ColumnLine, ColumnLine][] {
   const rows = Math.max(left.length, right.length);
   return Array.from({ length: rows }, (_, i) => [left[i] ?? EMPTY, right[i] ?? EMPTY]);
 }
 
-function sideText(name: string, side: Side, width: number, namesSession: boolean): SideText {
+function formatColumn(name: string, side: ComparedBranch, width: number, namesSession: boolean): ColumnText {
   const { shownId, entryCount, entries, nextCursor, lastAnswer } = side;
   const facts = [
-    ...wrapped(`${name}  ${shownId === null ? "before the first message" : inert(shownId)}`, "bold", width),
-    ...(namesSession ? wrapped(`session ${inert(side.sessionId)}${nameText(side)}`, "dim", width) : []),
+    ...wrapped(`${name}  ${shownId === null ? "before the first message" : escapeControls(shownId)}`, "bold", width),
+    ...(namesSession ? wrapped(`session ${escapeControls(side.sessionId)}${nameText(side)}`, "dim", width) : []),
     ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
   ];
-  const said: SideLine[] = entries.flatMap((entry) => saidLines(entry, width));
+  const said: ColumnLine[] = entries.flatMap((entry) => saidLines(entry, width));
   if (nextCursor !== undefined) said.push(...wrapped("(there is more; --limit shows more of it)", "dim", width));
   const isShown = entries.some((entry) => entry.entryId === lastAnswer?.entryId);
   if (lastAnswer !== undefined && !isShown) said.push(...saidLines(lastAnswer, width));
   return { facts, said };
 }
 
-function nameText({ sessionName }: Side): string {
-  return sessionName === null ? "" : `, ${oneLine(sessionName)}`;
+function nameText({ sessionName }: ComparedBranch): string {
+  return sessionName === null ? "" : `, ${escapeLine(sessionName)}`;
 }
 
-function factLines(side: Side, width: number): SideLine[] {
+function factLines(side: ComparedBranch, width: number): ColumnLine[] {
   const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, files } = side;
-  const failed = failedCalls === 0 ? "" : ` (${grouped(failedCalls)} failed)`;
+  const failed = failedCalls === 0 ? "" : ` (${groupThousands(failedCalls)} failed)`;
   const models = side.models.map(({ provider, id, messages }) => `${provider}/${id} ${messages}`);
   const facts = [
     `${count(entryCount, "entry", "entries")} in ${durationText(side.durationMs)}`,
-    `${grouped(userMessages)} from the user, ${grouped(assistantMessages)} from the assistant`,
+    `${groupThousands(userMessages)} from the user, ${groupThousands(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
     `${count(tokens.total, "token", "tokens")}, ${costText(side)}`,
     ...listed("models", models),
@@ -102,46 +102,46 @@ function factLines(side: Side, width: number): SideLine[] {
 }
 
 /** Returns what a side cost. Pi writes 0 for models whose price it does not know. */
-function costText({ tokens, cost }: Side): string {
-  return cost === 0 && tokens.total > 0 ? "cost unknown" : money(cost, 4);
+function costText({ tokens, cost }: ComparedBranch): string {
+  return cost === 0 && tokens.total > 0 ? "cost unknown" : formatMoney(cost, 4);
 }
 
 /** Returns names as one text; of many, only the first. */
 function listed(name: string, items: readonly string[]): string[] {
   if (items.length === 0) return [];
-  const more = items.length > MOST_ITEMS ? ` and ${grouped(items.length - MOST_ITEMS)} more` : "";
-  return [`${name}: ${items.slice(0, MOST_ITEMS).map(oneLine).join(", ")}${more}`];
+  const more = items.length > MOST_ITEMS ? ` and ${groupThousands(items.length - MOST_ITEMS)} more` : "";
+  return [`${name}: ${items.slice(0, MOST_ITEMS).map(escapeLine).join(", ")}${more}`];
 }
 
-function toolText({ name, count, failures }: Side["tools"][number]): string {
+function toolText({ name, count, failures }: ComparedBranch["tools"][number]): string {
   return `${name} ${count}${failures === 0 ? "" : ` (${failures} failed)`}`;
 }
 
 /** Returns files under their heading, each with its end; of many, only the first. */
-function filesText(name: string, files: readonly string[], width: number): SideLine[] {
+function filesText(name: string, files: readonly string[], width: number): ColumnLine[] {
   if (files.length === 0) return [];
-  const shown = files.slice(0, MOST_ITEMS).map((file) => `  ${cutFront(oneLine(file), Math.max(1, width - 2))}`);
-  const more = files.length > MOST_ITEMS ? [`  and ${grouped(files.length - MOST_ITEMS)} more`] : [];
+  const shown = files.slice(0, MOST_ITEMS).map((file) => `  ${cutFront(escapeLine(file), Math.max(1, width - 2))}`);
+  const more = files.length > MOST_ITEMS ? [`  and ${groupThousands(files.length - MOST_ITEMS)} more`] : [];
   return [`${name}:`, ...shown, ...more].map((text) => ({ text: cutTo(text, width), colour: "plain" }));
 }
 
-function saidLines(entry: SaidEntry, width: number): SideLine[] {
+function saidLines(entry: SaidEntry, width: number): ColumnLine[] {
   const { text, calls = [] } = entry;
-  const head = headOf(entry).filter(Boolean).join(" ");
-  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${oneLine(text)}`, colourOf(entry), width);
-  return [...spoken, ...calls.map((call): SideLine => ({ text: callText(call, width), colour: "yellow" }))];
+  const head = getEntryHead(entry).filter(Boolean).join(" ");
+  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${escapeLine(text)}`, getEntryColour(entry), width);
+  return [...spoken, ...calls.map((call): ColumnLine => ({ text: callText(call, width), colour: "yellow" }))];
 }
 
 /** Returns a call on one line: of a path its end counts, of anything else its beginning. */
 function callText({ name, argument }: NonNullable<SaidEntry["calls"]>[number], width: number): string {
-  const head = `  ${oneLine(name)}: `;
-  const given = oneLine(argument);
+  const head = `  ${escapeLine(name)}: `;
+  const given = escapeLine(argument);
   const isPath = /^[^\s]*[/\\][^\s]*$/.test(given);
-  return cutTo(isPath ? `${head}${cutFront(given, Math.max(1, width - widthOf(head)))}` : `${head}${given}`, width);
+  return cutTo(isPath ? `${head}${cutFront(given, Math.max(1, width - measureWidth(head)))}` : `${head}${given}`, width);
 }
 
 /** Returns an inert text as a few lines at most; the last one shows whether there is more. */
-function wrapped(text: string, colour: Colour, width: number): SideLine[] {
+function wrapped(text: string, colour: Colour, width: number): ColumnLine[] {
   const lines = wrap(text, width);
   const shown = lines.slice(0, MOST_LINES);
   if (lines.length > MOST_LINES) shown[MOST_LINES - 1] = cutTo(`${shown[MOST_LINES - 1]}…`, width);
@@ -156,5 +156,5 @@ function durationText(milliseconds: number): string {
   const minutes = Math.round(seconds / 60);
   if (minutes < 120) return `${minutes} min`;
   const hours = Math.round(minutes / 60);
-  return hours < 48 ? `${hours} h` : `${grouped(Math.round(hours / 24))} days`;
+  return hours < 48 ? `${hours} h` : `${groupThousands(Math.round(hours / 24))} days`;
 }

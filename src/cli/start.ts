@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import { readWhole, realDisk } from "../storage/fs/disk.ts";
-import { codeIn, keepAsItGrows } from "./kept-code.ts";
+import { readCode, saveCodeAsItGrows } from "./kept-code.ts";
 
 /** Set by the build: a hash of the program's text. */
 declare const BUILD: string;
@@ -28,13 +28,13 @@ function codeFile(part: string): string | undefined {
 /** Runs a part of the program, which is a function of its file. */
 function run(part: string, ...given: unknown[]): void {
   const file = codeFile(part);
-  const cachedData = file === undefined ? undefined : codeIn(realDisk, file);
+  const cachedData = file === undefined ? undefined : readCode(realDisk, file);
   const filename = join(place, `${part}.js`);
   // The build writes only ASCII, so the bytes are the text. It is not put together of several, which would be copied.
   const text = Buffer.from(readWhole(realDisk, filename).buffer).toString("latin1");
   const script = new Script(text, { filename, cachedData });
   const isTrusted = cachedData !== undefined && !script.cachedDataRejected;
-  if (file !== undefined) keepAsItGrows(realDisk, file, isTrusted, () => script.createCachedData());
+  if (file !== undefined) saveCodeAsItGrows(realDisk, file, isTrusted, () => script.createCachedData());
   script.runInThisContext()(...given);
 }
 

@@ -1,12 +1,12 @@
 /** Every verb, in the order of the help. A new verb is a new file and a line here. */
 
-import { nearestOf } from "./nearest.ts";
+import { findNearest } from "./nearest.ts";
 import { UsageError } from "./options.ts";
 import type { Verb, VerbGroup } from "./verb.ts";
 import browse from "./verbs/browse.ts";
 import compare from "./verbs/compare.ts";
-import { completeWith } from "./verbs/complete.ts";
-import { completionOf } from "./verbs/completion.ts";
+import { defineComplete } from "./verbs/complete.ts";
+import { defineCompletion } from "./verbs/completion.ts";
 import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
 import { doctor } from "./verbs/doctor.ts";
@@ -14,12 +14,12 @@ import takeOut from "./verbs/export.ts";
 import fleet from "./verbs/fleet.ts";
 import follow from "./verbs/follow.ts";
 import fork from "./verbs/fork.ts";
-import { helpAbout } from "./verbs/help.ts";
+import { defineHelp } from "./verbs/help.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
 import merge from "./verbs/merge.ts";
-import { migrate, rollback, status } from "./verbs/migration.ts";
+import { migrateVerb, rollbackVerb, statusVerb } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import { operations, redo, undo } from "./verbs/operations.ts";
 import { prune } from "./verbs/prune.ts";
@@ -45,17 +45,17 @@ export const groups: readonly VerbGroup[] = [
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
   { title: "Check and mend", verbs: [verify, repair, recover, doctor, prune] },
-  { title: "Move between stores", verbs: [migrate, rollback, status, fleet] },
+  { title: "Move between stores", verbs: [migrateVerb, rollbackVerb, statusVerb, fleet] },
   {
     title: "About this program",
-    verbs: [helpAbout(() => groups, verbNamed), version, completionOf(() => verbs), schema, conformance],
+    verbs: [defineHelp(() => groups, requireVerb), version, defineCompletion(() => verbs), schema, conformance],
   },
 ];
 
 export const verbs: readonly Verb[] = groups.flatMap(({ verbs }) => verbs);
 
 /** The verb that the completion scripts call; nobody types it, so no help lists it. */
-const complete = completeWith(findVerb);
+const complete = defineComplete(findVerb);
 
 /** Words for which other programs are known, with the verbs that do it here. */
 const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
@@ -88,7 +88,7 @@ export function findVerb(name: string): Verb | undefined {
 }
 
 /** Returns the verb that a word is. Throws UsageError with the one that is meant. */
-export function verbNamed(name: string): Verb {
+export function requireVerb(name: string): Verb {
   const verb = findVerb(name);
   if (verb !== undefined) return verb;
   throw new UsageError(`Unknown verb ${name}.${adviceOn(name)} --help lists the verbs.`);
@@ -96,6 +96,6 @@ export function verbNamed(name: string): Verb {
 
 function adviceOn(name: string): string {
   const names = verbs.flatMap((verb) => [verb.name, ...(verb.aliases ?? [])]);
-  const meant = Object.hasOwn(SAID_ELSEWHERE, name) ? SAID_ELSEWHERE[name] : nearestOf(name, names);
+  const meant = Object.hasOwn(SAID_ELSEWHERE, name) ? SAID_ELSEWHERE[name] : findNearest(name, names);
   return meant === undefined ? "" : ` Did you mean ${meant}?`;
 }

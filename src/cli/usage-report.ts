@@ -1,8 +1,8 @@
 /** The usage of sessions, for people: a table or a chart that fits the page, and for spreadsheets. */
 
-import { csvOf } from "./csv.ts";
+import { formatCsv } from "./csv.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { column, count, cutFront, cutTo, grouped, inert, oneLine, shortPath, widthOf, wrap } from "./terminal/text.ts";
+import { padColumn, count, cutFront, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, measureWidth, wrap } from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** The names by which usage can be summed, as they are typed. */
@@ -13,9 +13,9 @@ export type GroupName = (typeof GROUPS)[number];
 const GAP = "  ";
 
 /** Returns an amount of money with so many digits after the point. */
-export function money(cost: number, digits: number): string {
+export function formatMoney(cost: number, digits: number): string {
   const [whole, fraction] = cost.toFixed(digits).split(".");
-  return `$${grouped(Number(whole))}${fraction === undefined ? "" : `.${fraction}`}`;
+  return `$${groupThousands(Number(whole))}${fraction === undefined ? "" : `.${fraction}`}`;
 }
 
 /** Returns the digits after the point that amounts of this size need: cents, and their parts where all are small. */
@@ -45,20 +45,20 @@ interface RowLabel {
 
 const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
   day: [{ head: "DAY", least: 10, of: ({ day }) => day ?? "unknown" }],
-  project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortPath(cwd ?? "none", home), cut: cutFront }],
+  project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortenPath(cwd ?? "none", home), cut: cutFront }],
   session: [
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
-    { head: "ID", least: 8, of: ({ shortId }) => inert(shortId ?? "") },
+    { head: "ID", least: 8, of: ({ shortId }) => escapeControls(shortId ?? "") },
   ],
   model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row) }],
 };
 
 function titleOf({ name, firstMessage }: RowSubject): string {
-  return oneLine(name ?? firstMessage ?? "") || "(nothing said)";
+  return escapeLine(name ?? firstMessage ?? "") || "(nothing said)";
 }
 
 function modelOf({ provider, model }: RowSubject): string {
-  return oneLine([provider, model].filter((part) => part !== null).join("/")) || "(not named)";
+  return escapeLine([provider, model].filter((part) => part !== null).join("/")) || "(not named)";
 }
 
 function labelsOf(by: readonly GroupName[]): readonly RowLabel[] {
@@ -80,39 +80,39 @@ interface NumberColumn {
 
 function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
   const digits = digitsFor(totals.cost);
-  const tokens = (kind: TokenKind) => (sums: ReportedSums) => grouped(sums.tokens[kind]);
+  const tokens = (kind: TokenKind) => (sums: ReportedSums) => groupThousands(sums.tokens[kind]);
   // Many providers know no cache.
   const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
-    { head: "MSGS", of: ({ messages }) => grouped(messages), rank: 2 },
+    { head: "MSGS", of: ({ messages }) => groupThousands(messages), rank: 2 },
     { head: "INPUT", of: tokens("input"), rank: 3 },
     { head: "OUTPUT", of: tokens("output"), rank: 3 },
     ...cached("cacheRead", "CACHE READ"),
     ...cached("cacheWrite", "CACHE WRITE"),
     { head: "TOKENS", of: tokens("total"), rank: 1 },
-    { head: "COST", of: ({ cost }) => money(cost, digits), rank: 0 },
+    { head: "COST", of: ({ cost }) => formatMoney(cost, digits), rank: 0 },
   ];
   if (totals.inherited.tokens.total > 0 || totals.inherited.cost > 0)
-    all.push({ head: "TAKEN OVER", of: ({ inherited }) => money(inherited.cost, digits), rank: 5 });
+    all.push({ head: "TAKEN OVER", of: ({ inherited }) => formatMoney(inherited.cost, digits), rank: 5 });
   return all;
 }
 
 /** Yields a table of usage, no line wider than the page, and what there is to know about its figures. */
-export function* usageTable(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* formatUsageTable(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { rows, totals } = result;
   if (rows.length > 0) {
     const labels = labelsFor(result, by, page.width);
     const texts = rows.map((row) => labels.map(({ of }) => of(row, page)));
     const natural = labels.map(({ head }, i) =>
-      texts.reduce((most: number, row: string[]) => Math.max(most, widthOf(row[i])), widthOf(head)),
+      texts.reduce((most: number, row: string[]) => Math.max(most, measureWidth(row[i])), measureWidth(head)),
     );
     const numbers = fittingNumbers(result, labels, natural, page.width);
     const widths = labelWidths(labels, natural, numbers, page.width);
     const line = (cells: readonly string[], sums: ReportedSums | undefined): string =>
       [
-        ...cells.map((text, i) => column((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
-        ...numbers.map(({ head, of, width }) => column(sums === undefined ? head : of(sums), width, "right")),
+        ...cells.map((text, i) => padColumn((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
+        ...numbers.map(({ head, of, width }) => padColumn(sums === undefined ? head : of(sums), width, "right")),
       ].join(GAP);
     yield page.paint(
       "dim",
@@ -137,7 +137,7 @@ export function* usageTable(result: ReportedUsage, by: readonly GroupName[], pag
 function labelsFor({ totals }: ReportedUsage, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
   const labels = labelsOf(by);
   const least = labels.reduce((sum, { least }) => sum + least + GAP.length, 0);
-  if (least + money(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
+  if (least + formatMoney(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
   const joined = (texts: readonly string[]): string => texts.join(GAP);
   const head = joined(labels.map(({ head }) => head));
   return [{ head, least: 1, of: (row, page) => joined(labels.map(({ of }) => of(row, page))) }];
@@ -198,7 +198,7 @@ const NAMED = 5;
 
 function named(names: readonly string[], total: number): string {
   const more = total - Math.min(names.length, NAMED);
-  return [...names.slice(0, NAMED), ...(more > 0 ? [`${grouped(more)} more`] : [])].join(", ");
+  return [...names.slice(0, NAMED), ...(more > 0 ? [`${groupThousands(more)} more`] : [])].join(", ");
 }
 
 /** Yields the sentences about what the figures leave out. */
@@ -210,17 +210,17 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
   const { inherited } = totals;
   if (inherited.tokens.total > 0 || inherited.cost > 0)
     sentences.push(
-      `Forks took over ${grouped(inherited.tokens.total)} tokens (${money(inherited.cost, digitsFor(inherited.cost))}). ` +
+      `Forks took over ${groupThousands(inherited.tokens.total)} tokens (${formatMoney(inherited.cost, digitsFor(inherited.cost))}). ` +
         "They count in the sessions where they were spent.",
     );
   if (totals.unpricedMessages > 0) {
-    const models = unpricedModels.map((model) => `${modelOf(model)} (${grouped(model.messages)})`);
+    const models = unpricedModels.map((model) => `${modelOf(model)} (${groupThousands(model.messages)})`);
     const messages = count(totals.unpricedMessages, "message is", "messages is");
     sentences.push(`The cost of ${messages} not known and counts as $0: ${named(models, models.length)}.`);
   }
   if (incompleteCount > 0) {
     const sessions = incomplete.map(({ sessionPath, shortId, name, damagedLines }) => {
-      const what = name ? oneLine(name) : inert(shortId ?? sessionPath);
+      const what = name ? escapeLine(name) : escapeControls(shortId ?? sessionPath);
       return `${what} (${damagedLines === undefined ? "cannot be read" : count(damagedLines, "bad line", "bad lines")})`;
     });
     const which = count(incompleteCount, "session is", "sessions are");
@@ -241,26 +241,26 @@ const PARTS = "▏▎▍▌▋▊▉█";
 const MOST_DAYS = 400;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
-export function* usageChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* formatUsageChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
   const rows: readonly ChartRow[] = by.join() === "day" ? withAllDays(result.rows) : result.rows;
   const amountIn = (row: ChartRow): number => (isMoney ? row.cost : row.tokens.total);
-  const textOf = (value: number): string => (isMoney ? money(value, digits) : grouped(value));
+  const textOf = (value: number): string => (isMoney ? formatMoney(value, digits) : groupThousands(value));
   if (rows.length > 0) {
     const labels = labelsOf(by).filter(({ head }) => head !== "ID");
     const texts = rows.map((row) => labels.map(({ of }) => of(row, page)).join(" "));
     const most = rows.reduce((sum, row) => Math.max(sum, amountIn(row)), 0);
     const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(amountIn(row)).length), 0);
-    const widest = texts.reduce((width, text) => Math.max(width, widthOf(text)), 0);
+    const widest = texts.reduce((width, text) => Math.max(width, measureWidth(text)), 0);
     const labelWidth = Math.min(widest, Math.max(10, Math.floor(page.width * 0.4)));
     const room = Math.max(1, page.width - labelWidth - valueWidth - 2 * GAP.length);
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {
       const value = amountIn(row);
-      const bar = page.paint("cyan", column(barOf(most === 0 ? 0 : value / most, room, page.isPlain === true), room));
-      const [label, figure] = [column(texts[i], labelWidth), column(textOf(value), valueWidth, "right")];
+      const bar = page.paint("cyan", padColumn(barOf(most === 0 ? 0 : value / most, room, page.isPlain === true), room));
+      const [label, figure] = [padColumn(texts[i], labelWidth), padColumn(textOf(value), valueWidth, "right")];
       yield page.width < labelWidth + valueWidth + 1 + 2 * GAP.length
         ? cutTo(`${label}${GAP}${figure}`, page.width)
         : [label, bar, figure].join(GAP);
@@ -326,10 +326,10 @@ const CSV_NUMBERS: readonly [head: string, of: (row: ReportedSums) => string | n
 ];
 
 /** Returns usage as comma-separated values. On a terminal, texts are inert. */
-export function usageCsv({ rows }: ReportedUsage, by: readonly GroupName[], isTerminal: boolean): string {
+export function formatUsageCsv({ rows }: ReportedUsage, by: readonly GroupName[], isTerminal: boolean): string {
   const labels = by.flatMap((group) => CSV_LABELS[group]);
-  const textOf = (text: string | null | undefined): string => (isTerminal ? inert(text ?? "") : (text ?? ""));
-  return csvOf([
+  const textOf = (text: string | null | undefined): string => (isTerminal ? escapeControls(text ?? "") : (text ?? ""));
+  return formatCsv([
     [...labels, ...CSV_NUMBERS].map(([head]) => head),
     ...rows.map((row) => [...labels.map(([, of]) => textOf(of(row))), ...CSV_NUMBERS.map(([, of]) => of(row))]),
   ]);

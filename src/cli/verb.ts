@@ -1,21 +1,21 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Commands } from "../client/protocol.ts";
-import type { Asking, Given, ResultOf } from "./asking.ts";
+import type { VerbContext, VerbArguments, ResultOf } from "./asking.ts";
 import type { Flag } from "./options.ts";
-import { named, open } from "./sessions.ts";
+import { toSessionParams, openNamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 
 export {
-  type Asking,
+  type VerbContext as Asking,
   CommandFailed,
   type EventCallback,
-  type Given,
-  type Result,
+  type VerbArguments as Given,
+  type AnyResult as Result,
   type ResultOf,
-  sentenceOf,
+  toSentence as sentenceOf,
 } from "./asking.ts";
-export { named, open } from "./sessions.ts";
+export { toSessionParams as named, openNamedSession as open } from "./sessions.ts";
 
 /** A verb; `Found`: what it asks for and prints. */
 export interface Verb<Found = unknown> {
@@ -29,7 +29,7 @@ export interface Verb<Found = unknown> {
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
   /** Flags of which each makes its operands unnecessary. */
-  readonly instead?: readonly string[];
+  readonly replacesOperands?: readonly string[];
   /** Whether its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
   readonly takesCommand?: boolean;
   /** Options with which its server is started. */
@@ -48,13 +48,13 @@ export interface Verb<Found = unknown> {
   /** Whether its lines come while things happen, so that no pager holds them back. */
   readonly isLive?: boolean;
   /** Whether its lines are taken for what they are, as paths and scripts, so that none is broken on a narrow terminal. */
-  isExact?(given: Given): boolean;
+  isExact?(given: VerbArguments): boolean;
   /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
-  run(asking: Asking, given: Given): Promise<Found>;
+  run(asking: VerbContext, given: VerbArguments): Promise<Found>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
-  print(result: Found, given: Given, page: OutputStyle): Iterable<string>;
+  print(result: Found, given: VerbArguments, page: OutputStyle): Iterable<string>;
   /** Returns the exit status; 0 by default. */
-  status?(result: Found, given: Given): number;
+  status?(result: Found, given: VerbArguments): number;
 }
 
 /** Returns a verb, whose `print` and `status` have the type of what its `run` returns. */
@@ -82,23 +82,23 @@ export const FAILURE = 1;
 export const USAGE = 2;
 export const DAMAGE = 3;
 
-type VerbParams<Name extends keyof Commands> = (given: Given) => Commands[Name]["params"];
+type VerbParams<Name extends keyof Commands> = (given: VerbArguments) => Commands[Name]["params"];
 
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
 export function askAbout<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
-  return async (asking: Asking, given: Given): Promise<ResultOf<Name>> => {
-    await open(asking, given.operands[0]);
+  return async (asking: VerbContext, given: VerbArguments): Promise<ResultOf<Name>> => {
+    await openNamedSession(asking, given.operands[0]);
     return asking.ask(method, paramsOf?.(given));
   };
 }
 
 /** Does the same for a command that takes the path of any session, even one that cannot be opened; ids are opened. */
 export function askAt<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
-  return async (asking: Asking, given: Given): Promise<ResultOf<Name>> => {
-    const where = named(given.operands[0]);
+  return async (asking: VerbContext, given: VerbArguments): Promise<ResultOf<Name>> => {
+    const where = toSessionParams(given.operands[0]);
     const params = paramsOf?.(given);
     if ("sessionPath" in where) return asking.ask(method, Object.assign({}, params, where));
-    await open(asking, where.sessionId);
+    await openNamedSession(asking, where.sessionId);
     return asking.ask(method, params);
   };
 }

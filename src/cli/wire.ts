@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
-import { CommandFailed, type EventCallback, type Result } from "./asking.ts";
+import { CommandFailed, type EventCallback, type AnyResult } from "./asking.ts";
 
 /** A callback for progress: `done` of `total` of what a command does. */
 type ProgressCallback = (done: number, total: number, method: string) => void;
@@ -14,7 +14,7 @@ interface AskedCommand {
   readonly method: string;
   /** Whether it may change something. */
   readonly isChange: boolean;
-  resolve(result: Result): void;
+  resolve(result: AnyResult): void;
   reject(error: CommandFailed): void;
 }
 
@@ -27,7 +27,7 @@ const READS = /^(get|list|search|switch|open|close|verify|compare|prepare)_|^mig
 export class Wire {
   readonly service: Service;
   /** The latest result, and its text as it was on the wire. */
-  last: { readonly result: Result; readonly text: string } | undefined;
+  last: { readonly result: AnyResult; readonly text: string } | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
   /** Called with each event. */
@@ -58,7 +58,7 @@ export class Wire {
   }
 
   /** Sends a command and returns its result. Throws CommandFailed. */
-  ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
+  ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<AnyResult> {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
     const isChange = !READS.test(method) && params.dryRun !== true;
@@ -120,14 +120,14 @@ export class Wire {
     waiting.reject(new CommandFailed({ code: -32803, message, data: { name: "message_too_large", retryable: false } }));
   }
 
-  private tell(method: string, params: Result, line: string): void {
+  private tell(method: string, params: AnyResult, line: string): void {
     if (!this.told) return;
     this.output.pause();
     void this.told(method, params, line).finally(() => this.output.resume());
   }
 
   private receiveLine(line: string): void {
-    const { method, params, id, result, error } = parseText(line) as Result;
+    const { method, params, id, result, error } = parseText(line) as AnyResult;
     if (method === "$/progress") {
       const { token, value } = params;
       return this.progress?.(value.done, value.total, this.waiting.get(token)?.method ?? "");

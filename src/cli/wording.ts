@@ -128,7 +128,7 @@ const WORDS = { ...COMMANDS, ...PARAMS };
 const [PHRASE, WORD] = [pattern(PHRASES), pattern(WORDS)];
 
 /** Returns a sentence with verbs and options in place of commands and params. `kept` are parts that stay as they are. */
-export function inVerbs(sentence: string, kept: readonly string[] = []): string {
+export function rewordAsVerbs(sentence: string, kept: readonly string[] = []): string {
   const places = kept.filter((text) => sentence.includes(text)).sort((a, b) => b.length - a.length);
   // Where a part was taken out, for private use, so that no sentence of ours has it.
   const mark = (i: number): string => `\ue000${i}\ue001`;
@@ -145,20 +145,20 @@ export function inVerbs(sentence: string, kept: readonly string[] = []): string 
 }
 
 /** Returns the texts in the details of a failure: paths, ids and words of a person, which its sentence repeats. */
-export function textsIn(details: unknown): string[] {
+export function collectTexts(details: unknown): string[] {
   if (typeof details !== "object" || details === null) return [];
   return Object.values(details).filter((text): text is string => typeof text === "string" && text.length > 2);
 }
 
 /** Returns the sentence about params that were refused, which names the options or operands that they came from. */
-export function inOptions(
+export function rewordParamIssues(
   issues: readonly { readonly path: string; readonly message: string }[],
   flags: readonly string[],
   operands: readonly string[],
 ): string {
   const clauses = issues.map(({ path, message }) => {
     const subject = sourceOf(path, flags, operands);
-    return `${subject}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${inVerbs(message)}`;
+    return `${subject}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${rewordAsVerbs(message)}`;
   });
   return `${clauses.join("; ")}.`.replace(/\.\.$/, ".");
 }

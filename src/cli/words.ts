@@ -6,7 +6,7 @@ import { UsageError } from "./usage-error.ts";
  * Returns the words of a command as a shell would cut them: at spaces, but for those in quotes or after a backslash.
  * Nothing else means anything. Throws UsageError.
  */
-export function wordsOf(command: string): string[] {
+export function splitShellWords(command: string): string[] {
   const words: string[] = [];
   let word: string | undefined;
   let quote = "";

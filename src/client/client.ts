@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { call, EventHub } from "./event-hub.ts";
 import { cancelled, connectionClosed, named, outcomeUnknown, RequestFailure, withdrawnTooLate } from "./failure.ts";
-import type { Life } from "./life.ts";
+import type { ServerProcess } from "./life.ts";
 import type { RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
 import type { Commands, Events } from "./protocol.ts";
@@ -22,7 +22,7 @@ import type {
 import { type Pending, Unanswered, Waiting } from "./unanswered.ts";
 
 /** Starts a server after the one before died. Returns nothing when there is to be no other. */
-export type Revive = (sessions: OpenSessions, deaths: number) => Promise<Life> | null;
+export type Revive = (sessions: OpenSessions, deaths: number) => Promise<ServerProcess> | null;
 
 /** Servers that may die over one request, or in a row without an answer, before it is given up. */
 const MOST_DEATHS = 5;
@@ -34,7 +34,7 @@ export class Client {
   private readonly options: ClientOptions;
   private readonly revive: Revive | null;
   private readonly sessions = new OpenSessions();
-  private life: Life | null = null;
+  private life: ServerProcess | null = null;
   /** Whether the present server has been brought to where the one before was. */
   private isReady = false;
   /** Whether the present server has not died. */
@@ -74,7 +74,7 @@ export class Client {
   }
 
   /** Connects to a server and introduces itself. Throws what the server refused, or connection_closed. */
-  async start(life: Life): Promise<this> {
+  async start(life: ServerProcess): Promise<this> {
     this.live(life);
     try {
       const state = await named("initialize", this.introduce());
@@ -161,7 +161,7 @@ export class Client {
 
   // --- a server's life -------------------------------------------------------------------------------------------------
 
-  private live(life: Life): void {
+  private live(life: ServerProcess): void {
     this.life = life;
     this.isAlive = true;
     life.wire.onMessage((message) => {
@@ -198,7 +198,7 @@ export class Client {
     const isHopeless = this.firstState === undefined || this.deaths > MOST_DEATHS || !this.sessions.canBeReopened;
     const coming = this.isOver || isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
     if (!coming) return this.giveUp();
-    let life: Life;
+    let life: ServerProcess;
     try {
       life = await coming;
     } catch (error) {

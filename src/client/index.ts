@@ -12,7 +12,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Client } from "./client.ts";
-import { lifeOf } from "./life.ts";
+import { superviseProcess } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
 import type { ClientOptions } from "./types.ts";
 
@@ -40,5 +40,5 @@ export type {
 export function connect(input: Readable, output: Writable, options: ClientOptions = {}): Promise<Client> {
   const wire = new MessageStream(input, output);
   const gone = wire.ended.then(() => "The server closed its output.");
-  return new Client(options, null).start(lifeOf(wire, gone, () => void input.destroy()));
+  return new Client(options, null).start(superviseProcess(wire, gone, () => void input.destroy()));
 }

@@ -2,7 +2,7 @@
 
 import type { MessageStream } from "./message-stream.ts";
 
-export interface Life {
+export interface ServerProcess {
   readonly wire: MessageStream;
   /** Resolves after `wire.ended`, when the process is gone, with its last words. */
   readonly gone: Promise<string>;
@@ -15,7 +15,7 @@ export interface Life {
 /** Milliseconds that a server may live on after its input or its output was closed. */
 const LINGER = 5_000;
 
-export function lifeOf(wire: MessageStream, gone: Promise<string>, kill: () => void): Life {
+export function superviseProcess(wire: MessageStream, gone: Promise<string>, kill: () => void): ServerProcess {
   const end = (): void => {
     wire.end();
     const timer = setTimeout(kill, LINGER);

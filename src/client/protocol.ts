@@ -6,8 +6,8 @@
 import type * as z from "zod";
 import type { FailureName as Declared } from "../core/failure.ts";
 import type { commonParams } from "../handlers/shared/command.ts";
-import type { eventBase, events } from "../handlers/shared/events.ts";
-import type { hooks } from "../handlers/shared/hooks.ts";
+import type { eventBase, eventDeclarations } from "../handlers/shared/events.ts";
+import type { hookDeclarations } from "../handlers/shared/hooks.ts";
 import type { AnyCommand } from "../handlers/shared/table.ts";
 
 export type * from "./conversation.ts";
@@ -28,15 +28,15 @@ export type Commands = { [N in Name]: { params: ParamsOf<N>; result: TypesOf<N>[
 
 /** Members of each event. */
 export type Events = {
-  [N in keyof typeof events]: z.output<z.ZodObject<typeof eventBase>> &
-    z.output<z.ZodObject<(typeof events)[N]["payload"]>>;
+  [N in keyof typeof eventDeclarations]: z.output<z.ZodObject<typeof eventBase>> &
+    z.output<z.ZodObject<(typeof eventDeclarations)[N]["payload"]>>;
 };
 
 /** The question and the answer of each hook. */
 export type Hooks = {
-  [N in keyof typeof hooks]: {
-    payload: z.output<z.ZodObject<(typeof hooks)[N]["payload"]>>;
-    answer: z.input<z.ZodObject<(typeof hooks)[N]["answer"]>>;
+  [N in keyof typeof hookDeclarations]: {
+    payload: z.output<z.ZodObject<(typeof hookDeclarations)[N]["payload"]>>;
+    answer: z.input<z.ZodObject<(typeof hookDeclarations)[N]["answer"]>>;
   };
 };
 

@@ -7,7 +7,7 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { Client } from "./client.ts";
 import { noProgram } from "./failure.ts";
-import { type Life, lifeOf } from "./life.ts";
+import { type ServerProcess, superviseProcess } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
 import type { ClientOptions } from "./types.ts";
 
@@ -48,11 +48,11 @@ const LAST_WORDS = 2_000;
 export async function spawnServer(options: SpawnOptions = {}): Promise<SpawnedClient> {
   const { args = [], survive = true } = options;
   let child: Child | undefined;
-  const started = async (given: readonly string[]): Promise<Life> => {
+  const started = async (given: readonly string[]): Promise<ServerProcess> => {
     child = await spawned(options, given);
     return childsLife(child, options.onStderr ?? ((text) => process.stderr.write(text)));
   };
-  const revive = async (given: readonly string[], deaths: number): Promise<Life> => {
+  const revive = async (given: readonly string[], deaths: number): Promise<ServerProcess> => {
     if (deaths > 1) await new Promise((resolve) => setTimeout(resolve, PAUSE << (deaths - 2)));
     return started(given);
   };
@@ -93,7 +93,7 @@ function spawned(
   });
 }
 
-function childsLife(child: Child, onStderr: (text: string) => void): Life {
+function childsLife(child: Child, onStderr: (text: string) => void): ServerProcess {
   const wire = new MessageStream(child.stdout, child.stdin);
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
@@ -106,7 +106,7 @@ function childsLife(child: Child, onStderr: (text: string) => void): Life {
       resolve(said.trim() === "" ? end : `${end} It said: ${said.trim()}`);
     });
   });
-  return lifeOf(wire, gone, () => {
+  return superviseProcess(wire, gone, () => {
     child.kill("SIGKILL");
     // What it started may live on and hold them.
     child.stdout.destroy();

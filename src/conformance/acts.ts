@@ -7,12 +7,12 @@ import type { Reply } from "./reply.ts";
 import type { Params, Received, WireValue } from "./speech.ts";
 import { NotApplicable } from "./verdict.ts";
 
-export function user(content: string): WireValue {
+export function makeUserMessage(content: string): WireValue {
   return { type: "message", message: { role: "user", content } };
 }
 
 /** Returns an assistant's message with all that Pi needs in one. */
-export function assistant(text: string): WireValue {
+export function makeAssistantMessage(text: string): WireValue {
   const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
   const usage = { input: 10, output: 5, cacheRead: 0, cacheWrite: 0, totalTokens: 15, cost };
   const who = { api: "anthropic-messages", provider: "anthropic", model: "claude-sonnet-4-5" };
@@ -21,28 +21,28 @@ export function assistant(text: string): WireValue {
   return { type: "message", message };
 }
 
-export function custom(data: WireValue): WireValue {
+export function makeCustomEntry(data: WireValue): WireValue {
   return { type: "custom", customType: "conformance", data };
 }
 
 /** Makes a new, empty session current. */
-export async function newSession(conversation: Conversation): Promise<void> {
+export async function makeSession(conversation: Conversation): Promise<void> {
   void (await conversation.ask("new_session")).result;
 }
 
 /** Appends entries at the leaf and returns their ids. */
-export async function append(conversation: Conversation, ...entries: readonly WireValue[]): Promise<string[]> {
+export async function appendMessage(conversation: Conversation, ...entries: readonly WireValue[]): Promise<string[]> {
   return (await conversation.ask("append", { entries })).list("entryIds");
 }
 
 /** Makes a new session current that holds a turn for each text, and returns the ids of the entries. */
-export async function sessionWith(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
-  await newSession(conversation);
-  return append(conversation, ...texts.flatMap((text) => [user(text), assistant(`Answer: ${text}`)]));
+export async function makeSessionWith(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
+  await makeSession(conversation);
+  return appendMessage(conversation, ...texts.flatMap((text) => [makeUserMessage(text), makeAssistantMessage(`Answer: ${text}`)]));
 }
 
 /** Returns all entries of the current session, and the leaf. */
-export async function entriesOf(
+export async function getEntries(
   conversation: Conversation,
 ): Promise<{ entries: WireValue[]; leafId: string | null; reply: Reply }> {
   const reply = await conversation.ask("get_entries");
@@ -54,35 +54,35 @@ export async function entriesOf(
 
 /** Checks that the current session has these entries and no others. */
 export async function mustHaveEntries(conversation: Conversation, ids: readonly string[]): Promise<void> {
-  const { entries, reply } = await entriesOf(conversation);
-  reply.must(isSame(idsOf(entries), ids), `the entries ${ids.join(", ")}`);
+  const { entries, reply } = await getEntries(conversation);
+  reply.must(isSameValue(getIds(entries), ids), `the entries ${ids.join(", ")}`);
 }
 
 /** Checks that nothing but events leaves the server after something that is not to be answered. */
-export async function mustStayUnanswered(conversation: Conversation, sent: string): Promise<void> {
+export async function mustNotBeAnswered(conversation: Conversation, sent: string): Promise<void> {
   const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
   if (other !== undefined) throw conversation.broken(`no reply to ${sent}`, other.text);
 }
 
 /** Makes a session with one turn, begins a fork before it, and leaves that waiting for the host's answer to its hook. */
-export async function waitingFork(
+export async function beginFork(
   conversation: Conversation,
   ...later: readonly Request[]
 ): Promise<{ ids: string[]; hook: Received }> {
-  const [entryId] = await sessionWith(conversation, "One");
+  const [entryId] = await makeSessionWith(conversation, "One");
   conversation.hold("session_before_fork");
   const ids = conversation.begin(["fork", { entryId }], ...later);
   return { ids, hook: await conversation.hook("session_before_fork") };
 }
 
-export async function stateOf(conversation: Conversation): Promise<WireValue> {
+export async function getState(conversation: Conversation): Promise<WireValue> {
   const reply = await conversation.ask("get_state");
   reply.string("sessionId");
   return reply.result;
 }
 
 /** Returns where the current session is, which must be on disk. Throws NotApplicable where sessions are in memory. */
-export async function pathOf(conversation: Conversation): Promise<string> {
+export async function requireSessionPath(conversation: Conversation): Promise<string> {
   const reply = await conversation.ask("get_state");
   const { sessionFile } = reply.result;
   if (typeof sessionFile === "string") return sessionFile;
@@ -92,28 +92,28 @@ export async function pathOf(conversation: Conversation): Promise<string> {
 }
 
 /** Returns the file of the current session. Throws NotApplicable where a session is no file. */
-export async function fileOf(conversation: Conversation): Promise<string> {
-  const path = await pathOf(conversation);
+export async function requireSessionFile(conversation: Conversation): Promise<string> {
+  const path = await requireSessionPath(conversation);
   if (isFileAt(path)) return path;
   throw new NotApplicable(`the server keeps its sessions in no files: ${path} is none`);
 }
 
 /** Makes the session at a path the current one. */
-export async function openAt(conversation: Conversation, sessionPath: string): Promise<Reply> {
+export async function openSessionAt(conversation: Conversation, sessionPath: string): Promise<Reply> {
   const reply = await conversation.ask("switch_session", { sessionPath });
   void reply.result;
   return reply;
 }
 
 /** Returns the damage of the current session: of the state, or, in Pi's dialect, of a verification. */
-export async function damageIn(conversation: Conversation): Promise<{ damage: WireValue[]; reply: Reply }> {
+export async function getDamage(conversation: Conversation): Promise<{ damage: WireValue[]; reply: Reply }> {
   const isRpc = isJsonrpc(conversation.combination);
   const reply = await conversation.ask(isRpc ? "get_state" : "verify_session");
   return { damage: reply.list(isRpc ? "diagnostics" : "damage"), reply };
 }
 
 /** Returns the texts of all pages of a command that lists, and the pages. */
-export async function pagesOf(
+export async function readPages(
   conversation: Conversation,
   command: string,
   member: string,
@@ -136,11 +136,11 @@ export async function pagesOf(
 const MOST_PAGES = 500;
 
 /** Returns the ids of entries or nodes. */
-export function idsOf(values: readonly WireValue[]): unknown[] {
+export function getIds(values: readonly WireValue[]): unknown[] {
   return values.map((value) => value?.id);
 }
 
 /** Returns whether two values have the same JSON text. */
-export function isSame(a: WireValue, b: WireValue): boolean {
+export function isSameValue(a: WireValue, b: WireValue): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

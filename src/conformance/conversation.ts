@@ -1,11 +1,11 @@
 /** A host's talk with one server: what is sent, what comes back, and how long it is waited for. */
 
 import type { Combination } from "./combination.ts";
-import { FrameCutter, inFrame } from "./frames.ts";
+import { FrameCutter, frameMessage } from "./frames.ts";
 import type { Ending, Launched } from "./launch.ts";
 import { Reply } from "./reply.ts";
-import { type Params, type Received, SPEECHES, type Speech, type WireValue } from "./speech.ts";
-import { RuleBroken, shortened } from "./verdict.ts";
+import { type Params, type Received, DIALECTS, type Dialect, type WireValue } from "./speech.ts";
+import { RuleBroken, shortenText } from "./verdict.ts";
 
 /** Bytes of a message that is not complete, beyond which a server is ended. */
 const LONGEST_MESSAGE = 16 << 20;
@@ -23,7 +23,7 @@ const KEPT_OPENING = 4;
 export type Request = readonly [command: string, params?: Params | string];
 
 /** The faults of one server that show beside what its rules ask for; rules at the end judge of them. */
-export interface Conduct {
+export interface ProtocolViolations {
   /** Output that is part of no frame. */
   readonly garbage: string[];
   /** Replies to requests that had their reply already. */
@@ -32,10 +32,10 @@ export interface Conduct {
 
 export class Conversation {
   readonly combination: Combination;
-  readonly conduct: Conduct = { garbage: [], repeated: [] };
+  readonly violations: ProtocolViolations = { garbage: [], repeated: [] };
   /** The first messages that came. */
   readonly opening: Received[] = [];
-  readonly speech: Speech;
+  readonly dialect: Dialect;
   /** The reply to `initialize`, where the conversation began with it. */
   introduction: Reply | undefined;
   private readonly server: Launched;
@@ -64,7 +64,7 @@ export class Conversation {
     this.server = server;
     this.combination = combination;
     this.limit = limit;
-    this.speech = SPEECHES[combination.dialect];
+    this.dialect = DIALECTS[combination.dialect];
     this.cutter = new FrameCutter(combination.framing);
     server.output.on("data", (chunk: Buffer) => this.receive(chunk));
     void server.ended.then((ending) => {
@@ -87,7 +87,7 @@ export class Conversation {
     const { framing } = this.combination;
     for (const message of messages) this.note("-->", message);
     this.lastSent = messages.at(-1) ?? this.lastSent;
-    this.server.input.write(Buffer.concat(messages.map((message) => inFrame(framing, message))));
+    this.server.input.write(Buffer.concat(messages.map((message) => frameMessage(framing, message))));
   }
 
   /** Sends bytes that may be many, and waits until the server has taken them. */
@@ -113,7 +113,7 @@ export class Conversation {
   /** Makes a request with a new id, which is the key to its reply; `send` sends it. */
   request(command: string, params?: Params | string): { id: string; text: string } {
     const id = this.newId();
-    const text = this.speech.request(id, command, params);
+    const text = this.dialect.request(id, command, params);
     this.expectReply(id, text);
     return { id, text };
   }
@@ -149,7 +149,7 @@ export class Conversation {
 
   /** Answers a hook. */
   answer({ idText = "null" }: Received, answer: WireValue): void {
-    this.send(this.speech.answer(idText, answer));
+    this.send(this.dialect.answer(idText, answer));
   }
 
   /** Closes the server's input and waits for the end. */
@@ -223,7 +223,7 @@ export class Conversation {
     const { value } = await this.take(({ kind }) => kind === "batch", "an array of replies");
     return (value as WireValue[]).map((item) => {
       const text = JSON.stringify(item);
-      return new Reply(this.speech.read(item, text), this.lastSent, this.combination.dialect);
+      return new Reply(this.dialect.read(item, text), this.lastSent, this.combination.dialect);
     });
   }
 
@@ -319,7 +319,7 @@ export class Conversation {
   }
 
   private silence(): string {
-    const others = this.untaken.slice(-3).map(({ text }) => shortened(text, LOGGED_CHARACTERS));
+    const others = this.untaken.slice(-3).map(({ text }) => shortenText(text, LOGGED_CHARACTERS));
     const { pending } = this.cutter;
     if (others.length > 0) return `only other messages, the last of them: ${others.join("  ")}`;
     if (pending === 0)
@@ -371,7 +371,7 @@ export class Conversation {
       this.keepGarbage(text);
       return;
     }
-    const message = this.speech.read(value, text);
+    const message = this.dialect.read(value, text);
     if (this.opening.length < KEPT_OPENING) this.opening.push(message);
     if (message.kind === "reply") this.judge(message);
     if (message.kind === "hook" && !this.holdsAll && !this.held.delete(message.name ?? "")) {
@@ -389,11 +389,11 @@ export class Conversation {
     if (idText === "null") return;
     const key = keyOf(idText);
     if (!this.answered.has(key)) this.answered.add(key);
-    else if (this.conduct.repeated.length < KEPT) this.conduct.repeated.push(shortened(text));
+    else if (this.violations.repeated.length < KEPT) this.violations.repeated.push(shortenText(text));
   }
 
   private keepGarbage(text: string): void {
-    if (this.conduct.garbage.length < KEPT) this.conduct.garbage.push(shortened(text, LOGGED_CHARACTERS));
+    if (this.violations.garbage.length < KEPT) this.violations.garbage.push(shortenText(text, LOGGED_CHARACTERS));
   }
 
   /** Ends a server that says more than anybody can hear. */
@@ -404,7 +404,7 @@ export class Conversation {
   }
 
   private note(direction: string, text: string): void {
-    this.log.push(`${direction} ${shortened(text, LOGGED_CHARACTERS)}`);
+    this.log.push(`${direction} ${shortenText(text, LOGGED_CHARACTERS)}`);
     if (this.log.length > LOGGED) this.log.shift();
   }
 }

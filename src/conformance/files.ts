@@ -44,7 +44,7 @@ export function appendTo(path: string, bytes: string | Uint8Array): void {
   appendFileSync(path, bytes);
 }
 
-export function bytesIn(path: string): Buffer {
+export function readBytes(path: string): Buffer {
   return readFileSync(path);
 }
 
@@ -58,7 +58,7 @@ export function isFileAt(path: string): boolean {
 }
 
 /** Returns the names in a folder, in order; none where there is no folder. */
-export function namesAt(path: string): string[] {
+export function listNames(path: string): string[] {
   return existsSync(path) ? readdirSync(path).sort() : [];
 }
 
@@ -66,9 +66,9 @@ export function namesAt(path: string): string[] {
  * Returns the ids of the processes in whose environment a text occurs. Works on Linux, and there only for the user's own
  * processes; finds none elsewhere.
  */
-export function processesWith(text: string): number[] {
+export function findProcesses(text: string): number[] {
   if (process.platform !== "linux") return [];
-  return namesAt("/proc")
+  return listNames("/proc")
     .filter((name) => /^\d+$/.test(name))
     .filter((name) => {
       try {

@@ -12,7 +12,7 @@ interface OutputPiece {
 }
 
 /** Returns a message in its frame. */
-export function inFrame(framing: Combination["framing"], message: string | Uint8Array): Buffer {
+export function frameMessage(framing: Combination["framing"], message: string | Uint8Array): Buffer {
   const payload = Buffer.from(message as string);
   if (framing === "lines") return Buffer.concat([payload, LINE_FEED]);
   return Buffer.concat([Buffer.from(`Content-Length: ${payload.length}\r\n\r\n`), payload]);

@@ -1,11 +1,11 @@
 /** One reply as the rules look at it, whichever dialect it came in. */
 
 import { valueAt } from "../core/json/json.ts";
-import { isObject, type Received, type WireValue } from "./speech.ts";
+import { isWireObject, type Received, type WireValue } from "./speech.ts";
 import { RuleBroken } from "./verdict.ts";
 
 /** A failure as both dialects tell it. */
-interface ToldFailure {
+interface ReportedFailure {
   readonly name: unknown;
   /** The number of JSON-RPC. */
   readonly number: unknown;
@@ -39,7 +39,7 @@ export class Reply {
   }
 
   /** Returns the failure. Throws RuleBroken when the command succeeded. */
-  get failure(): ToldFailure {
+  get failure(): ReportedFailure {
     if (!this.isFailure) throw this.broken("that the command fails");
     const { value } = this.received;
     if (this.isPi) return { name: value.code, number: undefined, sentence: value.error, data: value.data };
@@ -56,7 +56,7 @@ export class Reply {
   /** Returns a list of the result. Throws RuleBroken when it is none. */
   list(name: string): WireValue[] {
     const { result } = this;
-    const list = isObject(result) ? result[name] : undefined;
+    const list = isWireObject(result) ? result[name] : undefined;
     if (!Array.isArray(list)) throw this.broken(`a result with the list \`${name}\``);
     return list;
   }
@@ -64,7 +64,7 @@ export class Reply {
   /** Returns a text of the result. Throws RuleBroken when it is none. */
   string(name: string): string {
     const { result } = this;
-    const text = isObject(result) ? result[name] : undefined;
+    const text = isWireObject(result) ? result[name] : undefined;
     if (typeof text !== "string") throw this.broken(`a result with the text \`${name}\``);
     return text;
   }

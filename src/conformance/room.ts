@@ -2,13 +2,13 @@
 
 import { join } from "node:path";
 import type { Combination } from "./combination.ts";
-import { type Conduct, Conversation } from "./conversation.ts";
+import { type ProtocolViolations, Conversation } from "./conversation.ts";
 import { makeFolder } from "./files.ts";
 import type { Launcher } from "./launch.ts";
 import { MODEST_REPLY, type RuleContext } from "./rule.ts";
 import type { Params } from "./speech.ts";
 
-interface RoomOptions {
+interface TestContextOptions {
   readonly command: readonly string[];
   readonly combination: Combination;
   /** Folder of the run; everything that the servers write lies below it if they keep to their environment. */
@@ -23,12 +23,12 @@ interface RoomOptions {
 /** All hooks; a server that knows fewer is asked to know these. */
 const HOOKS = ["session_before_switch", "session_before_fork", "session_before_tree", "session_before_compact"];
 
-export class Room {
+export class TestContext {
   readonly combination: Combination;
   readonly folder: string;
   readonly takesSession: boolean;
-  readonly conducts: Conduct[] = [];
-  private readonly options: RoomOptions;
+  readonly conducts: ProtocolViolations[] = [];
+  private readonly options: TestContextOptions;
   private readonly variables: Readonly<Record<string, string | undefined>>;
   private readonly shared = new Map<string, Conversation>();
   private readonly made = new Map<string, Promise<unknown>>();
@@ -36,7 +36,7 @@ export class Room {
   private sessions = 0;
   private latestShared: Conversation | undefined;
 
-  constructor(options: RoomOptions) {
+  constructor(options: TestContextOptions) {
     this.options = options;
     this.combination = options.combination;
     const { framing, dialect } = options.combination;
@@ -167,7 +167,7 @@ export class Room {
     const words = command.map((word) => word.replaceAll("{session}", path).replaceAll("{dir}", this.options.folder));
     const server = launcher(words, { cwd, variables: this.variables });
     const conversation = new Conversation(server, this.combination, timeout);
-    this.conducts.push(conversation.conduct);
+    this.conducts.push(conversation.violations);
     return conversation;
   }
 }

@@ -1,7 +1,7 @@
 /** The shape of a rule: what it says, where the protocol says so, and how it is checked. */
 
 import type { Combination } from "./combination.ts";
-import type { Conduct, Conversation } from "./conversation.ts";
+import type { ProtocolViolations, Conversation } from "./conversation.ts";
 
 /** Bytes of the largest reply that the modest host takes. */
 export const MODEST_REPLY = 4096;
@@ -47,5 +47,5 @@ export interface RuleContext {
   /** Whether the command takes the path of a session. */
   readonly takesSession: boolean;
   /** Faults that all servers of this combination have shown so far. */
-  readonly conducts: readonly Conduct[];
+  readonly conducts: readonly ProtocolViolations[];
 }

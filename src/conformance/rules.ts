@@ -1,46 +1,46 @@
 /** Every rule, in the order in which they are checked. A new theme is a new file and a line here. */
 
 import type { Theme } from "./rule.ts";
-import { batches } from "./rules/batches.ts";
-import { damage } from "./rules/damage.ts";
-import { durability } from "./rules/durability.ts";
-import { events } from "./rules/events.ts";
-import { framing, onlyFrames } from "./rules/framing.ts";
-import { hooks } from "./rules/hooks.ts";
-import { ids } from "./rules/ids.ts";
-import { introduction } from "./rules/introduction.ts";
-import { oneReply, order } from "./rules/order.ts";
-import { paging } from "./rules/paging.ts";
-import { pi } from "./rules/pi.ts";
-import { reading } from "./rules/reading.ts";
-import { requests } from "./rules/requests.ts";
-import { sessions } from "./rules/sessions.ts";
-import { starting } from "./rules/starting.ts";
-import { writing } from "./rules/writing.ts";
-import { transcriptTheme } from "./transcripts.ts";
+import { batchesTheme } from "./rules/batches.ts";
+import { damageTheme } from "./rules/damage.ts";
+import { durabilityTheme } from "./rules/durability.ts";
+import { eventsTheme } from "./rules/events.ts";
+import { framingTheme, onlyFrames } from "./rules/framing.ts";
+import { hooksTheme } from "./rules/hooks.ts";
+import { idsTheme } from "./rules/ids.ts";
+import { introductionTheme } from "./rules/introduction.ts";
+import { oneReply, orderTheme } from "./rules/order.ts";
+import { pagingTheme } from "./rules/paging.ts";
+import { piTheme } from "./rules/pi.ts";
+import { readingTheme } from "./rules/reading.ts";
+import { requestsTheme } from "./rules/requests.ts";
+import { sessionsTheme } from "./rules/sessions.ts";
+import { startingTheme } from "./rules/starting.ts";
+import { writingTheme } from "./rules/writing.ts";
+import { makeTranscriptTheme } from "./transcripts.ts";
 
 /** Returns the rules by their themes, with those of the transcripts of this package. */
-export function allThemes(): Theme[] {
-  return [...THEMES, transcriptTheme(), THROUGHOUT];
+export function listThemes(): Theme[] {
+  return [...THEMES, makeTranscriptTheme(), THROUGHOUT];
 }
 
 const THEMES: readonly Theme[] = [
-  starting,
-  introduction,
-  framing,
-  requests,
-  ids,
-  batches,
-  pi,
-  order,
-  events,
-  reading,
-  paging,
-  writing,
-  durability,
-  damage,
-  hooks,
-  sessions,
+  startingTheme,
+  introductionTheme,
+  framingTheme,
+  requestsTheme,
+  idsTheme,
+  batchesTheme,
+  piTheme,
+  orderTheme,
+  eventsTheme,
+  readingTheme,
+  pagingTheme,
+  writingTheme,
+  durabilityTheme,
+  damageTheme,
+  hooksTheme,
+  sessionsTheme,
 ];
 
 /** Judges what all servers have done, so that it comes last. */

@@ -1,9 +1,9 @@
 /** Checks rules against a command, one combination after the other. Always ends, and leaves nothing behind. */
 
 import type { Combination } from "./combination.ts";
-import { makeRunFolder, processesWith, removeFolder } from "./files.ts";
+import { makeRunFolder, findProcesses, removeFolder } from "./files.ts";
 import { type Launched, type Launcher, launch } from "./launch.ts";
-import { Room } from "./room.ts";
+import { TestContext } from "./room.ts";
 import type { Rule, Theme } from "./rule.ts";
 import { FIRST_RULE } from "./rules/starting.ts";
 import { type Evidence, NotApplicable, RuleBroken } from "./verdict.ts";
@@ -85,7 +85,7 @@ export async function runRules(options: ConformanceOptions): Promise<Conformance
     if (isClean) return [];
     isClean = true;
     for (const server of servers) server.kill();
-    const left = processesWith(folder).filter((pid) => pid !== process.pid);
+    const left = findProcesses(folder).filter((pid) => pid !== process.pid);
     for (const pid of left) endQuietly(pid);
     if (!options.keep) removeFolder(folder);
     return [
@@ -143,7 +143,7 @@ class ConformanceRun {
 
   private async inCombination(combination: Combination): Promise<RuleResult[]> {
     const { command, cwd, variables, timeout, launcher } = this.options;
-    const room = new Room({ command, combination, folder: this.folder, cwd, variables, timeout, launcher });
+    const room = new TestContext({ command, combination, folder: this.folder, cwd, variables, timeout, launcher });
     const [first, ...others] = this.rulesFor(combination);
     try {
       const results = [await this.check(first, room)];
@@ -160,7 +160,7 @@ class ConformanceRun {
   }
 
   /** Returns why a rule cannot be checked with the commands that the server says it has. */
-  private async lack({ needs = [] }: Rule, room: Room): Promise<string | undefined> {
+  private async lack({ needs = [] }: Rule, room: TestContext): Promise<string | undefined> {
     if (needs.length === 0 || performance.now() > this.deadline) return undefined;
     const commands = await room.commands();
     const missing = needs.find((name) => commands !== undefined && !commands.has(name));
@@ -168,7 +168,7 @@ class ConformanceRun {
   }
 
   /** Notes where the server keeps sessions, if that is not where this run removes them. */
-  private async noteSessions(room: Room): Promise<void> {
+  private async noteSessions(room: TestContext): Promise<void> {
     const reply = await (await room.plain()).ask("get_state").catch(() => undefined);
     const { sessionFile } = (reply?.isFailure ? undefined : reply?.result) ?? {};
     if (typeof sessionFile !== "string" || sessionFile.startsWith(this.folder)) return;
@@ -182,7 +182,7 @@ class ConformanceRun {
     return { ...aboutRule(rule), verdict: "skipped", reason, milliseconds: 0 };
   }
 
-  private async check(rule: Rule, room: Room): Promise<RuleResult> {
+  private async check(rule: Rule, room: TestContext): Promise<RuleResult> {
     const left = this.deadline - performance.now();
     if (left <= 0) return this.skip(rule, OUT_OF_TIME);
     const limit = this.options.timeout * WAITS;

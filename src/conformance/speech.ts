@@ -21,7 +21,7 @@ export interface Received {
 }
 
 /** One dialect, from the host's side. */
-export interface Speech {
+export interface Dialect {
   /** Returns the text of a request; without an id, of a notification. `params` may be the text of an object. */
   request(idText: string | undefined, command: string, params?: Params | string): string;
   /** Returns the text of the answer to a hook. */
@@ -43,7 +43,7 @@ function idTextIn(text: string): string | undefined {
   return found && textOf(bytes, found.start, found.end);
 }
 
-const jsonrpc: Speech = {
+const jsonrpc: Dialect = {
   request(idText, command, params = {}) {
     const id = idText === undefined ? "" : `"id":${idText},`;
     const text = textOfParams(params);
@@ -57,7 +57,7 @@ const jsonrpc: Speech = {
 
   read(value, text) {
     if (Array.isArray(value)) return { kind: "batch", text, value };
-    if (!isObject(value)) return { kind: "unknown", text, value };
+    if (!isWireObject(value)) return { kind: "unknown", text, value };
     if (typeof value.method === "string") {
       if ("id" in value) return { kind: "hook", text, value, idText: idTextIn(text), name: value.method };
       const { method } = value;
@@ -68,7 +68,7 @@ const jsonrpc: Speech = {
   },
 };
 
-const pi: Speech = {
+const pi: Dialect = {
   request(idText, command, params = {}) {
     const id = idText === undefined ? "" : `"id":${idText},`;
     const text = textOfParams(params).replace(/^\s*\{\s*/, "");
@@ -83,7 +83,7 @@ const pi: Speech = {
   failedAnswer: (idText, sentence) => `{"type":"hook_response","id":${idText},"error":${JSON.stringify(sentence)}}`,
 
   read(value, text) {
-    if (!isObject(value) || typeof value.type !== "string") return { kind: "unknown", text, value };
+    if (!isWireObject(value) || typeof value.type !== "string") return { kind: "unknown", text, value };
     const { type } = value;
     if (type === "response") return { kind: "reply", text, value, idText: idTextIn(text) };
     if (type === "hook_request") return { kind: "hook", text, value, idText: idTextIn(text), name: value.hook };
@@ -91,8 +91,8 @@ const pi: Speech = {
   },
 };
 
-export const SPEECHES: Readonly<Record<Combination["dialect"], Speech>> = { jsonrpc, pi };
+export const DIALECTS: Readonly<Record<Combination["dialect"], Dialect>> = { jsonrpc, pi };
 
-export function isObject(value: WireValue): boolean {
+export function isWireObject(value: WireValue): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

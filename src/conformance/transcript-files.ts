@@ -4,10 +4,10 @@
  */
 
 import { fileURLToPath } from "node:url";
-import { bytesIn, namesAt } from "./files.ts";
+import { readBytes, listNames } from "./files.ts";
 
 /** Returns the name of each file of the transcripts, and its text. */
-export function transcriptFiles(): [name: string, text: string][] {
+export function readTranscriptFiles(): [name: string, text: string][] {
   const folder = fileURLToPath(new URL("../../docs/conformance/", import.meta.url));
-  return namesAt(folder).map((name) => [name, bytesIn(`${folder}/${name}`).toString()]);
+  return listNames(folder).map((name) => [name, readBytes(`${folder}/${name}`).toString()]);
 }

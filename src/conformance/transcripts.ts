@@ -5,8 +5,8 @@
 
 import type { Combination } from "./combination.ts";
 import type { Rule, RuleContext, Theme } from "./rule.ts";
-import { isObject, type WireValue } from "./speech.ts";
-import { transcriptFiles } from "./transcript-files.ts";
+import { isWireObject, type WireValue } from "./speech.ts";
+import { readTranscriptFiles } from "./transcript-files.ts";
 
 /** One line of a transcript: a message, or the text of what is none. */
 type TranscriptStep = { readonly send: WireValue } | { readonly sendText: string } | { readonly receive: WireValue };
@@ -37,8 +37,8 @@ const KINDS: Readonly<Record<string, (value: WireValue) => boolean>> = {
 };
 
 /** Returns the transcripts of the package. */
-export function packageTranscripts(): Transcript[] {
-  return transcriptFiles()
+export function loadTranscripts(): Transcript[] {
+  return readTranscriptFiles()
     .filter(([name]) => name.endsWith(".jsonl"))
     .map(([name, text]) => transcriptOf(name.replace(/\.jsonl$/, ""), text));
 }
@@ -53,8 +53,8 @@ function transcriptOf(name: string, text: string): Transcript {
 }
 
 /** Returns the rules that a server answers as the transcripts of the package show. */
-export function transcriptTheme(): Theme {
-  const transcripts = packageTranscripts();
+export function makeTranscriptTheme(): Theme {
+  const transcripts = loadTranscripts();
   if (transcripts.length === 0) throw new Error("There are no transcripts in the package. Install it again.");
   const rules = transcripts.map(
     (transcript): Rule => ({
@@ -77,14 +77,14 @@ async function replay(context: RuleContext, { steps, fresh }: Transcript): Promi
   for (const step of steps) {
     if ("sendText" in step) conversation.send(step.sendText);
     else if ("send" in step) {
-      const message = JSON.stringify(filled(step.send, stoodFor));
+      const message = JSON.stringify(fillNames(step.send, stoodFor));
       // Ids begin with 1 in each transcript.
       if ("id" in step.send) conversation.expectReply(JSON.stringify(step.send.id), message);
       conversation.send(message);
     } else {
-      const expected = JSON.stringify(filled(step.receive, stoodFor));
+      const expected = JSON.stringify(fillNames(step.receive, stoodFor));
       const came = await conversation.next(expected);
-      const difference = differenceAt("", JSON.parse(came.text), step.receive, stoodFor);
+      const difference = findDifference("", JSON.parse(came.text), step.receive, stoodFor);
       if (difference !== undefined) throw conversation.broken(`${expected} (${difference})`, came.text);
     }
   }
@@ -94,7 +94,7 @@ async function replay(context: RuleContext, { steps, fresh }: Transcript): Promi
  * Returns the first place at which a value is not the expected one. An object may have members that are not expected.
  * The replies of a batch may come in any order.
  */
-export function differenceAt(
+export function findDifference(
   path: string,
   value: WireValue,
   expected: WireValue,
@@ -110,14 +110,14 @@ export function differenceAt(
   if (Array.isArray(expected)) {
     if (!Array.isArray(value) || value.length !== expected.length) return `${here} is not a list of ${expected.length}`;
     const inOrder = path === "" ? inOrderOf(value, expected) : value;
-    return firstOf(expected.map((item, at) => () => differenceAt(`${path}[${at}]`, inOrder[at], item, stoodFor)));
+    return firstOf(expected.map((item, at) => () => findDifference(`${path}[${at}]`, inOrder[at], item, stoodFor)));
   }
-  if (isObject(expected)) {
-    if (!isObject(value)) return `${here} is not an object`;
+  if (isWireObject(expected)) {
+    if (!isWireObject(value)) return `${here} is not an object`;
     return firstOf(
       Object.entries(expected).map(([name, item]) => () => {
         const inside = path === "" ? name : `${path}.${name}`;
-        return name in value ? differenceAt(inside, value[name], item, stoodFor) : `${inside} is missing`;
+        return name in value ? findDifference(inside, value[name], item, stoodFor) : `${inside} is missing`;
       }),
     );
   }
@@ -142,9 +142,9 @@ function inOrderOf(replies: readonly WireValue[], expected: readonly WireValue[]
 }
 
 /** Returns a value with what its names stand for, as far as that is known. */
-export function filled(value: WireValue, stoodFor: StoodFor): WireValue {
+export function fillNames(value: WireValue, stoodFor: StoodFor): WireValue {
   if (typeof value === "string") return stoodFor.get(value) ?? value;
-  if (Array.isArray(value)) return value.map((item) => filled(item, stoodFor));
-  if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, filled(item, stoodFor)]));
+  if (Array.isArray(value)) return value.map((item) => fillNames(item, stoodFor));
+  if (!isWireObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, fillNames(item, stoodFor)]));
 }

@@ -16,7 +16,7 @@ export class RuleBroken extends Error {
   readonly evidence: Evidence;
   constructor({ sent, expected, came }: Evidence) {
     super(`expected ${expected}`);
-    this.evidence = { sent: sent === undefined ? undefined : shortened(sent), expected, came: shortened(came) };
+    this.evidence = { sent: sent === undefined ? undefined : shortenText(sent), expected, came: shortenText(came) };
   }
 }
 
@@ -24,6 +24,6 @@ export class RuleBroken extends Error {
 export class NotApplicable extends Error {}
 
 /** Returns the beginning of a text that is too long to be shown. */
-export function shortened(text: string, longest = SHOWN): string {
+export function shortenText(text: string, longest = SHOWN): string {
   return text.length <= longest ? text : `${text.slice(0, longest)}... (${text.length} characters)`;
 }

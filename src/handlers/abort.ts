@@ -1,3 +1,3 @@
-import { neutral } from "./shared/agent-commands.ts";
+import { defineNeutralCommand } from "./shared/agent-commands.ts";
 
-export default neutral("abort", "Stops the agent, as Pi does; nothing runs here that could be stopped.");
+export default defineNeutralCommand("abort", "Stops the agent, as Pi does; nothing runs here that could be stopped.");

@@ -1,3 +1,3 @@
-import { neutral } from "./shared/agent-commands.ts";
+import { defineNeutralCommand } from "./shared/agent-commands.ts";
 
-export default neutral("abort_retry", "Stops Pi's retry of a model request; none is made here.");
+export default defineNeutralCommand("abort_retry", "Stops Pi's retry of a model request; none is made here.");

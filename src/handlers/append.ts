@@ -6,10 +6,10 @@ import { completedDraft, Speakers } from "../core/session/message-defaults.ts";
 import { requireReferences } from "../core/session/references.ts";
 import { doubtsOf } from "../core/session/warnings.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { assistantExample } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "append",
   summary: "Appends entries at the leaf, all or none; each continues the one before.",
   effect: "write",

@@ -1,24 +1,24 @@
 import * as z from "zod";
 import {
-  closedSessionFile,
+  findClosedSession,
   MOVE_FAILURES,
-  moved,
+  movedResult,
   operationId,
-  which,
-  wishes,
-  wishesOf,
+  sessionChoice,
+  moveParams,
+  toMoveOptions,
 } from "./shared/closed-sessions.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "archive_session",
   summary:
     "Moves a session that is not open out of the session folders, so that agents do not list it; list_sessions does " +
     "with archived.",
   effect: "server",
   ofAny: true,
-  params: { ...which, ...wishes },
-  result: () => z.object({ operationId, ...moved }),
+  params: { ...sessionChoice, ...moveParams },
+  result: () => z.object({ operationId, ...movedResult }),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120005" },
@@ -31,7 +31,7 @@ export default command({
     },
   },
   async run({ workspace }, { sessionPath, sessionId, ...wished }) {
-    const file = await closedSessionFile(workspace, { sessionPath, sessionId }, "archive");
-    return { ...(await workspace.stores.lifeCycle.archive(file, wishesOf(wished))) };
+    const file = await findClosedSession(workspace, { sessionPath, sessionId }, "archive");
+    return { ...(await workspace.stores.lifeCycle.archive(file, toMoveOptions(wished))) };
   },
 });

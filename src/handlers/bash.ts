@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { unsupported } from "./shared/agent-commands.ts";
+import { defineUnsupportedCommand } from "./shared/agent-commands.ts";
 
-export default unsupported(
+export default defineUnsupportedCommand(
   "bash",
   { command: z.string().optional(), excludeFromContext: z.boolean().optional() },
   { command: "npm test" },

@@ -5,11 +5,11 @@ import { contentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
 import { beforeLabel, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
-import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
-import { leaving } from "./shared/leaving.ts";
-import { requireOne } from "./shared/two-names.ts";
+import { appendEntries, requireTypes, getEntryTypes } from "./shared/append.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
+import { toHookAnswer, describeLeaf, veto } from "./shared/hooks.ts";
+import { prepareMove } from "./shared/leaving.ts";
+import { requireOneName } from "./shared/two-names.ts";
 
 const result = () =>
   z.object({
@@ -23,7 +23,7 @@ const result = () =>
       .describe("false on a session that is read-only or not on disk: the move lasts as long as this process"),
   });
 
-export default command({
+export default defineCommand({
   name: "branch",
   summary: "Moves the leaf inside the session; what is appended next continues there.",
   effect: "write",
@@ -51,7 +51,7 @@ export default command({
   run(context, params) {
     const { session } = context;
     const { nodes } = session.log;
-    const entryId = requireOne("entryId", params.entryId, "targetId", params.targetId);
+    const entryId = requireOneName("entryId", params.entryId, "targetId", params.targetId);
     let target = entryId === null ? ROOT : session.position(entryId);
     let text: string | undefined;
     if (params.position === "before" && target !== ROOT) {
@@ -72,9 +72,9 @@ export default command({
   },
   repeat(context, entryIds, { entryId: given, targetId, position, summary, label }) {
     const { session } = context;
-    const entryId = requireOne("entryId", given, "targetId", targetId);
+    const entryId = requireOneName("entryId", given, "targetId", targetId);
     // A summary or a label may have come from the host's answer to a hook.
-    const [first] = typesOf(context, entryIds);
+    const [first] = getEntryTypes(context, entryIds);
     const summarised = summary !== undefined || first === "branch_summary";
     const labelled = label !== undefined || entryIds.length > (summarised ? 1 : 0);
     requireTypes(context, entryIds, [...(summarised ? ["branch_summary"] : []), ...(labelled ? ["label"] : [])]);
@@ -100,13 +100,13 @@ interface Move {
 async function consult(context: CommandContext, wanted: Move): Promise<z.input<ReturnType<typeof result>>> {
   const { session } = context;
   const { target, label } = wanted;
-  const preparation = leaving(session, target, { userWantsSummary: wanted.summary !== undefined, label });
+  const preparation = prepareMove(session, target, { userWantsSummary: wanted.summary !== undefined, label });
   const { cancelled, reason, message, answer } = await context.ask("session_before_tree", {
     preparation,
-    ...leafAsked(session),
+    ...describeLeaf(session),
   });
   if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: session.isKept };
-  const checked = checkedAnswer("session_before_tree", answer);
+  const checked = toHookAnswer("session_before_tree", answer);
   const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });
   return move(context, { ...wanted, summary, label: label ?? checked.label });
 }

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "clear_queue",
   summary: "Clears Pi's queues of waiting messages; without an agent they are always empty.",
   effect: "control",

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { forkedExample, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { defineCommand } from "./shared/command.ts";
+import { forkedExample, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
 
-export default command({
+export default defineCommand({
   name: "clone",
   summary:
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
@@ -15,11 +15,11 @@ export default command({
     const entryId = session.leafId;
     if (context.asks("session_before_fork")) {
       const asked = await context.ask("session_before_fork", { entryId, position: "at" });
-      if (asked.cancelled) return vetoed(context, asked);
+      if (asked.cancelled) return toVetoedReplacement(context, asked);
     }
     const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });
-    return replacedBy(next);
+    return toReplacement(next);
   },
-  recall: (_context, made) => replacedBy(made),
+  recall: (_context, made) => toReplacement(made),
 });

@@ -3,9 +3,9 @@ import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
-import { compactionPreparationOf } from "./shared/compaction.ts";
-import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
+import { getCompactionPreparation } from "./shared/compaction.ts";
+import { toHookAnswer, describeLeaf, veto } from "./shared/hooks.ts";
 
 const result = () =>
   z.object({
@@ -18,7 +18,7 @@ const result = () =>
     details: z.unknown().optional(),
   });
 
-export default command({
+export default defineCommand({
   name: "compact",
   summary:
     "Pi's compaction of the context, with a summary by the host's model: calls the hook session_before_compact. " +
@@ -57,9 +57,9 @@ async function compacted(
   customInstructions: string | undefined,
 ): Promise<z.input<ReturnType<typeof result>>> {
   const { session } = context;
-  const preparation = compactionPreparationOf(context, { customInstructions });
+  const preparation = getCompactionPreparation(context, { customInstructions });
   const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
-  const about = leafAsked(session);
+  const about = describeLeaf(session);
   const asked = await context.ask("session_before_compact", {
     preparation,
     branchEntries,
@@ -67,7 +67,7 @@ async function compacted(
     ...about,
   });
   if (asked.cancelled) return { cancelled: true, reason: asked.reason, message: asked.message };
-  const answer = checkedAnswer("session_before_compact", asked.answer);
+  const answer = toHookAnswer("session_before_compact", asked.answer);
   if (!answer.compaction) throw withoutSummary();
   const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
   const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });

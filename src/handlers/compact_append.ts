@@ -2,9 +2,9 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "compact_append",
   alias: "compact-append",
   summary: "Appends a compaction: a summary in place of everything before the first kept entry.",

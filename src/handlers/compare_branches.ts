@@ -3,9 +3,9 @@ import { bytesOf } from "../core/json/json.ts";
 import { type BranchEnd, type Outline, outlineOf, shownIdAt } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookAt, lookIntoOther, otherOf, partingWith } from "./shared/any-session.ts";
-import { briefCalls } from "./shared/brief.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { lookAt, lookIntoOther, toOtherSession, findParting } from "./shared/any-session.ts";
+import { previewCalls } from "./shared/brief.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { fileLists } from "./shared/compaction.ts";
 import { counts, exampleCounts } from "./shared/counts.ts";
 import { anySessionPath, exampleId, optionalName } from "./shared/shapes.ts";
@@ -24,7 +24,7 @@ const said = z.object({
   role: z.string().optional(),
   at: z.string().optional(),
   text: z.string().describe("the beginning of it, on one line"),
-  calls: briefCalls.optional(),
+  calls: previewCalls.optional(),
   toolName: z.string().optional().describe("of a tool's result"),
   isError: z.literal(true).optional().describe("the tool failed; other results are left out"),
 });
@@ -71,7 +71,7 @@ const exampleSide = {
   durationMs: 4500,
 };
 
-export default command({
+export default defineCommand({
   name: "compare_branches",
   summary:
     "Compares two branches of a session, or of a session and its fork: where they part, and what each said, did and cost.",
@@ -138,7 +138,7 @@ export default command({
     },
   },
   run(context, { sessionPath, otherPath, otherId, a, b, limit = USUAL }) {
-    const other = otherOf(otherPath, otherId);
+    const other = toOtherSession(otherPath, otherId);
     return lookAt(context, sessionPath, (session) => {
       const compare = (second: Session) => compared(context, endOf(session, a), endOf(second, b), limit);
       return other ? lookIntoOther(context.workspace, other, compare) : compare(session);
@@ -151,7 +151,7 @@ function endOf(session: Session, name = "leaf"): BranchEnd {
 }
 
 function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: number) {
-  const parting = partingWith(a, b);
+  const parting = findParting(a, b);
   const { common } = parting;
   const one = sideOf(a, parting.a, limit);
   const other = sideOf(b, parting.b, limit);

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
-import { command } from "./shared/command.ts";
-import { openSession, sessionPath } from "./shared/migration.ts";
+import { defineCommand } from "./shared/command.ts";
+import { findOpenSession, sessionPath } from "./shared/migration.ts";
 
-export default command({
+export default defineCommand({
   name: "create_checkpoint",
   summary:
     "Marks the current end of a Session Store V2 session, with a manifest of it: opening it then reads only what " +
@@ -22,7 +22,7 @@ export default command({
   example: { params: {}, result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 } },
   async run(context, { sessionPath: path }) {
     const { workspace } = context;
-    const session = openSession(context, path) ?? workspace.open({ sessionPath: path as string });
+    const session = findOpenSession(context, path) ?? workspace.open({ sessionPath: path as string });
     try {
       session.guard(undefined);
       await session.commit();

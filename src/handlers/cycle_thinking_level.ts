@@ -1,6 +1,6 @@
-import { neutral } from "./shared/agent-commands.ts";
+import { defineNeutralCommand } from "./shared/agent-commands.ts";
 
-export default neutral(
+export default defineNeutralCommand(
   "cycle_thinking_level",
   "Switches to the next thinking level of the model; without a model there is none.",
   true,

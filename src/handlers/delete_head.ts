@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { headName } from "./shared/heads.ts";
 
-export default command({
+export default defineCommand({
   name: "delete_head",
   summary:
     "Ends a head: it is listed no more, and whoever takes its name begins at the shared leaf. What was written through it " +

@@ -1,16 +1,16 @@
 import * as z from "zod";
 import {
-  closedSessionFile,
+  findClosedSession,
   MOVE_FAILURES,
-  moved,
+  movedResult,
   operationId,
-  which,
-  wishes,
-  wishesOf,
+  sessionChoice,
+  moveParams,
+  toMoveOptions,
 } from "./shared/closed-sessions.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "delete_session",
   summary:
     "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
@@ -18,14 +18,14 @@ export default command({
   effect: "server",
   ofAny: true,
   params: {
-    ...which,
-    ...wishes,
+    ...sessionChoice,
+    ...moveParams,
     permanent: z.boolean().optional().describe("unlink it at once; it cannot be restored"),
   },
   result: () =>
     z.object({
       operationId,
-      ...moved,
+      ...movedResult,
       movedTo: z.string().optional().describe("where it is now; missing when unlinked or not known"),
       trash: z
         .enum(["desktop", "own", "none"])
@@ -44,7 +44,7 @@ export default command({
     },
   },
   async run({ workspace }, { permanent = false, sessionPath, sessionId, ...wished }) {
-    const file = await closedSessionFile(workspace, { sessionPath, sessionId });
-    return { ...(await workspace.stores.lifeCycle.delete(file, permanent, wishesOf(wished))) };
+    const file = await findClosedSession(workspace, { sessionPath, sessionId });
+    return { ...(await workspace.stores.lifeCycle.delete(file, permanent, toMoveOptions(wished))) };
   },
 });

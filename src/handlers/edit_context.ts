@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
-import { appendEntries, entryOf } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { appendEntries, makeRepeat } from "./shared/append.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "edit_context",
   summary: "Changes what the model sees of an entry, or leaves it out; the entry itself stays as it is.",
   effect: "write",
@@ -25,5 +25,5 @@ export default command({
     const draft = draftOf("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
     return { entryId: appendEntries(context, [draft]).ids[0] };
   },
-  repeat: entryOf("context_edit"),
+  repeat: makeRepeat("context_edit"),
 });

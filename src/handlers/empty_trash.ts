@@ -1,20 +1,20 @@
 import * as z from "zod";
 import type { Trashed } from "../core/ports/lifecycle.ts";
-import { command } from "./shared/command.ts";
-import { bytesIn } from "./shared/leftovers.ts";
+import { defineCommand } from "./shared/command.ts";
+import { sumBytes } from "./shared/leftovers.ts";
 import { readMoment } from "./shared/params.ts";
-import { stored } from "./shared/shapes.ts";
+import { typeStored } from "./shared/shapes.ts";
 
 const item = z.object({
   itemPath: z.string(),
   sessionPath: z.string().describe("where it was"),
   sessionId: z.string().nullable().describe("null for leftovers"),
-  name: stored(z.string().nullable()),
+  name: typeStored(z.string().nullable()),
   deletedAt: z.string().describe("ISO 8601"),
   sizeBytes: z.number().int(),
 });
 
-export default command({
+export default defineCommand({
   name: "empty_trash",
   summary:
     "Removes items of the server's own trash for good: nothing brings them back, and the operations that put them there " +
@@ -41,13 +41,13 @@ export default command({
     const time = readMoment("before", before);
     if (dryRun) {
       const items = lifeCycle.trash().filter(({ deletedAt }) => time === undefined || Date.parse(deletedAt) < time);
-      return { operationId: null, items: items.map(toWire), totalBytes: bytesIn(items), kept: [] };
+      return { operationId: null, items: items.map(toWire), totalBytes: sumBytes(items), kept: [] };
     }
     const { operationId, removed, kept } = await lifeCycle.emptyTrash(time, progress);
     return {
       operationId,
       items: removed.map(toWire),
-      totalBytes: bytesIn(removed),
+      totalBytes: sumBytes(removed),
       kept: kept.map(({ item, reason }) => ({ itemPath: item.itemPath, reason })),
     };
   },

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "exit",
   summary: "The same as shutdown, as the notification that editors send last; in JSON-RPC it has no id and no reply.",
   effect: "control",

@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { pageOf } from "../core/export/page.ts";
 import { nameable } from "../core/format/entry.ts";
-import { command } from "./shared/command.ts";
-import { jsonlOf, pageParams, pageParts, pageResult } from "./shared/jsonl.ts";
-import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
-import { relativesOf } from "./shared/relatives.ts";
+import { defineCommand } from "./shared/command.ts";
+import { exportJsonl, pageParams, makePageParts, pageResult } from "./shared/jsonl.ts";
+import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
+import { findRelatives } from "./shared/relatives.ts";
 import { optionalName } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "export_html",
   summary:
     "Writes the session as one page that needs nothing else: the path to the leaf, and folded every other branch; with " +
@@ -28,14 +28,14 @@ export default command({
   async run(context, params) {
     const { session, workspace } = context;
     const { outputPath, overwrite } = params;
-    const redacted = await withoutSecrets(context, session, params, true);
+    const redacted = await redactSession(context, session, params, true);
     const named = outputPath ?? `pi-session-${nameable(session.id)}.html`;
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
     // Pages are drawn by a file of its own, which no start needs.
-    const { htmlPieces } = await import("../page/main.ts");
-    const jsonl = () => jsonlOf(workspace.stores, session, redacted?.session, true);
-    const family = await relativesOf(context, session, redacted !== undefined);
-    const { room, isPacked, report } = pageParts(session, params.jsonl !== false);
+    const { renderHtml: htmlPieces } = await import("../page/main.ts");
+    const jsonl = () => exportJsonl(workspace.stores, session, redacted?.session, true);
+    const family = await findRelatives(context, session, redacted !== undefined);
+    const { room, isPacked, report } = makePageParts(session, params.jsonl !== false);
     const page = pageOf(redacted?.session ?? session, "all", family, room);
     const pieces = htmlPieces(page, isPacked ? { jsonl } : {});
     return { path: await workspace.stores.writeOutput(named, pieces, taken), ...report(), ...redacted?.report() };

@@ -7,11 +7,11 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { withoutHalves } from "../core/json/halves.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
-import { type CommandContext, command, type Report } from "./shared/command.ts";
-import { bytesIn, jsonlOf, pageParams, pageParts, pageResult } from "./shared/jsonl.ts";
-import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
-import { relativesOf } from "./shared/relatives.ts";
-import { anySessionPath, fidelity, fidelityShown, optionalName } from "./shared/shapes.ts";
+import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
+import { countLineBytes, exportJsonl, pageParams, makePageParts, pageResult } from "./shared/jsonl.ts";
+import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
+import { findRelatives } from "./shared/relatives.ts";
+import { anySessionPath, fidelity, toFidelityResult, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training", ...RESUMING] as const;
 /** Formats that have all branches by default. */
@@ -20,7 +20,7 @@ const WHOLE: readonly string[] = ["jsonl", "html", "claude"] satisfies (typeof F
 /** Bytes of exported content that a reply may have at most. */
 const MAX_CONTENT = 256 << 20;
 
-export default command({
+export default defineCommand({
   name: "export_session",
   summary:
     "Exports a session as its JSONL bytes, an HTML page that needs nothing else, Markdown, training records, or a file that " +
@@ -116,9 +116,9 @@ export default command({
       )
         requireReadable(stored, extent, isPage);
       const leaf = leafId === undefined ? stored.tree.leaf : stored.position(leafId);
-      const redacted = await withoutSecrets(context, stored, params, all || leafId !== undefined);
+      const redacted = await redactSession(context, stored, params, all || leafId !== undefined);
       const session = redacted?.session ?? stored;
-      const family = isPage ? await relativesOf(context, stored, redacted !== undefined) : undefined;
+      const family = isPage ? await findRelatives(context, stored, redacted !== undefined) : undefined;
       const file = agent && resumable(agent, session, { leaf, all, env: session.env });
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
@@ -127,9 +127,9 @@ export default command({
           yield `${withoutHalves(jsonText(record))}\n`;
         }
       };
-      const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);
+      const jsonl = (): Iterable<Uint8Array> => exportJsonl(workspace.stores, stored, redacted?.session, all);
       const reads = { entries: 0 };
-      const parts = format === "html" ? pageParts(stored, params.jsonl !== false && extent !== "recent") : undefined;
+      const parts = format === "html" ? makePageParts(stored, params.jsonl !== false && extent !== "recent") : undefined;
       const pieces = file
         ? file.lines()
         : format === "training"
@@ -170,7 +170,7 @@ function resumption(
 ) {
   const path = parts && workspace.stores.agentFile(agent, parts);
   const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
-  return { resume, fidelity: fidelityShown(report()) };
+  return { resume, fidelity: toFidelityResult(report()) };
 }
 
 type ExportPieces = Iterable<string | Uint8Array>;
@@ -219,7 +219,7 @@ async function drawn(
   jsonl: (() => Iterable<Uint8Array>) | undefined,
 ): Promise<Iterable<string>> {
   // Pages are drawn by a file of its own, which no start needs.
-  const { htmlPieces, markdownPieces } = await import("../page/main.ts");
+  const { renderHtml: htmlPieces, markdownPieces } = await import("../page/main.ts");
   await workspace.stores.pause();
   return format === "html" ? htmlPieces(page, { jsonl }) : markdownPieces(page);
 }
@@ -227,7 +227,7 @@ async function drawn(
 /** Throws message_too_large where entries are known to be larger than a reply, before anything of them is read. */
 function requireReadable(session: Session, extent: PageExtent, isPage: boolean): void {
   const shown = extent === "all" ? undefined : extent === "path" ? session.tree.path() : recentPath(session);
-  const size = bytesIn(session, shown);
+  const size = countLineBytes(session, shown);
   if (size <= MAX_CONTENT) return;
   const less =
     isPage && extent !== "recent" ? ", or ask for the branches `recent`, which begin at the last compaction" : "";

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { FIX_KINDS } from "../core/ports/health.ts";
 import { fix } from "./get_health.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "fix_health",
   summary:
     "Mends what can be mended without a risk to any session: the permissions of the state folder, what dead processes " +

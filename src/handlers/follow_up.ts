@@ -1,3 +1,3 @@
-import { prompting } from "./shared/agent-commands.ts";
+import { definePromptingCommand } from "./shared/agent-commands.ts";
 
-export default prompting("follow_up");
+export default definePromptingCommand("follow_up");

@@ -2,10 +2,10 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { command } from "./shared/command.ts";
-import { forkedExample, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { defineCommand } from "./shared/command.ts";
+import { forkedExample, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
 
-export default command({
+export default defineCommand({
   name: "fork",
   summary:
     "Copies the path to an entry into a new session and makes that the current one. Its file is next to the session's when " +
@@ -38,16 +38,16 @@ export default command({
     }
     if (context.asks("session_before_fork")) {
       const asked = await context.ask("session_before_fork", { entryId, position });
-      if (asked.cancelled) return { text: "", ...vetoed(context, asked) };
+      if (asked.cancelled) return { text: "", ...toVetoedReplacement(context, asked) };
     }
     const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });
-    return { text, ...replacedBy(next) };
+    return { text, ...toReplacement(next) };
   },
   recall({ workspace }, made, { entryId, position = "before" }) {
     // The message is in the session that was forked, because the fork ends before it.
     const entry = position === "before" ? workspace.entryIn(made.parentSession, entryId) : undefined;
     const text = contentText((entry?.message as { content?: unknown } | undefined)?.content);
-    return { text, ...replacedBy(made) };
+    return { text, ...toReplacement(made) };
   },
 });

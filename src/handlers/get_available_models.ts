@@ -2,10 +2,10 @@ import * as z from "zod";
 import { isUnknown, UNKNOWN_MODEL } from "../core/context/models.ts";
 import type { Session } from "../core/session/session.ts";
 import { KNOWN_TYPES, ROOT } from "../core/tree/nodes.ts";
-import { command } from "./shared/command.ts";
-import { piModel } from "./shared/pi-shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { toPiModel } from "./shared/pi-shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_available_models",
   summary:
     "The models that the current session names, the current one first, and that of the command line: a server without " +
@@ -21,7 +21,7 @@ export default command({
   pi({ server }, { models }) {
     // pi-acp begins no session without a model: it takes an empty list for a missing key.
     const listed = server.asPi && models.length === 0 ? [UNKNOWN_MODEL] : models;
-    return { models: listed.map(piModel) };
+    return { models: listed.map(toPiModel) };
   },
 });
 

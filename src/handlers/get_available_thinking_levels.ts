@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "get_available_thinking_levels",
   summary:
     "Thinking levels to choose from, as Pi lists them: without a model only off and that of the current session.",

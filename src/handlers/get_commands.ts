@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "get_commands",
   summary: "Slash commands of the agent, as Pi lists them; a server without an agent has none.",
   effect: "control",

@@ -6,9 +6,9 @@ import { bytesOf, concat } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { command } from "./shared/command.ts";
-import { pageOf, spanOf } from "./shared/page.ts";
-import { cursor, fromEnd, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { findPage, findSpan } from "./shared/page.ts";
+import { cursor, fromEnd, images, limit, messageResult, nextCursor, typeStored } from "./shared/shapes.ts";
 
 const explanation = z.object({
   entryId: z.string(),
@@ -25,7 +25,7 @@ const explanation = z.object({
   tokens: z.number().int().describe("estimate of its tokens in the context; 0 when it is not in it"),
 });
 
-export default command({
+export default defineCommand({
   name: "get_context",
   summary: "What the model sees at any leaf, with model, thinking level and the entries it comes from.",
   effect: "read",
@@ -49,7 +49,7 @@ export default command({
   },
   result: () =>
     z.object({
-      messages: stored(z.array(message)),
+      messages: typeStored(z.array(messageResult)),
       model: z.object({ provider: z.string(), id: z.string() }).nullable(),
       thinkingLevel: z.string(),
       entryIds: z.array(z.string()).describe("one for each message"),
@@ -73,7 +73,7 @@ export default command({
     const { leafId, strict, images } = params;
     const { nodes } = session.log;
     const end = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
-    const page = pageOf(session, params.cursor, end);
+    const page = findPage(session, params.cursor, end);
     const { leaf } = page;
     let all = shownAt(session, leaf, images);
     // A message was just found to be damaged, and each id must belong to the message at its index.
@@ -92,7 +92,7 @@ export default command({
     // A host that does not ask for pages would take the first for the whole context.
     const isPaged = params.limit !== undefined || params.cursor !== undefined || params.fromEnd !== undefined;
     const span = isPaged
-      ? spanOf(
+      ? findSpan(
           context,
           params,
           shown.length,

@@ -1,11 +1,11 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
-import { command } from "./shared/command.ts";
-import { atMost, indexOf, pageEnd } from "./shared/page.ts";
-import { cursor, entry, entryExample, fromEnd, images, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { getMostItems, parseIndex, findPageEnd } from "./shared/page.ts";
+import { cursor, entry, makeEntryExample, fromEnd, images, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_entries",
   summary: "The entries of all branches in file order, as they are stored, with their pictures or without.",
   effect: "read",
@@ -17,23 +17,23 @@ export default command({
     limit,
     images,
   },
-  result: () => z.object({ entries: stored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
+  result: () => z.object({ entries: typeStored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
   failures: ["entry_not_found", "cursor_expired"],
   example: {
     params: { since: "a1b2c3d4", limit: 1 },
-    result: { entries: [entryExample("b2c3d4e5", "a1b2c3d4", "Hello")], leafId: "b2c3d4e5" },
+    result: { entries: [makeEntryExample("b2c3d4e5", "a1b2c3d4", "Hello")], leafId: "b2c3d4e5" },
   },
   run(context, params) {
     const { session } = context;
     const { fromEnd, limit, images } = params;
     const { count } = session.log.nodes;
     const first = params.since === undefined ? 0 : session.position(params.since) + 1;
-    const at = indexOf(params.cursor, count);
+    const at = parseIndex(params.cursor, count);
     const positions = fromEnd
       ? visibleBefore(session, params.cursor === undefined ? count : at, first)
       : session.visible(Math.max(at, first));
     const types = params.types && new Set(params.types);
-    const most = atMost(context, limit);
+    const most = getMostItems(context, limit);
     const found: number[] = [];
     for (const position of positions) {
       if (types && !types.has(session.log.nodes.type(position))) continue;
@@ -41,7 +41,7 @@ export default command({
       if (found.length > most) break;
     }
     const lineAt = (i: number) => session.lines([found[i]], images).next().value as Uint8Array;
-    const past = pageEnd(context, limit, found.length, 0, lineAt);
+    const past = findPageEnd(context, limit, found.length, 0, lineAt);
     const shown = found.slice(0, past);
     if (fromEnd) shown.reverse();
     return {

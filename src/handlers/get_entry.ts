@@ -1,24 +1,24 @@
 import * as z from "zod";
 import { entryWithoutImages } from "../core/format/images.ts";
 import { Raw } from "../core/json/raw.ts";
-import { command } from "./shared/command.ts";
-import { entry, entryExample, images, stored } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { entry, makeEntryExample, images, typeStored } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_entry",
   summary: "One entry as it is stored, its children and its label.",
   effect: "read",
   params: { entryId: z.string(), images },
   result: () =>
     z.object({
-      entry: stored(entry),
+      entry: typeStored(entry),
       childIds: z.array(z.string()).describe("in file order"),
       label: z.string().nullable(),
     }),
   failures: ["entry_not_found"],
   example: {
     params: { entryId: "b2c3d4e5" },
-    result: { entry: entryExample("b2c3d4e5", "a1b2c3d4", "Hello"), childIds: ["c3d4e5f6"], label: null },
+    result: { entry: makeEntryExample("b2c3d4e5", "a1b2c3d4", "Hello"), childIds: ["c3d4e5f6"], label: null },
   },
   run(context, { entryId, images }) {
     const { session } = context;

@@ -7,12 +7,12 @@ import { bytesOf, parse } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import { TextBlock } from "../core/json/text-block.ts";
 import type { Session } from "../core/session/session.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { writeId } from "./shared/id-text.ts";
-import { atMost, indexOf, pageEnd, pageOf } from "./shared/page.ts";
-import { cursor, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { getMostItems, parseIndex, findPageEnd, findPage } from "./shared/page.ts";
+import { cursor, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_fork_messages",
   summary: "The user messages that a fork can begin before, in file order.",
   effect: "read",
@@ -23,7 +23,7 @@ export default command({
   },
   result: () =>
     z.object({
-      messages: stored(z.array(z.object({ entryId: z.string(), text: z.string() }))),
+      messages: typeStored(z.array(z.object({ entryId: z.string(), text: z.string() }))),
       nextCursor,
     }),
   failures: ["cursor_expired"],
@@ -31,11 +31,11 @@ export default command({
   run(context, params) {
     const { session } = context;
     const { nodes } = session.log;
-    const page = params.scope === "path" ? pageOf(session, params.cursor) : undefined;
+    const page = params.scope === "path" ? findPage(session, params.cursor) : undefined;
     const path = page && session.tree.path(page.leaf);
     if (page && path && page.index > 0 && page.index >= path.length) throw new Failure("cursor_expired");
-    const among = page && path ? path.subarray(page.index) : session.visible(indexOf(params.cursor, nodes.count));
-    const most = atMost(context, params.limit);
+    const among = page && path ? path.subarray(page.index) : session.visible(parseIndex(params.cursor, nodes.count));
+    const most = getMostItems(context, params.limit);
     const found: number[] = [];
     for (const position of among) {
       if (nodes.role(position) !== "user") continue;
@@ -43,7 +43,7 @@ export default command({
       if (found.length > most) break;
     }
     const sized = messageTexts(session, found);
-    const past = pageEnd(context, params.limit, found.length, 0, () => sized.next().value ?? NOTHING);
+    const past = findPageEnd(context, params.limit, found.length, 0, () => sized.next().value ?? NOTHING);
     const shown = found.slice(0, past);
     const next = found[past];
     return {

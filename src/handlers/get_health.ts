@@ -2,8 +2,8 @@ import * as z from "zod";
 import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
 import { uniqueBeginning } from "../core/search/listing.ts";
-import { command } from "./shared/command.ts";
-import { stored, unreadFile } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { typeStored, unreadFile } from "./shared/shapes.ts";
 
 const agents = z.array(z.enum(["pi", "pi_agent_rust"]));
 
@@ -11,7 +11,7 @@ const known = {
   sessionPath: z.string(),
   sessionId: z.string().nullable().describe("null for a session that no id finds, only its path"),
   shortId: z.string().nullable().describe("as list_sessions has it"),
-  name: stored(z.string().nullable()).describe("its name, or the beginning of what was said in it"),
+  name: typeStored(z.string().nullable()).describe("its name, or the beginning of what was said in it"),
   archived: z.boolean(),
 };
 
@@ -23,7 +23,7 @@ export const fix = z.object({
 
 const holder = z.object({ client: z.string(), pid: z.number().int(), since: z.string().describe("ISO 8601") });
 
-export default command({
+export default defineCommand({
   name: "get_health",
   summary:
     "Tells what is known of this machine and its sessions: folders, counts, sessions that agents do not show, damage, " +

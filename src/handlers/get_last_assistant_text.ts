@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { contentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "get_last_assistant_text",
   summary: "The text of the last assistant message on the path, or null.",
   effect: "read",

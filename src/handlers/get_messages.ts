@@ -1,15 +1,15 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
-import { command } from "./shared/command.ts";
-import { pageOf, spanOf } from "./shared/page.ts";
-import { cursor, fromEnd, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { findPage, findSpan } from "./shared/page.ts";
+import { cursor, fromEnd, images, limit, messageResult, nextCursor, typeStored } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_messages",
   summary: "What the model sees at the leaf, oldest first: compactions, summaries and edits applied.",
   effect: "read",
   params: { fromEnd, cursor, limit, images },
-  result: () => z.object({ messages: stored(z.array(message)), nextCursor }),
+  result: () => z.object({ messages: typeStored(z.array(messageResult)), nextCursor }),
   failures: ["cursor_expired"],
   example: {
     params: { limit: 1 },
@@ -17,9 +17,9 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const page = pageOf(session, params.cursor);
+    const page = findPage(session, params.cursor);
     const { items } = session.context(page.leaf);
-    const { from, past, next } = spanOf(context, params, items.length, page.index, (i) => {
+    const { from, past, next } = findSpan(context, params, items.length, page.index, (i) => {
       const [text] = session.messageTexts([items[i]], params.images);
       return text;
     });

@@ -3,11 +3,11 @@ import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import { lookIntoOther } from "./shared/any-session.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { exampleId } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "get_session_family",
   summary: "All sessions that come from the same one by forks and clones, parents before their forks.",
   effect: "read",

@@ -2,14 +2,14 @@ import * as z from "zod";
 import { contextUsageOf, statsOf } from "../core/session/stats.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { lookAt } from "./shared/any-session.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { counts, exampleCounts, tokens } from "./shared/counts.ts";
-import { withoutNulls } from "./shared/pi-shapes.ts";
+import { removeNulls } from "./shared/pi-shapes.ts";
 import { anySessionPath } from "./shared/shapes.ts";
 
 const usage = z.object({ tokens, cost: z.number() });
 
-export default command({
+export default defineCommand({
   name: "get_session_stats",
   summary: "Counts, tokens and cost over all branches of the session, and over the path.",
   effect: "read",
@@ -63,5 +63,5 @@ export default command({
         contextUsage: contextUsageOf(session, leaf),
       };
     }),
-  pi: (_context, stats) => withoutNulls(stats),
+  pi: (_context, stats) => removeNulls(stats),
 });

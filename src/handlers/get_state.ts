@@ -2,8 +2,8 @@ import * as z from "zod";
 import { contextWindowOf, UNKNOWN_MODEL } from "../core/context/models.ts";
 import { lasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
-import { type ClientSettings, command } from "./shared/command.ts";
-import { piModel, withoutNulls } from "./shared/pi-shapes.ts";
+import { type ClientSettings, defineCommand } from "./shared/command.ts";
+import { toPiModel, removeNulls } from "./shared/pi-shapes.ts";
 import { holder } from "./shared/shapes.ts";
 
 export const stateResult = () =>
@@ -57,7 +57,7 @@ export const stateResult = () =>
 
 type StateResult = z.input<ReturnType<typeof stateResult>>;
 
-export function stateOf(session: Session, settings: ClientSettings): StateResult {
+export function toStateResult(session: Session, settings: ClientSettings): StateResult {
   const { log, tree } = session;
   const { lockKind, durability } = log;
   const { holder, heads } = session;
@@ -134,7 +134,7 @@ function currentState(session: Session, settings: ClientSettings): StateResult {
   ];
   const known = knownStates.get(session);
   if (known && facts.every((fact, index) => fact === known.facts[index])) return known.state;
-  const state = stateOf(session, settings);
+  const state = toStateResult(session, settings);
   if (state.diagnostics.length > 0) return state;
   knownStates.set(session, { facts, state: lasting(state) });
   return state;
@@ -170,7 +170,7 @@ export const stateExample = {
   pendingMessageCount: 0 as const,
 };
 
-export default command({
+export default defineCommand({
   name: "get_state",
   summary: "The state of the session: file, leaf, model, counts, damage.",
   effect: "read",
@@ -182,7 +182,7 @@ export default command({
     const model = state.model ?? context.server.model ?? UNKNOWN_MODEL;
     const known = piStates.get(state);
     if (known?.model === model) return known.shaped;
-    const shaped = lasting({ ...withoutNulls(state), model: piModel(model) });
+    const shaped = lasting({ ...removeNulls(state), model: toPiModel(model) });
     piStates.set(state, { model, shaped });
     return shaped;
   },

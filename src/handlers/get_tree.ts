@@ -4,11 +4,11 @@ import { bytesOf } from "../core/json/json.ts";
 import { gathered, Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Label, Tree } from "../core/tree/tree.ts";
-import { briefMembers } from "./shared/brief.ts";
-import { command } from "./shared/command.ts";
+import { previewMembers } from "./shared/brief.ts";
+import { defineCommand } from "./shared/command.ts";
 import { FlatNodes } from "./shared/flat-nodes.ts";
-import { atMost, indexOf, pageEnd } from "./shared/page.ts";
-import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { getMostItems, parseIndex, findPageEnd } from "./shared/page.ts";
+import { cursor, entry, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
 const flatNode = z.object({
   id: z.string(),
@@ -19,7 +19,7 @@ const flatNode = z.object({
     .string()
     .optional()
     .describe("the beginning of its text; if it has none, in brackets the tools it calls: `[bash: npm test]`"),
-  ...briefMembers,
+  ...previewMembers,
   label: z.string().optional(),
   childCount: z.number().int(),
 });
@@ -31,7 +31,7 @@ const nestedNode = z.looseObject({
   labelTimestamp: z.string().optional(),
 });
 
-export default command({
+export default defineCommand({
   name: "get_tree",
   summary: "All branches: as a flat list in file order, or nested as Pi returns it.",
   effect: "read",
@@ -45,8 +45,8 @@ export default command({
   },
   result: () =>
     z.object({
-      nodes: stored(z.array(flatNode)).optional().describe("when flat"),
-      tree: stored(z.array(nestedNode)).optional().describe("when nested"),
+      nodes: typeStored(z.array(flatNode)).optional().describe("when flat"),
+      tree: typeStored(z.array(nestedNode)).optional().describe("when nested"),
       leafId: z.string().nullable(),
       nextCursor,
     }),
@@ -67,15 +67,15 @@ export default command({
       const labels = new Map(session.tree.labels);
       return { tree: new Raw(() => gathered(nestedTexts(session, positions, labels))), leafId: session.leafId };
     }
-    const most = atMost(context, params.limit);
+    const most = getMostItems(context, params.limit);
     const found: number[] = [];
-    for (const position of session.visible(indexOf(params.cursor, session.log.nodes.count))) {
+    for (const position of session.visible(parseIndex(params.cursor, session.log.nodes.count))) {
       found.push(position);
       if (found.length > most) break;
     }
     const all = new FlatNodes(session, found);
     const texts = all.texts();
-    const past = pageEnd(context, params.limit, found.length, 0, () => texts.next().value as Uint8Array);
+    const past = findPageEnd(context, params.limit, found.length, 0, () => texts.next().value as Uint8Array);
     return {
       nodes: new Raw(() => all.array(past)),
       leafId: session.leafId,

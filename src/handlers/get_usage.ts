@@ -3,10 +3,10 @@ import { preview } from "../core/format/message.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
 import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
-import { command } from "./shared/command.ts";
-import { daysIn } from "./shared/days.ts";
+import { defineCommand } from "./shared/command.ts";
+import { makeDayCounter } from "./shared/days.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
-import { pageEnd } from "./shared/page.ts";
+import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { cursor, exampleId, limit, nextCursor, wantedDirectory } from "./shared/shapes.ts";
 
@@ -37,7 +37,7 @@ const model = { provider: z.string().nullable(), model: z.string().nullable() };
 /** Sessions that are named as incomplete at most. */
 const MAX_INCOMPLETE = 100;
 
-export default command({
+export default defineCommand({
   name: "get_usage",
   summary:
     "Sums tokens and cost over all sessions, by day, model, working directory and session: the latest day first, then " +
@@ -147,7 +147,7 @@ export default command({
       archived,
       since: readMoment("since", since),
       until: readMoment("until", until),
-      dayOf: daysIn(timeZone),
+      dayOf: makeDayCounter(timeZone),
     };
     const report = await context.workspace.stores.catalog.usage(wanted, context.progress);
     const { count } = report.rows;
@@ -155,7 +155,7 @@ export default command({
     const length = Math.min(limit ?? count, count - from);
     const found = Array.from({ length }, (_, i) => report.rows.row(from + i));
     const rows = found.map((row) => toRow(row, report));
-    const past = pageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
     const { totals, unpricedModels, incomplete, archivedLeftOut, limited } = report;
     return {
       rows: rows.slice(0, past),

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { damage, fidelity, fidelityShown } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
 
 const outcome = z.enum(["new", "known", "continued", "conflict"]);
 
-export default command({
+export default defineCommand({
   name: "import_session",
   summary:
     "Copies a session file of any version from anywhere into the session folders, byte for byte; or makes a session of " +
@@ -23,7 +23,7 @@ export default command({
       conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
       entryCount: z.number().int(),
       version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
-      damage: z.array(damage()).describe("what is wrong in the file; it is copied unchanged"),
+      damage: z.array(damageResult()).describe("what is wrong in the file; it is copied unchanged"),
       fidelity: fidelity().optional().describe("of another agent's session: what became of its records"),
       subagents: z
         .array(
@@ -67,7 +67,7 @@ export default command({
     return {
       ...imported,
       damage: imported.damage.map((found) => ({ ...found })),
-      fidelity: report && fidelityShown(report),
+      fidelity: report && toFidelityResult(report),
       subagents: subagents?.map(({ sessionId, sessionPath, outcome: result, conflictsWith, entryCount }) => ({
         sessionId,
         sessionPath,

@@ -1,29 +1,29 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import type { Workspace } from "../core/session/workspace.ts";
-import { stateExample, stateOf, stateResult } from "./get_state.ts";
-import { command } from "./shared/command.ts";
-import { events } from "./shared/events.ts";
-import { requireSense, type Standing, stand, standing } from "./shared/heads.ts";
-import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
-import { cursorOf, cursorResult, resumed, resumedResult, resumeParams } from "./shared/resuming.ts";
+import { stateExample, toStateResult, stateResult } from "./get_state.ts";
+import { defineCommand } from "./shared/command.ts";
+import { eventDeclarations } from "./shared/events.ts";
+import { checkLeafChoice, type LeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
+import { type HookName, type HookRegistration, hookDeclarations as knownHooks } from "./shared/hooks.ts";
+import { makeResumeCursor, cursorResult, resumeFrom, resumedResult, resumeParams } from "./shared/resuming.ts";
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 const WRONG_VERSION = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send the number ${PROTOCOL_VERSION}`;
 
 /** Has the host stand where it wishes, in the current session and in those that it opens later. */
-function settle(workspace: Workspace, wish: Standing & { clientInfo?: { name: string } }): void {
+function settle(workspace: Workspace, wish: LeafChoice & { clientInfo?: { name: string } }): void {
   const { current } = workspace;
   const { leaf, head, clientInfo } = wish;
-  if (current) stand(workspace, current, wish, { client: clientInfo?.name });
+  if (current) chooseLeaf(workspace, current, wish, { client: clientInfo?.name });
   if (leaf !== undefined || head !== undefined) workspace.head = current ? current.heads.own : (head ?? null);
 }
 
 /** A member that hosts of language servers send out of habit. */
 const ignored = z.unknown().optional().describe("accepted and ignored");
 
-export default command({
+export default defineCommand({
   name: "initialize",
   summary:
     "Introduces the host and asks what the server can do. Optional, and sent once. What it chooses (hooks, events, the " +
@@ -44,7 +44,7 @@ export default command({
       .min(1024)
       .optional()
       .describe("pages are cut so that no reply is larger, but for this one's"),
-    ...standing,
+    ...leafParams,
     capabilities: z
       .looseObject({
         hooks: z
@@ -95,7 +95,7 @@ export default command({
       serverInfo: { name: "pi-session-server", version: "0.1.0" },
       capabilities: {
         commands: ["initialize", "shutdown", "exit", "rpc.discover", "get_state", "get_messages", "get_entries"],
-        events: Object.keys(events),
+        events: Object.keys(eventDeclarations),
         hooks: Object.keys(knownHooks),
         framings: ["lines", "headers"],
         dialects: ["jsonrpc", "pi", "acp"],
@@ -111,14 +111,14 @@ export default command({
   run(context, params) {
     if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
       throw new BadParams([{ path: "protocolVersion", message: WRONG_VERSION }]);
-    requireSense(params);
+    checkLeafChoice(params);
     const { hooks, events: wanted } = params.capabilities ?? {};
     const known = hooks?.flatMap(({ name, onTimeout }): HookRegistration[] =>
       Object.hasOwn(knownHooks, name) ? [{ name: name as HookName, onTimeout }] : [],
     );
     const ignored = [
       ...(wanted ?? []).flatMap((name, i) =>
-        Object.hasOwn(events, name) ? [] : [{ path: `capabilities.events.${i}`, name }],
+        Object.hasOwn(eventDeclarations, name) ? [] : [{ path: `capabilities.events.${i}`, name }],
       ),
       ...(hooks ?? []).flatMap(({ name }, i) =>
         Object.hasOwn(knownHooks, name) ? [] : [{ path: `capabilities.hooks.${i}.name`, name }],
@@ -138,7 +138,7 @@ export default command({
       serverInfo: { name, version },
       capabilities: {
         commands: [...commands],
-        events: Object.keys(events),
+        events: Object.keys(eventDeclarations),
         hooks: Object.keys(knownHooks),
         framings: [...framings],
         dialects: [...dialects],
@@ -148,10 +148,10 @@ export default command({
         limits: { ...limits },
       },
       ...(ignored.length > 0 ? { ignored } : {}),
-      state: workspace.current ? stateOf(workspace.current, context.settings) : null,
-      cursor: workspace.current && cursorOf(workspace.current),
+      state: workspace.current ? toStateResult(workspace.current, context.settings) : null,
+      cursor: workspace.current && makeResumeCursor(workspace.current),
       seq: context.host.lastSeq,
-      ...(params.resume ? { resumed: resumed(workspace, params.resume) } : {}),
+      ...(params.resume ? { resumed: resumeFrom(workspace, params.resume) } : {}),
     };
   },
 });

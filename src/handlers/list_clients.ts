@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { sharedClient } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "list_clients",
   summary:
     "The clients that have this session open and share it, this one among them: hosts, each with a server of its own. " +

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
-import { command } from "./shared/command.ts";
-import { indexOf, pageEnd } from "./shared/page.ts";
+import { defineCommand } from "./shared/command.ts";
+import { parseIndex, findPageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 const head = z.object({
@@ -12,7 +12,7 @@ const head = z.object({
   connections: z.number().int().describe("how many stand at it now, as far as the holder of the session knows"),
 });
 
-export default command({
+export default defineCommand({
   name: "list_heads",
   summary:
     "The heads of the session, the one that was written through last first: leaves of their own, which connections asked " +
@@ -39,7 +39,7 @@ export default command({
   run(context, params) {
     const { session } = context;
     const listed = session.heads.list();
-    const from = indexOf(params.cursor);
+    const from = parseIndex(params.cursor);
     const heads = listed.slice(from, params.limit === undefined ? undefined : from + params.limit).map((one) => {
       const { timestamp } = one.last < 0 ? {} : session.entry(one.last);
       return {
@@ -50,7 +50,7 @@ export default command({
         connections: one.users,
       };
     });
-    const end = pageEnd(context, params.limit, listed.length, from, (index) =>
+    const end = findPageEnd(context, params.limit, listed.length, from, (index) =>
       bytesOf(JSON.stringify(heads[index - from])),
     );
     return {

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
 
 export const exampleKept = `/home/me/.local/state/pi-session-server/quarantine/${exampleId}.refused.bin`;
 
-export default command({
+export default defineCommand({
   name: "list_kept",
   summary:
     "Lists entries that a fleet refused, because another machine had taken the session or written to it, or that gave " +

@@ -1,20 +1,20 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { bytesIn, exampleLeftover, leftover, toWire, wanted, wantedOf } from "./shared/leftovers.ts";
+import { defineCommand } from "./shared/command.ts";
+import { sumBytes, exampleLeftover, leftover, toLeftoverResult, leftoverParams, toWantedLeftovers } from "./shared/leftovers.ts";
 
-export default command({
+export default defineCommand({
   name: "list_leftovers",
   summary:
     "Lists what is left over beside sessions and needed by none: backups, files of migrated sessions, old containers, " +
     "temporary files, announcements of killed servers; the largest first, each with what it would cost to lose it. Reads their sessions. Changes nothing.",
   effect: "server",
   repeatable: true,
-  params: wanted,
+  params: leftoverParams,
   result: () => z.object({ leftovers: z.array(leftover), totalBytes: z.number().int() }),
   failures: ["session_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: { params: {}, result: { leftovers: [exampleLeftover], totalBytes: 812 } },
   async run({ workspace, progress }, params) {
-    const found = await workspace.stores.lifeCycle.leftovers.list(wantedOf(params), progress);
-    return { leftovers: found.map(toWire), totalBytes: bytesIn(found) };
+    const found = await workspace.stores.lifeCycle.leftovers.list(toWantedLeftovers(params), progress);
+    return { leftovers: found.map(toLeftoverResult), totalBytes: sumBytes(found) };
   },
 });

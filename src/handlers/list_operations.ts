@@ -4,11 +4,11 @@ import { bytesOf } from "../core/json/json.ts";
 import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
 import { History, textOfGroup } from "../core/session/history.ts";
 import type { Workspace } from "../core/session/workspace.ts";
-import { command } from "./shared/command.ts";
-import { pageEnd } from "./shared/page.ts";
+import { defineCommand } from "./shared/command.ts";
+import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
-import { filterOf } from "./shared/taking-back.ts";
+import { makeUndoFilter } from "./shared/taking-back.ts";
 
 const row = z.object({
   operationId: z.string(),
@@ -26,7 +26,7 @@ const row = z.object({
   undone: z.number().int().optional().describe("with grouped: how many of them were taken back"),
 });
 
-export default command({
+export default defineCommand({
   name: "list_operations",
   summary:
     "Lists the changes that a person may regret, the newest first: of all processes, as far back as they are recorded. " +
@@ -70,7 +70,7 @@ export default command({
     const { workspace } = context;
     const history = History.of(workspace.stores.operations);
     const from = readMoment("since", since);
-    const isMeant = filterOf(workspace, history, wanted);
+    const isMeant = makeUndoFilter(workspace, history, wanted);
     const meant = history.operations
       .filter((operation) => isMeant(operation) && (from === undefined || Date.parse(operation.at) >= from))
       .reverse();
@@ -79,7 +79,7 @@ export default command({
     if (cursor !== undefined && start === 0) throw new Failure("cursor_expired", undefined, { cursor });
     const rest = found.slice(start, limit === undefined ? undefined : start + limit);
     const rows = rest.map((operation) => (grouped ? groupRow : rowOf)(workspace, history, operation));
-    const past = pageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
     return {
       operations: rows.slice(0, past),
       nextCursor: start + past < found.length ? rest[past - 1]?.id : undefined,

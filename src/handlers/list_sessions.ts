@@ -3,14 +3,14 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
-import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { agentMember, toAgentNames, agentsParam } from "./shared/agents.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
-import { pageEnd } from "./shared/page.ts";
+import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { cursor, holder, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "list_sessions",
   summary:
     "Lists sessions, the one in which something was said last, or that was created last, first; --continue goes by " +
@@ -149,7 +149,7 @@ export default command({
     if (quick === true) return glance(context, params.cwd, limit, holders);
     const wanted = {
       ...request,
-      agents: agentsOf(agents),
+      agents: toAgentNames(agents),
       since: readMoment("since", since),
       until: readMoment("until", until),
       most: limit,
@@ -159,7 +159,7 @@ export default command({
     const shown = found.slice(0, limit);
     const heldBy = holdersOf(context, shown, holders);
     const sessions = shown.map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing), ...heldBy(listed) }));
-    const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
+    const past = findPageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
@@ -196,7 +196,7 @@ function progressOf(context: CommandContext, stream: boolean): ListProgress | un
     const sessions = found.map(toRow);
     let from = 0;
     do {
-      const past = pageEnd(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
+      const past = findPageEnd(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
       progress(done, total, { sessions: sessions.slice(from, past) });
       from = past;
     } while (from < sessions.length);

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
 import type { Trashed } from "../core/ports/lifecycle.ts";
-import { command } from "./shared/command.ts";
-import { indexOf, pageEnd } from "./shared/page.ts";
+import { defineCommand } from "./shared/command.ts";
+import { parseIndex, findPageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 const item = z.object({
@@ -16,7 +16,7 @@ const item = z.object({
   fileCount: z.number().int().optional().describe("of leftovers: how many there are"),
 });
 
-export default command({
+export default defineCommand({
   name: "list_trash",
   summary:
     "Lists what the server's own trash has, the newest first. Nothing is ever removed from it but by restore_session, " +
@@ -63,9 +63,9 @@ export default command({
   run(context, { sessionId, limit, cursor }) {
     const { lifeCycle } = context.workspace.stores;
     const all = lifeCycle.trash().filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId));
-    const from = indexOf(cursor, Math.max(all.length, 1));
+    const from = parseIndex(cursor, Math.max(all.length, 1));
     const rows = all.slice(from, limit === undefined ? undefined : from + limit).map(toRow);
-    const past = pageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
     return {
       items: rows.slice(0, past),
       total: all.length,

@@ -6,9 +6,9 @@ import { noteMove } from "../core/session/changes.ts";
 import { type Merged, mergedIn, mergeOf, outlineOf } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookIntoOther, otherOf, partingWith } from "./shared/any-session.ts";
+import { lookIntoOther, toOtherSession, findParting } from "./shared/any-session.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { optionalName } from "./shared/shapes.ts";
 
 const merged = {
@@ -21,7 +21,7 @@ const merged = {
   sessionPath: z.string().optional(),
 };
 
-export default command({
+export default defineCommand({
   name: "merge_branch",
   summary:
     "Appends at the leaf what another branch found: a summary that the model sees, with its provenance. The host writes " +
@@ -80,7 +80,7 @@ export default command({
   },
   async run(context, params) {
     const { session } = context;
-    const other = otherOf(params.otherPath, params.otherId);
+    const other = toOtherSession(params.otherPath, params.otherId);
     const { provenance, files } = other
       ? await lookIntoOther(context.workspace, other, (of) => branchOf(session, of, params.from))
       : branchOf(session, session, params.from);
@@ -111,7 +111,7 @@ function branchOf(session: Session, of: Session, name: string): { provenance: Me
   const { tree } = session;
   const here = { session, position: tree.leaf };
   const end = { session: of, position: entryNamed(of, name) };
-  const { common, a: since, b: branch } = partingWith(here, end);
+  const { common, a: since, b: branch } = findParting(here, end);
   if (branch.length === 0) throw new Failure("nothing_to_merge", undefined, { leafId: session.leafId });
   const fromId = of.log.nodes.id(end.position);
   const before = mergeOf(session, since, of.id, (id) => {

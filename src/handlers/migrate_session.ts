@@ -1,12 +1,12 @@
 import * as z from "zod";
 import type { Workspace } from "../core/session/workspace.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
 import {
   correlationId,
   MOVEMENT_FAILURES,
-  move,
+  moveStore,
   movement,
-  openSession,
+  findOpenSession,
   requireStored,
   sessionPath,
 } from "./shared/migration.ts";
@@ -28,7 +28,7 @@ const THERE_ALREADY = {
   jsonl: { kind: "not_migrated", reason: "the session is in a file already" },
 };
 
-export default command({
+export default defineCommand({
   name: "migrate_session",
   summary:
     "Moves a session from its JSONL file, or a database of pi_agent_rust, into a Session Store V2 container, or back. The file is kept as a snapshot; " +
@@ -61,7 +61,7 @@ export default command({
     if (dryRun) return plan(context, path, to);
     const { migrations } = context.workspace.stores;
     const wishes = { correlationId, progress: context.progress };
-    return move(context, path, (file) =>
+    return moveStore(context, path, (file) =>
       to === "v2" ? migrations.migrate(file, wishes) : migrations.rollBack(file, wishes),
     );
   },
@@ -71,7 +71,7 @@ export default command({
 async function plan(context: CommandContext, path: string | undefined, to: "v2" | "jsonl") {
   const { workspace, progress } = context;
   const { migrations } = workspace.stores;
-  const session = openSession(context, path);
+  const session = findOpenSession(context, path);
   await session?.commit();
   const file = session ? requireStored(session) : (path as string);
   const { active, state, location } = migrations.status(file);

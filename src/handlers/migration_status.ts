@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { openSession, requireStored, sessionPath, verification } from "./shared/migration.ts";
+import { defineCommand } from "./shared/command.ts";
+import { findOpenSession, requireStored, sessionPath, verification } from "./shared/migration.ts";
 import { holder } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "migration_status",
   summary: "Returns which store holds a session, its state, and what its migration ledger says. Changes nothing.",
   effect: "read",
@@ -69,7 +69,7 @@ export default command({
     },
   },
   run(context, { sessionPath: path }) {
-    const session = openSession(context, path);
+    const session = findOpenSession(context, path);
     const file = session ? requireStored(session) : (path as string);
     const { location, events, ...status } = context.workspace.stores.migrations.status(file);
     // An open store knows more than its files, once its state has changed since it was opened.

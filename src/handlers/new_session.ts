@@ -1,17 +1,17 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
-import { withoutNulls } from "./shared/pi-shapes.ts";
-import { directory, withoutNul } from "./shared/shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { removeNulls } from "./shared/pi-shapes.ts";
+import { directory, refuseNul } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "new_session",
   summary:
     "Creates a new, empty session and makes it the current one. Its file appears with its first entry, where a fork's would be, or " +
     "in the folder of the cwd that is named.",
   effect: "replace",
   params: {
-    parentSession: withoutNul(z.string()).optional().describe("path of the session it continues from, for the record"),
+    parentSession: refuseNul(z.string()).optional().describe("path of the session it continues from, for the record"),
     cwd: directory.optional().describe("absolute; the server's working directory by default"),
     newSessionId: z.string().optional().describe("an id that no session has; a new one by default"),
     name: z.string().optional().describe("display name"),
@@ -34,14 +34,14 @@ export default command({
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {
       const asked = await context.ask("session_before_switch", { reason: "new" });
-      if (asked.cancelled) return vetoed(context, asked);
+      if (asked.cancelled) return toVetoedReplacement(context, asked);
     }
     await context.replace(next, { reason: "new" });
-    return replacedBy(next);
+    return toReplacement(next);
   },
-  recall: (_context, made) => replacedBy(made),
+  recall: (_context, made) => toReplacement(made),
   pi(context, result) {
     context.workspace.prepareFolder(context.session);
-    return withoutNulls(result);
+    return removeNulls(result);
   },
 });

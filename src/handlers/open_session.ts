@@ -1,11 +1,11 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
-import { command } from "./shared/command.ts";
-import { opened, openedAs, openedExample } from "./shared/current-session.ts";
-import { requireSense, stand, standing } from "./shared/heads.ts";
-import { requireOne } from "./shared/params.ts";
+import { defineCommand } from "./shared/command.ts";
+import { openedResult, toOpenedResult, openedExample } from "./shared/current-session.ts";
+import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
+import { requireOneSession } from "./shared/params.ts";
 
-export default command({
+export default defineCommand({
   name: "open_session",
   summary: "Opens a session in addition to the current one; commands reach it by its sessionId.",
   effect: "control",
@@ -17,18 +17,18 @@ export default command({
       .optional()
       .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
     readOnly: z.boolean().optional().describe("only read what other programs write to it"),
-    ...standing,
+    ...leafParams,
   },
-  result: () => z.object(opened),
+  result: () => z.object(openedResult),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
   run({ workspace, progress }, { readOnly, leaf, head, ...where }) {
-    requireSense({ leaf, head });
-    const one = requireOne(where);
+    checkLeafChoice({ leaf, head });
+    const one = requireOneSession(where);
     const open = (session: Session) => {
-      stand(workspace, session, { leaf, head }, { isNew: !workspace.isOpen(session) });
+      chooseLeaf(workspace, session, { leaf, head }, { isNew: !workspace.isOpen(session) });
       if (session !== workspace.current) workspace.keep(session);
-      return openedAs(session);
+      return toOpenedResult(session);
     };
     // What is known here is answered at once, with the state that is durable.
     const isKnown = one.sessionId === undefined || workspace.has(one.sessionId);

@@ -4,12 +4,12 @@ import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
-import { entry, entryExample, images, stored } from "./shared/shapes.ts";
-import { oneOf } from "./shared/two-names.ts";
+import { entry, makeEntryExample, images, typeStored } from "./shared/shapes.ts";
+import { chooseName } from "./shared/two-names.ts";
 
-export default command({
+export default defineCommand({
   name: "prepare_branch_summary",
   summary:
     "Returns what a move of the leaf would leave, or with fromId what another branch has: all that a model needs to " +
@@ -37,7 +37,7 @@ export default command({
     z.object({
       oldLeafId: z.string().nullable(),
       commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
-      entriesToSummarize: stored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
+      entriesToSummarize: typeStored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
       details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
       conversationText,
     }),
@@ -47,13 +47,13 @@ export default command({
     result: {
       oldLeafId: "d4e5f6a7",
       commonAncestorId: "b2c3d4e5",
-      entriesToSummarize: [entryExample("c3d4e5f6", "b2c3d4e5", "Refactor auth.")],
+      entriesToSummarize: [makeEntryExample("c3d4e5f6", "b2c3d4e5", "Refactor auth.")],
       details: { readFiles: [], modifiedFiles: [] },
       conversationText: "User: Refactor auth.",
     },
   },
   run({ session }, { targetId: given, entryId, fromId, images, messages }) {
-    const targetId = oneOf("targetId", given, "entryId", entryId);
+    const targetId = chooseName("targetId", given, "entryId", entryId);
     if (targetId === undefined && fromId === undefined)
       throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
     session.rebuildAfterLosses();

@@ -1,16 +1,16 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { compactionPreparation, compactionPreparationOf, wishes } from "./shared/compaction.ts";
+import { defineCommand } from "./shared/command.ts";
+import { compactionPreparation, getCompactionPreparation, compactionParams } from "./shared/compaction.ts";
 import { assistantExample, images } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "prepare_compaction",
   summary:
     "Returns what a compaction would summarise and keep by Pi's rules: all that a model, and then compact_append, need. " +
     "Changes nothing.",
   effect: "read",
   params: {
-    ...wishes,
+    ...compactionParams,
     images,
     messages: z.boolean().optional().describe("false: without them; conversationText has what a summariser needs"),
   },
@@ -31,5 +31,5 @@ export default command({
       settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 0 },
     },
   },
-  run: (context, params) => compactionPreparationOf(context, params),
+  run: (context, params) => getCompactionPreparation(context, params),
 });

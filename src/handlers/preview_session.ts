@@ -1,8 +1,8 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { briefBody, briefMembers, briefOf, briefText } from "./shared/brief.ts";
-import { command } from "./shared/command.ts";
+import { parsePreviewBody, previewMembers, getPreview, getPreviewText } from "./shared/brief.ts";
+import { defineCommand } from "./shared/command.ts";
 import { anySessionPath, holder } from "./shared/shapes.ts";
 
 /** Entries before and after, and characters of each text, unless the host says otherwise. */
@@ -13,7 +13,7 @@ const NAMED_CHARACTERS = 1 << 16;
 
 const around = z.number().int().min(0).max(1000).optional();
 
-export default command({
+export default defineCommand({
   name: "preview_session",
   summary:
     "The conversation around an entry in short texts, for lists that show what a session is about, and whether " +
@@ -52,7 +52,7 @@ export default command({
           timestamp: z.string().optional(),
           text: z.string(),
           isCut: z.literal(true).optional().describe("there is more of its text"),
-          ...briefMembers,
+          ...previewMembers,
           label: z.string().optional(),
         }),
       ),
@@ -149,8 +149,8 @@ function lastOf(positions: Iterable<number>): number | undefined {
 const WIDEST = 6;
 
 function inBrief({ log, tree }: Session, position: number, line: Uint8Array, characters: number) {
-  const body = briefBody(line, characters * WIDEST);
-  const text = briefText(body);
+  const body = parsePreviewBody(line, characters * WIDEST);
+  const text = getPreviewText(body);
   const { timestamp } = body;
   return {
     id: log.nodes.id(position),
@@ -158,7 +158,7 @@ function inBrief({ log, tree }: Session, position: number, line: Uint8Array, cha
     timestamp: typeof timestamp === "string" ? timestamp : undefined,
     text: text.slice(0, characters),
     ...(text.length > characters ? { isCut: true as const } : {}),
-    ...briefOf(body),
+    ...getPreview(body),
     label: tree.labels.get(position)?.label,
   };
 }

@@ -1,3 +1,3 @@
-import { prompting } from "./shared/agent-commands.ts";
+import { definePromptingCommand } from "./shared/agent-commands.ts";
 
-export default prompting("prompt");
+export default definePromptingCommand("prompt");

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { bytesIn, exampleLeftover, leftover, toWire, wanted, wantedOf } from "./shared/leftovers.ts";
+import { defineCommand } from "./shared/command.ts";
+import { sumBytes, exampleLeftover, leftover, toLeftoverResult, leftoverParams, toWantedLeftovers } from "./shared/leftovers.ts";
 
-export default command({
+export default defineCommand({
   name: "prune_leftovers",
   summary:
     "Moves what list_leftovers lists to the server's own trash, as one operation that undo takes back; or removes it for " +
@@ -10,7 +10,7 @@ export default command({
     "lock of its session; those of a session that is in use stay.",
   effect: "server",
   params: {
-    ...wanted,
+    ...leftoverParams,
     permanent: z.boolean().optional().describe("remove it for good; nothing brings it back"),
     force: z.boolean().optional().describe("also what may be the only copy of something"),
   },
@@ -35,9 +35,9 @@ export default command({
   },
   async run({ workspace, progress }, { permanent = false, force = false, ...params }) {
     const { leftovers } = workspace.stores.lifeCycle;
-    const pruned = await leftovers.prune(wantedOf(params), { permanent, force }, progress);
+    const pruned = await leftovers.prune(toWantedLeftovers(params), { permanent, force }, progress);
     const { operationId, itemPath, removed, kept } = pruned;
-    const removedBytes = bytesIn(removed);
-    return { operationId, itemPath, removed: removed.map(toWire), removedBytes, kept: kept.map(toWire) };
+    const removedBytes = sumBytes(removed);
+    return { operationId, itemPath, removed: removed.map(toLeftoverResult), removedBytes, kept: kept.map(toLeftoverResult) };
   },
 });

@@ -3,9 +3,9 @@ import { Failure } from "../core/failure.ts";
 import { addBranch } from "../core/session/added-branch.ts";
 import { exampleKept } from "./list_kept.ts";
 import { notifyForeign } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "recover_kept",
   summary:
     "Appends entries that list_kept lists to their session, as a branch: byte for byte, at the parents that they name. " +

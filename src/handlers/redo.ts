@@ -1,17 +1,17 @@
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
-import { FAILURES_OF_TAKING_BACK, outcome, subjectOf, takeBack, which } from "./shared/taking-back.ts";
+import { UNDO_FAILURES, undoResult, findUndoSubject, undoOrRedo, undoTarget } from "./shared/taking-back.ts";
 
-export default command({
+export default defineCommand({
   name: "redo",
   summary:
     "Brings back what an undo took: by default the newest undo, if nothing else happened after it. An undo that is named " +
     "by its id, or by that of the operation which it took back, can be taken back later too.",
   effect: "write",
   ofAny: true,
-  params: which,
-  result: () => outcome,
-  failures: FAILURES_OF_TAKING_BACK,
+  params: undoTarget,
+  result: () => undoResult,
+  failures: UNDO_FAILURES,
   example: {
     params: { operationId: "c4d07b52" },
     result: {
@@ -23,6 +23,6 @@ export default command({
       text: "Did again: Moved the leaf from d4e5f6a7 to b2c3d4e5.",
     },
   },
-  about: (workspace, params) => subjectOf(workspace, params, "redo"),
-  run: (context, params) => takeBack(context, params, "redo"),
+  about: (workspace, params) => findUndoSubject(workspace, params, "redo"),
+  run: (context, params) => undoOrRedo(context, params, "redo"),
 });

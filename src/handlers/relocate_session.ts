@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
-import { command } from "./shared/command.ts";
+import { findClosedSession, MOVE_FAILURES, movedResult, sessionChoice } from "./shared/closed-sessions.ts";
+import { defineCommand } from "./shared/command.ts";
 import { directory } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "relocate_session",
   summary:
     "Gives a session that is not open another working directory: it goes to that one's folder, with only the cwd in " +
@@ -11,13 +11,13 @@ export default command({
   effect: "server",
   ofAny: true,
   params: {
-    ...which,
+    ...sessionChoice,
     cwd: directory.describe("the new working directory; it must exist"),
     allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
   result: () =>
     z.object({
-      ...moved,
+      ...movedResult,
       keptAt: z
         .string()
         .nullable()
@@ -34,7 +34,7 @@ export default command({
     },
   },
   async run({ workspace }, { cwd, allowMissing, ...where }) {
-    const file = await closedSessionFile(workspace, where, { cwd });
+    const file = await findClosedSession(workspace, where, { cwd });
     return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing)) };
   },
 });

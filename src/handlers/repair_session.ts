@@ -5,10 +5,10 @@ import { noteMove } from "../core/session/changes.ts";
 import { incompleteMessages } from "../core/session/check.ts";
 import { noteRepaired, repairedBut } from "../core/session/repair.ts";
 import { appendEntries, notifyForeign } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
-import { damage } from "./shared/shapes.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
+import { damageResult } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "repair_session",
   summary:
     "Rewrites a damaged session without what is damaged and with what Pi needs in messages, keeps the original, " +
@@ -21,7 +21,7 @@ export default command({
   },
   result: () =>
     z.object({
-      repaired: z.array(damage()).describe("the damage that was, or would be, removed or repaired"),
+      repaired: z.array(damageResult()).describe("the damage that was, or would be, removed or repaired"),
       backupPath: z.string().nullable().describe("where the original is; null when nothing was rewritten"),
       answered: z
         .array(

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { MOVE_FAILURES, moved } from "./shared/closed-sessions.ts";
-import { command } from "./shared/command.ts";
-import { requireOne } from "./shared/params.ts";
+import { MOVE_FAILURES, movedResult } from "./shared/closed-sessions.ts";
+import { defineCommand } from "./shared/command.ts";
+import { requireOneSession } from "./shared/params.ts";
 
-export default command({
+export default defineCommand({
   name: "restore_session",
   summary: "Brings a session back from the server's own trash to where it was. Overwrites nothing.",
   effect: "server",
@@ -11,7 +11,7 @@ export default command({
     sessionPath: z.string().min(1).optional().describe("where it was, or where it is in the trash"),
     sessionId: z.string().min(1).optional().describe("or its full id; the one that was deleted last comes back"),
   },
-  result: () => z.object(moved),
+  result: () => z.object(movedResult),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/deleted.jsonl" },
@@ -23,6 +23,6 @@ export default command({
     },
   },
   async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.restore(requireOne(where))) };
+    return { ...(await workspace.stores.lifeCycle.restore(requireOneSession(where))) };
   },
 });

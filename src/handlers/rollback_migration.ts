@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { correlationId, MOVEMENT_FAILURES, move, movement, sessionPath } from "./shared/migration.ts";
+import { defineCommand } from "./shared/command.ts";
+import { correlationId, MOVEMENT_FAILURES, moveStore, movement, sessionPath } from "./shared/migration.ts";
 
-export default command({
+export default defineCommand({
   name: "rollback_migration",
   summary:
     "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and after it what was " +
@@ -41,6 +41,6 @@ export default command({
   },
   run(context, { sessionPath: path, reason, correlationId }) {
     const wishes = { reason, correlationId, progress: context.progress };
-    return move(context, path, (file) => context.workspace.stores.migrations.rollBack(file, wishes));
+    return moveStore(context, path, (file) => context.workspace.stores.migrations.rollBack(file, wishes));
   },
 });

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "rpc.discover",
   summary: "Describes every command, event and failure as an OpenRPC document.",
   effect: "server",

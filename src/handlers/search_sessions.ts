@@ -3,10 +3,10 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
-import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
-import { command } from "./shared/command.ts";
+import { agentMember, toAgentNames, agentsParam } from "./shared/agents.ts";
+import { defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
-import { pageEnd } from "./shared/page.ts";
+import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { cursor, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
 
@@ -22,7 +22,7 @@ const FIRST_MESSAGE = 100;
  */
 const MOST = { query: 1 << 16, file: 8192, tool: 1 << 20, tools: 10_000 };
 
-export default command({
+export default defineCommand({
   name: "search_sessions",
   summary:
     "Finds messages and tool calls of all sessions and branches that contain all the given words or parts of words.",
@@ -148,7 +148,7 @@ export default command({
     const tools = typeof tool === "string" ? [tool] : tool;
     const wanted = {
       ...request,
-      agents: agentsOf(agents),
+      agents: toAgentNames(agents),
       ...times,
       query,
       parts,
@@ -159,7 +159,7 @@ export default command({
     };
     const { hits, more, limited, notRead = [] } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(toRow);
-    const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
+    const past = findPageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
     const hasMore = hits.length > 0 && (past < hits.length || more);
     return {
       hits: shown.slice(0, past),

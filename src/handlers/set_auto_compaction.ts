@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { setting } from "./shared/agent-commands.ts";
+import { defineSettingCommand } from "./shared/agent-commands.ts";
 
-export default setting(
+export default defineSettingCommand(
   "set_auto_compaction",
   "Whether Pi compacts by itself; kept while the process lives and shown in get_state, without effect here.",
   "autoCompactionEnabled",

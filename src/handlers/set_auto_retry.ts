@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { setting } from "./shared/agent-commands.ts";
+import { defineSettingCommand } from "./shared/agent-commands.ts";
 
-export default setting(
+export default defineSettingCommand(
   "set_auto_retry",
   "Whether Pi repeats a failed model request; kept while the process lives, without effect here.",
   "autoRetryEnabled",

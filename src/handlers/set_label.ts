@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
 import { beforeLabel, noteSetting } from "../core/session/changes.ts";
-import { appendEntries, entryOf } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { appendEntries, makeRepeat } from "./shared/append.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "set_label",
   summary: "Sets or clears the label of an entry.",
   effect: "write",
@@ -20,5 +20,5 @@ export default command({
     noteSetting(context.session, before, entryId);
     return { entryId };
   },
-  repeat: entryOf("label"),
+  repeat: makeRepeat("label"),
 });

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
-import { piModel } from "./shared/pi-shapes.ts";
+import { defineCommand } from "./shared/command.ts";
+import { toPiModel } from "./shared/pi-shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "set_model",
   summary: "Records a change of model at the leaf.",
   effect: "write",
@@ -15,7 +15,7 @@ export default command({
     appendEntries(context, [draftOf("model_change", { provider, modelId })]);
     return { provider, id: modelId };
   },
-  pi: (_context, model) => piModel(model),
+  pi: (_context, model) => toPiModel(model),
   repeat(context, entryIds) {
     requireTypes(context, entryIds, ["model_change"]);
     const [entryId] = entryIds;

@@ -4,11 +4,11 @@ import { type Draft, draftOf } from "../core/format/entry.ts";
 import { beforeRename, noteSetting } from "../core/session/changes.ts";
 import type { Session } from "../core/session/session.ts";
 import { sessionName } from "../core/session/workspace.ts";
-import { appendEntries, entryOf } from "./shared/append.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { appendEntries, makeRepeat } from "./shared/append.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { anySessionPath } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "set_session_name",
   summary: "Gives the session, or one that need not be open, a display name.",
   effect: "write",
@@ -35,7 +35,7 @@ export default command({
   },
   // Pi returns nothing here, and clients with closed schemas rely on that.
   pi: () => null,
-  repeat: entryOf("session_info"),
+  repeat: makeRepeat("session_info"),
 });
 
 function displaced({ file }: Session, sessionId: string): Failure {

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { setting } from "./shared/agent-commands.ts";
+import { defineSettingCommand } from "./shared/agent-commands.ts";
 
-export default setting(
+export default defineSettingCommand(
   "set_steering_mode",
   "How Pi hands over steering messages; kept while the process lives and shown in get_state.",
   "steeringMode",

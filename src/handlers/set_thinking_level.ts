@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "set_thinking_level",
   summary: "Records a change of thinking level at the leaf.",
   effect: "write",

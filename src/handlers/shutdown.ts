@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "shutdown",
   summary: "Answers everything received before, makes it durable, closes the session cleanly and ends.",
   effect: "control",

@@ -1,3 +1,3 @@
-import { prompting } from "./shared/agent-commands.ts";
+import { definePromptingCommand } from "./shared/agent-commands.ts";
 
-export default prompting("steer");
+export default definePromptingCommand("steer");

@@ -1,13 +1,13 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
-import { type CommandContext, command } from "./shared/command.ts";
-import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
-import { requireSense, stand, standing } from "./shared/heads.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
+import { openedResult, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
-import { requireOne } from "./shared/params.ts";
+import { requireOneSession } from "./shared/params.ts";
 import { exampleId } from "./shared/shapes.ts";
 
-export default command({
+export default defineCommand({
   name: "switch_session",
   summary: "Opens another session and makes it the current one. On a failure the old one stays.",
   effect: "replace",
@@ -19,28 +19,28 @@ export default command({
       .min(1)
       .optional()
       .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
-    ...standing,
+    ...leafParams,
   },
-  result: () => z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
+  result: () => z.object({ ...replacement, leafId: z.string().nullable(), head: openedResult.head }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
     result: { cancelled: false, sessionId: exampleId, sessionFile: "/home/me/sessions/old.jsonl", leafId: "c3d4e5f6" },
   },
   async run(context, { leaf, head, ...where }) {
-    requireSense({ leaf, head });
+    checkLeafChoice({ leaf, head });
     const { workspace, progress } = context;
-    const one = requireOne(where);
+    const one = requireOneSession(where);
     const next = await workspace.opened(one, false, progress);
     const isNew = !workspace.isOpen(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const asked = await ask(context, next, payload);
-      if (asked.cancelled) return { ...vetoed(context, asked), leafId: workspace.current?.leafId ?? null };
+      if (asked.cancelled) return { ...toVetoedReplacement(context, asked), leafId: workspace.current?.leafId ?? null };
     }
-    stand(workspace, next, { leaf, head }, { isNew });
+    chooseLeaf(workspace, next, { leaf, head }, { isNew });
     await context.replace(next, { reason: "resume" });
-    return { ...replacedBy(next), leafId: next.leafId, head: next.heads.own ?? undefined };
+    return { ...toReplacement(next), leafId: next.leafId, head: next.heads.own ?? undefined };
   },
 });
 

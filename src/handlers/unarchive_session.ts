@@ -1,22 +1,22 @@
 import * as z from "zod";
 import {
-  closedSessionFile,
+  findClosedSession,
   MOVE_FAILURES,
-  moved,
+  movedResult,
   operationId,
-  which,
-  wishes,
-  wishesOf,
+  sessionChoice,
+  moveParams,
+  toMoveOptions,
 } from "./shared/closed-sessions.ts";
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 
-export default command({
+export default defineCommand({
   name: "unarchive_session",
   summary: "Moves an archived session back to where it was. Overwrites nothing.",
   effect: "server",
   ofAny: true,
-  params: { ...which, ...wishes },
-  result: () => z.object({ operationId, ...moved }),
+  params: { ...sessionChoice, ...moveParams },
+  result: () => z.object({ operationId, ...movedResult }),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006" },
@@ -29,7 +29,7 @@ export default command({
     },
   },
   async run({ workspace }, { sessionPath, sessionId, ...wished }) {
-    const file = await closedSessionFile(workspace, { sessionPath, sessionId }, "unarchive");
-    return { ...(await workspace.stores.lifeCycle.unarchive(file, wishesOf(wished))) };
+    const file = await findClosedSession(workspace, { sessionPath, sessionId }, "unarchive");
+    return { ...(await workspace.stores.lifeCycle.unarchive(file, toMoveOptions(wished))) };
   },
 });

@@ -1,8 +1,8 @@
-import { command } from "./shared/command.ts";
+import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
-import { FAILURES_OF_TAKING_BACK, outcome, subjectOf, takeBack, which } from "./shared/taking-back.ts";
+import { UNDO_FAILURES, undoResult, findUndoSubject, undoOrRedo, undoTarget } from "./shared/taking-back.ts";
 
-export default command({
+export default defineCommand({
   name: "undo",
   summary:
     "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. Where that has no " +
@@ -14,9 +14,9 @@ export default command({
     "session_before_tree is asked, as for branch; of its answer only the veto counts.",
   effect: "write",
   ofAny: true,
-  params: which,
-  result: () => outcome,
-  failures: FAILURES_OF_TAKING_BACK,
+  params: undoTarget,
+  result: () => undoResult,
+  failures: UNDO_FAILURES,
   example: {
     params: { operationId: "3f2a9c10" },
     result: {
@@ -28,6 +28,6 @@ export default command({
       text: "Took back: Moved the leaf from b2c3d4e5 to d4e5f6a7.",
     },
   },
-  about: (workspace, params) => subjectOf(workspace, params, "undo"),
-  run: (context, params) => takeBack(context, params, "undo"),
+  about: (workspace, params) => findUndoSubject(workspace, params, "undo"),
+  run: (context, params) => undoOrRedo(context, params, "undo"),
 });

@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { command } from "./shared/command.ts";
-import { damage, fidelity, fidelityShown } from "./shared/shapes.ts";
-import { verified } from "./shared/verified.ts";
+import { defineCommand } from "./shared/command.ts";
+import { damageResult, fidelity, toFidelityResult } from "./shared/shapes.ts";
+import { verifyAll } from "./shared/verified.ts";
 
-export default command({
+export default defineCommand({
   name: "verify_session",
   summary: "Reads every byte of a session and reports what is damaged. Changes nothing.",
   effect: "read",
@@ -11,7 +11,7 @@ export default command({
   params: { sessionPath: z.string().min(1).optional().describe("the current session by default") },
   result: () =>
     z.object({
-      damage: z.array(damage()),
+      damage: z.array(damageResult()),
       invariants: z
         .record(z.string(), z.boolean())
         .describe("which rules the stored session keeps; for Session Store V2 also INV-001 to INV-007"),
@@ -34,13 +34,13 @@ export default command({
     const isOpen = workspace.isOpen(session);
     try {
       const source = session.log.foreign;
-      const { damage, invariants, unreadableForRust, ok } = await verified(context, session, isOpen, context.progress);
+      const { damage, invariants, unreadableForRust, ok } = await verifyAll(context, session, isOpen, context.progress);
       return {
         damage: damage.map((found) => ({ ...found })),
         invariants: { ...invariants },
         unreadableForRust: [...unreadableForRust],
         ok,
-        ...(source ? { fidelity: fidelityShown(source.fidelity()) } : {}),
+        ...(source ? { fidelity: toFidelityResult(source.fidelity()) } : {}),
       };
     } finally {
       workspace.release(session);

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
-import { type CommandContext, command } from "./shared/command.ts";
-import { damage, stored, unreadFile } from "./shared/shapes.ts";
-import { verified } from "./shared/verified.ts";
+import { type CommandContext, defineCommand } from "./shared/command.ts";
+import { damageResult, typeStored, unreadFile } from "./shared/shapes.ts";
+import { verifyAll } from "./shared/verified.ts";
 
 /** Damaged places that are reported of one session. */
 const MOST_DAMAGE = 20;
@@ -12,8 +12,8 @@ const row = z.object({
   sessionPath: z.string(),
   sessionId: z.string().nullable().describe("null when it cannot be opened"),
   archived: z.boolean(),
-  name: stored(z.string().nullable()),
-  damage: z.array(damage()).describe(`the first ${MOST_DAMAGE} places`),
+  name: typeStored(z.string().nullable()),
+  damage: z.array(damageResult()).describe(`the first ${MOST_DAMAGE} places`),
   damageCount: z.number().int(),
   lockedBy: z
     .object({ client: z.string(), pid: z.number(), since: z.string() })
@@ -24,7 +24,7 @@ const row = z.object({
 
 type DamagedRow = z.input<typeof row>;
 
-export default command({
+export default defineCommand({
   name: "verify_sessions",
   summary:
     "Reads every byte of every session, one after the other and each for reading only, and reports those that are " +
@@ -79,7 +79,7 @@ async function verdictOn(
   let session: Session | undefined;
   try {
     session = workspace.look(sessionPath);
-    const { damage, ok } = await verified(context, session, false);
+    const { damage, ok } = await verifyAll(context, session, false);
     if (ok && !damage.some(({ kind }) => kind === "incomplete_message")) return null;
     const row = {
       sessionPath,

@@ -28,7 +28,7 @@ const CLEARS: Readonly<Record<number, readonly string[]>> = {
 };
 
 /** Returns output as HTML. A lone carriage return, as progress bars use it, begins a line: nothing is written over. */
-export function ansiHtml(text: string): string {
+export function renderAnsi(text: string): string {
   if (text.length > MOST) return escapeHtml(text);
   const lines = text.includes("\r") ? text.replace(/\r+\n/g, "\n").replace(/\r(?=[^\n])/g, "\n") : text;
   if (!lines.includes("\u001b")) return escapeHtml(lines);
@@ -44,7 +44,7 @@ export function ansiHtml(text: string): string {
 }
 
 /** Returns output without its escape sequences, for previews. */
-export function withoutAnsi(text: string): string {
+export function stripAnsi(text: string): string {
   return text.length > MOST ? text : text.replace(SEQUENCE, "");
 }
 

@@ -3,7 +3,7 @@
 import { LeftOut } from "../core/export/pictures.ts";
 import { type LooseMembers, membersOf } from "../core/format/loose.ts";
 import { amountOf, shownText } from "../core/format/message.ts";
-import { money, shortCount, sizeText } from "./amounts.ts";
+import { formatCost, formatShortCount, formatSize } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** How the base64 text of a picture begins, by type. */
@@ -15,14 +15,14 @@ const BEGINNINGS: Readonly<Record<string, string>> = {
 };
 
 /** Returns a picture that is one of a known type; of anything else, that it was there. */
-export function imageHtml({ mimeType, data }: LooseMembers): string {
+export function renderImage({ mimeType, data }: LooseMembers): string {
   const type = shownText(mimeType).toLowerCase();
   if (data instanceof LeftOut) {
-    const what = `image ${escapeHtml(type.slice(0, 100))}, ${sizeText((data.length * 3) / 4)}`;
+    const what = `image ${escapeHtml(type.slice(0, 100))}, ${formatSize((data.length * 3) / 4)}`;
     return `<p class="nolink">[${what}: left out, because browsers do not open a page with all pictures of this session]</p>`;
   }
   const bytes = typeof data === "string" ? data.replace(/\s+/g, "") : "";
-  const size = bytes === "" ? "no data" : sizeText((bytes.length * 3) / 4);
+  const size = bytes === "" ? "no data" : formatSize((bytes.length * 3) / 4);
   const isPicture = Object.hasOwn(BEGINNINGS, type) && bytes.startsWith(BEGINNINGS[type]) && isBase64(bytes);
   if (!isPicture) return `<p class="nolink">[image ${escapeHtml(type.slice(0, 100))}, ${size}: not shown]</p>`;
   const description = `Picture, ${type.slice(6)}, ${size}`;
@@ -35,7 +35,7 @@ function isBase64(text: string): boolean {
 }
 
 /** Returns a value as indented JSON. */
-export function jsonOf(value: unknown): string {
+export function toIndentedJson(value: unknown): string {
   try {
     return JSON.stringify(value, null, 2) ?? "";
   } catch {
@@ -45,10 +45,10 @@ export function jsonOf(value: unknown): string {
 }
 
 /** Returns what an answer used, in a few words each: tokens in and out, and the cost; none where nothing is known. */
-export function usageWords(usage: unknown): string[] {
+export function describeUsage(usage: unknown): string[] {
   const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
   const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
   const total = amountOf(membersOf(cost).total);
   if (tokens + amountOf(output) === 0) return [];
-  return [`${shortCount(tokens)} in`, `${shortCount(amountOf(output))} out`, ...(total === 0 ? [] : [money(total)])];
+  return [`${formatShortCount(tokens)} in`, `${formatShortCount(amountOf(output))} out`, ...(total === 0 ? [] : [formatCost(total)])];
 }

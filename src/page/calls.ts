@@ -3,12 +3,12 @@
 import type { PageEntry } from "../core/export/page.ts";
 import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
-import { ansiHtml, withoutAnsi } from "./ansi.ts";
-import { imageHtml, jsonOf } from "./blocks.ts";
-import { codeHtml, languageOf } from "./code.ts";
-import { changeCounts, type DiffLine, diffHtml, diffLinesIn, diffOf, isDiff, isDrawable } from "./diff.ts";
+import { renderAnsi, stripAnsi } from "./ansi.ts";
+import { renderImage, toIndentedJson } from "./blocks.ts";
+import { renderCode, findLanguage } from "./code.ts";
+import { renderChangeCounts, type DiffLine, renderDiff, parseDiff, computeDiff, isDiff, isDrawable } from "./diff.ts";
 import { escapeHtml } from "./escape.ts";
-import { foldHtml, linesBlock } from "./fold.ts";
+import { renderFold, renderLines } from "./fold.ts";
 
 /** How a call is drawn: what stands in its head, and what below. */
 interface DrawnCall {
@@ -18,7 +18,7 @@ interface DrawnCall {
   /** The file that the result shows. */
   readonly file?: string;
   /** Whether the body already tells what the result says when all went well. */
-  readonly tells?: boolean;
+  readonly hidesShortResult?: boolean;
 }
 
 /** A result as the call's block needs it: the message, and the entry's own name on the page. */
@@ -29,7 +29,7 @@ export interface CallResult {
 }
 
 /** Returns the result that an entry is, if the page has it. */
-export function resultOf(entry: PageEntry | undefined): CallResult | undefined {
+export function toCallResult(entry: PageEntry | undefined): CallResult | undefined {
   if (!entry || entry.anchor === "") return undefined;
   return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
 }
@@ -46,29 +46,29 @@ function drawnEdit(given: LooseMembers, result: CallResult | undefined): DrawnCa
   const isMade = typeof made === "string" && made.trim() !== "" && isDrawable(made);
   if (!isMade && (edits.length === 0 || !edits.every(({ before, after }) => isDrawable(before, after))))
     return undefined;
-  const parts: DiffLine[][] = isMade ? [diffLinesIn(made)] : edits.map(({ before, after }) => diffOf(before, after));
+  const parts: DiffLine[][] = isMade ? [parseDiff(made)] : edits.map(({ before, after }) => computeDiff(before, after));
   const all = parts.flat();
   const body = parts
-    .map((lines) => linesBlock(lines.map(({ sign, text }) => sign + text).join("\n"), diffHtml(lines), "diff"))
+    .map((lines) => renderLines(lines.map(({ sign, text }) => sign + text).join("\n"), renderDiff(lines), "diff"))
     .join("");
-  return { head: `${codeText(path)} ${changeCounts(all)}`, body, tells: true };
+  return { head: `${codeText(path)} ${renderChangeCounts(all)}`, body, hidesShortResult: true };
 }
 
 /** Returns a command beside the name of its tool if it is one line, else below it. */
 function drawnCommand(command: string): DrawnCall {
-  const html = codeHtml(command, "bash");
-  if (command.length > 200 || command.includes("\n")) return { head: "", body: linesBlock(command, html, "cmd") };
+  const html = renderCode(command, "bash");
+  if (command.length > 200 || command.includes("\n")) return { head: "", body: renderLines(command, html, "cmd") };
   return { head: `<code class="cmd">${html}</code>`, body: "" };
 }
 
 /** Returns the lines that a call reads, if it names some. */
-export function rangeText({ offset, limit }: LooseMembers): string {
+export function formatRange({ offset, limit }: LooseMembers): string {
   if (typeof offset !== "number" && typeof limit !== "number") return "";
   const from = typeof offset === "number" ? offset : 1;
   return `lines ${from}–${typeof limit === "number" ? from + limit - 1 : ""}`;
 }
 
-function drawnCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): DrawnCall {
+function htmlToolCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): DrawnCall {
   const given = membersOf(args);
   const kind = name.toLowerCase();
   const path = textMember(given, ...PATHS);
@@ -80,11 +80,11 @@ function drawnCall({ name, arguments: args }: ToolCall, result: CallResult | und
   if (kind === "write" && path !== undefined && content !== undefined)
     return {
       head: codeText(path),
-      body: linesBlock(content, codeHtml(content, languageOf(path)), "code"),
-      tells: true,
+      body: renderLines(content, renderCode(content, findLanguage(path)), "code"),
+      hidesShortResult: true,
     };
   if (kind === "read" && path !== undefined) {
-    const range = rangeText(given);
+    const range = formatRange(given);
     const beside = range === "" ? "" : ` <span class="dim">${range}</span>`;
     return { head: codeText(path) + beside, body: "", file: path };
   }
@@ -96,9 +96,9 @@ function drawnOther(args: unknown): DrawnCall {
   const main = mainArgument(args);
   const given = typeof args === "object" && args !== null ? Object.keys(args).length : 0;
   const isAll = given <= 1 && main.length <= 300 && !main.includes("\n");
-  const json = jsonOf(args);
+  const json = toIndentedJson(args);
   const isNothing = args === undefined || args === null || given === 0;
-  const body = isAll || isNothing ? "" : linesBlock(json, codeHtml(json, "json"), "code");
+  const body = isAll || isNothing ? "" : renderLines(json, renderCode(json, "json"), "code");
   return { head: main === "" ? "" : codeText(main), body };
 }
 
@@ -106,25 +106,25 @@ function drawnOther(args: unknown): DrawnCall {
 function resultHtml({ message, label }: CallResult, drawn: DrawnCall, failed: boolean): string {
   let html = label === undefined ? "" : `<mark>${escapeHtml(label)}</mark>`;
   for (const block of blocksOf(message.content)) {
-    if (block.type === "image") html += imageHtml(block);
+    if (block.type === "image") html += renderImage(block);
     if (block.type !== "text" || typeof block.text !== "string") continue;
     const { text } = block;
-    if (drawn.tells && !failed && text.length < 300) html += `<p class="dim">${escapeHtml(text)}</p>`;
+    if (drawn.hidesShortResult && !failed && text.length < 300) html += `<p class="dim">${escapeHtml(text)}</p>`;
     else html += outputHtml(text, failed ? undefined : drawn.file);
   }
   const { diff } = membersOf(message.details);
-  if (typeof diff === "string" && !drawn.tells && diff.trim() !== "")
+  if (typeof diff === "string" && !drawn.hidesShortResult && diff.trim() !== "")
     html += isDrawable(diff)
-      ? linesBlock(diff, diffHtml(diffLinesIn(diff)), "diff")
-      : linesBlock(diff, escapeHtml(diff), "out");
+      ? renderLines(diff, renderDiff(parseDiff(diff)), "diff")
+      : renderLines(diff, escapeHtml(diff), "out");
   return html;
 }
 
 /** Returns the output of a program, or the file that was read. */
 function outputHtml(text: string, file?: string): string {
-  if (file !== undefined) return linesBlock(text, codeHtml(text, languageOf(file)), "code");
-  if (isDiff(text)) return linesBlock(text, diffHtml(diffLinesIn(text)), "diff");
-  return linesBlock(withoutAnsi(text), ansiHtml(text), "out", "last");
+  if (file !== undefined) return renderLines(text, renderCode(text, findLanguage(file)), "code");
+  if (isDiff(text)) return renderLines(text, renderDiff(parseDiff(text)), "diff");
+  return renderLines(stripAnsi(text), renderAnsi(text), "out", "last");
 }
 
 function frame(name: string, head: string, state: string, inside: string): string {
@@ -134,8 +134,8 @@ function frame(name: string, head: string, state: string, inside: string): strin
 }
 
 /** Returns a call and its result in one block. */
-export function callHtml(call: ToolCall, result: CallResult | undefined): string {
-  const drawn = drawnCall(call, result);
+export function renderCall(call: ToolCall, result: CallResult | undefined): string {
+  const drawn = htmlToolCall(call, result);
   const failed = result?.message.isError === true;
   const answer = result
     ? `<div class="result" id="${result.anchor}">${resultHtml(result, drawn, failed)}</div>`
@@ -144,7 +144,7 @@ export function callHtml(call: ToolCall, result: CallResult | undefined): string
 }
 
 /** Returns a result whose call is not before it on this branch. */
-export function loneResultHtml(result: CallResult): string {
+export function renderLoneResult(result: CallResult): string {
   const { message } = result;
   const failed = message.isError === true;
   const inside = resultHtml(result, { head: "", body: "" }, failed);
@@ -152,7 +152,7 @@ export function loneResultHtml(result: CallResult): string {
 }
 
 /** Returns a command that the person ran. */
-export function ranHtml({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
+export function renderCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
   const ran = shownText(command);
   const code = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
   const state = cancelled === true ? "cancelled" : code;
@@ -161,6 +161,6 @@ export function ranHtml({ command, output, exitCode, cancelled, excludeFromConte
   return frame("You ran", `${head} ${apart}`, state, body + outputHtml(shownText(output)));
 }
 
-export function thinkingHtml(text: string): string {
-  return text.trim() === "" ? "" : foldHtml("thinking", "Thinking", `<div class="plain">${escapeHtml(text)}</div>`);
+export function renderThinking(text: string): string {
+  return text.trim() === "" ? "" : renderFold("thinking", "Thinking", `<div class="plain">${escapeHtml(text)}</div>`);
 }

@@ -5,7 +5,7 @@
 
 import type { BranchPart } from "./entries.ts";
 import type { RowTuple } from "./row.ts";
-import { rowsHtml } from "./rows.ts";
+import { renderRows } from "./rows.ts";
 
 /** Entries of a block, and characters of its HTML: as much as is drawn in a few milliseconds. */
 const MOST_ROWS = 40;
@@ -51,11 +51,11 @@ export class Chunks {
   private chunk(html: string, rows: readonly RowTuple[]): string {
     const isFirst = this.left > 0;
     this.left -= html.length;
-    if (this.left > 0) return `<div class="chunk">${rowsHtml(rows)}${unquoted(html)}</div>\n`;
+    if (this.left > 0) return `<div class="chunk">${renderRows(rows)}${unquoted(html)}</div>\n`;
     const light = unquoted(html.replace(LESSER, (_, code = "") => code));
     const hint = isFirst
       ? '<p class="wait">What follows is shown by the page\'s script, which is blocked here.</p>'
       : "";
-    return `${hint}<div class="chunk asleep">${rowsHtml(rows)}<noscript>${light}</noscript></div>\n`;
+    return `${hint}<div class="chunk asleep">${renderRows(rows)}<noscript>${light}</noscript></div>\n`;
   }
 }

@@ -18,7 +18,7 @@ import sql from "highlight.js/lib/languages/sql";
 import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
-import { escapeHtml, readable } from "./escape.ts";
+import { escapeHtml, toReadable } from "./escape.ts";
 
 const LANGUAGES = {
   bash,
@@ -69,7 +69,7 @@ const MOST = 40_000;
 const LONGEST_LINE = 2000;
 
 /** Returns a language of ours by a name, or the ending of a file; none if it is not known. */
-export function languageOf(name: string): string {
+export function findLanguage(name: string): string {
   const ending = name.toLowerCase().split(".").at(-1) as string;
   if (!/^[a-z0-9+#-]{1,20}$/.test(ending)) return "";
   const known = Object.hasOwn(ENDINGS, ending) ? ENDINGS[ending] : ending;
@@ -122,9 +122,9 @@ function thinned(html: string): string {
 }
 
 /** Returns code as HTML, coloured where its language is known. */
-export function codeHtml(code: string, language: string): string {
+export function renderCode(code: string, language: string): string {
   if (language === "" || code.length > MOST || hasLongLine(code)) return escapeHtml(code);
-  return thinned(hljs.highlight(readable(code), { language, ignoreIllegals: true }).value);
+  return thinned(hljs.highlight(toReadable(code), { language, ignoreIllegals: true }).value);
 }
 
 function hasLongLine(code: string): boolean {

@@ -24,7 +24,7 @@ function linesIn(text: string): string[] {
 }
 
 /** Returns the lines of both texts, those that they share once. */
-export function diffOf(before: string, after: string): DiffLine[] {
+export function computeDiff(before: string, after: string): DiffLine[] {
   const from = linesIn(before);
   const to = linesIn(after);
   let start = 0;
@@ -69,7 +69,7 @@ function middle(from: readonly string[], to: readonly string[]): DiffLine[] {
 }
 
 /** Returns the lines of a diff that somebody else made: unified, or with numbers behind the signs. */
-export function diffLinesIn(text: string): DiffLine[] {
+export function parseDiff(text: string): DiffLine[] {
   return linesIn(text).map((line) => {
     if (/^(?:@@|diff |index |---|\+\+\+)/.test(line)) return { sign: "@", text: line };
     const sign = line[0];
@@ -88,7 +88,7 @@ export function isDiff(text: string): boolean {
 }
 
 /** Returns how many lines are added and taken away. */
-export function changeCounts(lines: readonly DiffLine[]): string {
+export function renderChangeCounts(lines: readonly DiffLine[]): string {
   const added = lines.filter(({ sign }) => sign === "+").length;
   const removed = lines.filter(({ sign }) => sign === "-").length;
   return `<span class="plus">+${added}</span> <span class="minus">−${removed}</span>`;
@@ -107,7 +107,7 @@ function showShort(isNear: Uint8Array): void {
 const STYLES = { " ": "ctx", "+": "add", "-": "del", "@": "hunk" } as const;
 
 /** Returns the lines as HTML; long stretches without changes are left out and counted. */
-export function diffHtml(lines: readonly DiffLine[]): string {
+export function renderDiff(lines: readonly DiffLine[]): string {
   const isNear = new Uint8Array(lines.length);
   for (const [index, { sign }] of lines.entries())
     if (sign !== " ") isNear.fill(1, Math.max(0, index - AROUND), index + AROUND + 1);

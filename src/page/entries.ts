@@ -12,17 +12,17 @@ import {
   type ToolCall,
   toolCalls,
 } from "../core/format/message.ts";
-import { counted, shortCount } from "./amounts.ts";
-import { imageHtml, jsonOf, usageWords } from "./blocks.ts";
-import { callHtml, loneResultHtml, ranHtml, resultOf, thinkingHtml } from "./calls.ts";
-import { codeHtml } from "./code.ts";
+import { formatCount, formatShortCount } from "./amounts.ts";
+import { renderImage, toIndentedJson, describeUsage } from "./blocks.ts";
+import { renderCall, renderLoneResult, renderCommandRun, toCallResult, renderThinking } from "./calls.ts";
+import { renderCode } from "./code.ts";
 import { escapeHtml } from "./escape.ts";
-import { foldHtml, linesBlock } from "./fold.ts";
-import { groupsOf } from "./groups.ts";
-import { proseHtml } from "./prose.ts";
+import { renderFold, renderLines } from "./fold.ts";
+import { groupEntries } from "./groups.ts";
+import { renderProse } from "./prose.ts";
 import type { RowTuple } from "./row.ts";
-import { rowOf, rowsHtml } from "./rows.ts";
-import { branchLink } from "./top.ts";
+import { toRow, renderRows } from "./rows.ts";
+import { renderBranchLink } from "./top.ts";
 
 /** The state of what was drawn before on the same branch. */
 export interface Drawn {
@@ -38,7 +38,7 @@ export type BranchPart = { readonly html: string; readonly rows: RowTuple[] } | 
 type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
 
 /** Returns how a branch stands before anything was drawn of it. */
-export function nothingDrawn(): Drawn {
+export function startDrawing(): Drawn {
   return { turns: 0, model: "", answering: false };
 }
 
@@ -46,17 +46,17 @@ export function nothingDrawn(): Drawn {
  * Yields a branch in parts; what compactions replaced is folded. `drawn` is what was drawn before it; `states` are those
  * where other branches begin, by their numbers, to which those are added that begin in this one.
  */
-export function* branchParts(
+export function* renderBranchParts(
   page: ExportPage,
   branch: DrawnBranch,
-  drawn: Drawn = nothingDrawn(),
+  drawn: Drawn = startDrawing(),
   states: Map<number, Drawn> = new Map(),
 ): Generator<BranchPart> {
   const folds = branch.folds();
   const starts = new Map(folds.map((fold) => [fold.start, fold]));
   const ends = new Set(folds.map(({ end }) => end));
   const cuts = new Set([...starts.keys(), ...ends]);
-  for (const { index, entry, results } of groupsOf(branch.entries(), cuts)) {
+  for (const { index, entry, results } of groupEntries(branch.entries(), cuts)) {
     if (ends.has(index)) {
       ends.delete(index);
       yield { between: "</details>\n" };
@@ -69,20 +69,20 @@ export function* branchParts(
     const all = [entry, ...results.values()].filter(({ number }) => number >= 0);
     const html = entryHtml(page, entry, results, drawn) + all.map((one) => leftHere(page, one)).join("");
     for (const { branchesHere } of all) for (const number of branchesHere) states.set(number, { ...drawn });
-    yield { html, rows: all.map(rowOf) };
+    yield { html, rows: all.map(toRow) };
   }
   if (ends.size > 0) yield { between: "</details>\n" };
 }
 
 /** Yields entries that come after the page was made, each stretch with its rows; `drawn` is what was drawn before them. */
-export function* branchHtml(page: ExportPage, branch: DrawnBranch, drawn: Drawn = nothingDrawn()): Generator<string> {
-  for (const part of branchParts(page, branch, drawn))
-    yield "html" in part ? part.html + rowsHtml(part.rows) : part.between;
+export function* renderBranch(page: ExportPage, branch: DrawnBranch, drawn: Drawn = startDrawing()): Generator<string> {
+  for (const part of renderBranchParts(page, branch, drawn))
+    yield "html" in part ? part.html + renderRows(part.rows) : part.between;
 }
 
 function foldedHtml(page: ExportPage, { start, end, by }: PageFold): string {
   const link = `<a href="#${page.anchorOf(by)}">Read the summary</a>`;
-  const what = counted(end - start, "entry", "entries");
+  const what = formatCount(end - start, "entry", "entries");
   return (
     `<p class="replaced">What follows was compacted. ${link}</p>` +
     `<details class="past" data-by="${page.anchorOf(by)}"><summary>${what} that a compaction replaced</summary>\n`
@@ -91,7 +91,7 @@ function foldedHtml(page: ExportPage, { start, end, by }: PageFold): string {
 
 function leftHere({ branches }: ExportPage, { anchor, branchesHere }: PageEntry): string {
   if (branchesHere.length === 0) return "";
-  const links = branchesHere.map((number) => `<li>${branchLink(branches[number - 1])}</li>`);
+  const links = branchesHere.map((number) => `<li>${renderBranchLink(branches[number - 1])}</li>`);
   return `<div class="left" data-at="${anchor}"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
 }
 
@@ -122,7 +122,7 @@ function entryHtml(
 
 function tokensBefore({ tokensBefore }: LooseMembers): string {
   const tokens = amountOf(tokensBefore);
-  return tokens === 0 ? "" : `<span class="dim">of ${shortCount(tokens)} tokens</span>`;
+  return tokens === 0 ? "" : `<span class="dim">of ${formatShortCount(tokens)} tokens</span>`;
 }
 
 function fromLink(page: ExportPage, fromId: unknown): string {
@@ -132,21 +132,21 @@ function fromLink(page: ExportPage, fromId: unknown): string {
 
 function summaryHtml({ summary }: LooseMembers): string {
   const text = shownText(summary);
-  const html = proseHtml(text);
+  const html = renderProse(text);
   return text.length < 1500 && text.split("\n").length <= 15
     ? html
-    : foldHtml("more", escapeHtml(preview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
+    : renderFold("more", escapeHtml(preview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
 }
 
 function customHtml(entry: PageEntry): string {
   const { customType, content, display, details } = entry.body;
   const title = shownText(customType) || "Extension";
   const text = blocksHtml(content, new Map());
-  const json = details === undefined ? "" : jsonOf(details);
-  const more = json === "" ? "" : foldHtml("more", "Details", linesBlock(json, codeHtml(json, "json"), "code"));
+  const json = details === undefined ? "" : toIndentedJson(details);
+  const more = json === "" ? "" : renderFold("more", "Details", renderLines(json, renderCode(json, "json"), "code"));
   // The agent's screen leaves these out; the model reads them.
   if (display === false)
-    return article(entry, "custom", title, foldHtml("more", "A message to the model that is not shown", text + more));
+    return article(entry, "custom", title, renderFold("more", "A message to the model that is not shown", text + more));
   return article(entry, "custom", title, text + more);
 }
 
@@ -187,8 +187,8 @@ function messageHtml(
     return `<article id="${entry.anchor}" class="user"><header>${heading}${aboutHtml(entry, true)}</header>${blocksHtml(content, new Map())}</article>\n`;
   }
   if (role === "assistant") return answerHtml(entry, message, results, drawn, wasAnswering);
-  if (role === "toolResult") return bare(entry, loneResultHtml({ message, anchor: entry.anchor }));
-  if (role === "bashExecution") return bare(entry, ranHtml(message));
+  if (role === "toolResult") return bare(entry, renderLoneResult({ message, anchor: entry.anchor }));
+  if (role === "bashExecution") return bare(entry, renderCommandRun(message));
   return article(entry, "custom", shownText(role) || "Message", blocksHtml(content, new Map()));
 }
 
@@ -214,7 +214,7 @@ function answerHtml(
 }
 
 function usageHtml(usage: unknown): string {
-  const words = usageWords(usage);
+  const words = describeUsage(usage);
   return words.length === 0 ? "" : `<span class="usage">${words.join(" · ")}</span>`;
 }
 
@@ -229,12 +229,12 @@ function blocksHtml(content: unknown, results: ReadonlyMap<ToolCall, PageEntry>)
   let html = "";
   const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
   for (const block of blocksOf(content)) {
-    if (block.type === "text") html += proseHtml(stringOf(block.text));
-    else if (block.type === "thinking") html += thinkingHtml(stringOf(block.thinking));
-    else if (block.type === "image") html += imageHtml(block);
+    if (block.type === "text") html += renderProse(stringOf(block.text));
+    else if (block.type === "thinking") html += renderThinking(stringOf(block.thinking));
+    else if (block.type === "image") html += renderImage(block);
     else if (block.type === "toolCall") {
       const call = calls.next().value as ToolCall;
-      html += callHtml(call, resultOf(results.get(call)));
+      html += renderCall(call, toCallResult(results.get(call)));
     }
   }
   return html;
@@ -262,10 +262,10 @@ function noteHtml(page: ExportPage, entry: PageEntry, drawn: Drawn): string {
       return line(label === "" ? `Label taken from ${target}` : `Label <mark>${escapeHtml(label)}</mark> on ${target}`);
     }
     default: {
-      const json = jsonOf(rest);
+      const json = toIndentedJson(rest);
       const title = escapeHtml(preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": ")));
       const inside =
-        json.length <= 2 ? title : foldHtml("more", title, linesBlock(json, codeHtml(json, "json"), "code"));
+        json.length <= 2 ? title : renderFold("more", title, renderLines(json, renderCode(json, "json"), "code"));
       return `<div class="note" id="${entry.anchor}">${inside}${aboutHtml(entry)}</div>\n`;
     }
   }

@@ -14,7 +14,7 @@ const ESCAPED: Readonly<Record<string, string>> = {
 const SLICE = 1 << 16;
 
 /** Returns what a function makes of a text, a slice at a time; line ends and pairs of characters stay whole. */
-export function bySlices(text: string, change: (slice: string) => string): string {
+export function changeBySlices(text: string, change: (slice: string) => string): string {
   if (text.length <= SLICE) return change(text);
   let changed = "";
   for (let from = 0; from < text.length; ) {
@@ -27,8 +27,8 @@ export function bySlices(text: string, change: (slice: string) => string): strin
 }
 
 /** Returns text without characters that act: controls, marks of direction, and halves of characters. */
-export function readable(text: string): string {
-  return bySlices(text, withoutActors);
+export function toReadable(text: string): string {
+  return changeBySlices(text, withoutActors);
 }
 
 function withoutActors(text: string): string {
@@ -37,10 +37,10 @@ function withoutActors(text: string): string {
 
 /** Returns text that a browser shows as it is. */
 export function escapeHtml(text: string): string {
-  return bySlices(text, (slice) => withoutActors(slice).replace(/[&<>"']/g, (c) => ESCAPED[c]));
+  return changeBySlices(text, (slice) => withoutActors(slice).replace(/[&<>"']/g, (c) => ESCAPED[c]));
 }
 
 /** Returns whether a link may lead there. */
 export function isLinkable(address: string): boolean {
-  return /^(?:https?:\/\/|mailto:)[^\s"'<>\\]+$/i.test(readable(address));
+  return /^(?:https?:\/\/|mailto:)[^\s"'<>\\]+$/i.test(toReadable(address));
 }

@@ -1,6 +1,6 @@
 /** Long stretches: their first or last lines, and the rest behind one click. */
 
-import { counted, sizeText } from "./amounts.ts";
+import { formatCount, formatSize } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** Lines that are shown without folding, and those that a fold shows of them. */
@@ -24,23 +24,23 @@ function linesOf(text: string): number {
 }
 
 /** Returns whether a text is folded where it is output. */
-export function isLong(text: string): boolean {
+export function isLongText(text: string): boolean {
   return linesOf(text) > OPEN_LINES;
 }
 
 /** Returns how long a text is: `16 lines, 118 B`. */
-export function lengthOf(text: string): string {
-  return `${counted(countLines(text), "line")}, ${sizeText(text.length)}`;
+export function describeLength(text: string): string {
+  return `${formatCount(countLines(text), "line")}, ${formatSize(text.length)}`;
 }
 
 /** Returns a block of lines, folded if it is long. `text` is what it says, `html` how it is drawn. */
-export function linesBlock(text: string, html: string, style: string, shows: "first" | "last" = "first"): string {
+export function renderLines(text: string, html: string, style: string, shows: "first" | "last" = "first"): string {
   if (text.trim() === "") return "";
   const block = `<pre class="${style}">${html}</pre>`;
-  if (!isLong(text)) return block;
+  if (!isLongText(text)) return block;
   const some = someLines(text, shows).map((line) => (line.length > WIDTH * 2 ? `${line.slice(0, WIDTH * 2)}…` : line));
   const part = `<span class="peek" aria-hidden="true">${escapeHtml(some.join("\n"))}</span>`;
-  const length = `<span class="len">${lengthOf(text)}</span>`;
+  const length = `<span class="len">${describeLength(text)}</span>`;
   const inside = shows === "first" ? part + length : length + part;
   return `<details class="long"><summary>${inside}</summary>${block}</details>`;
 }
@@ -73,6 +73,6 @@ function countLines(text: string): number {
 }
 
 /** Returns something that is opened by its title. */
-export function foldHtml(style: string, title: string, inside: string): string {
+export function renderFold(style: string, title: string, inside: string): string {
   return `<details class="${style}"><summary>${title}</summary>${inside}</details>`;
 }

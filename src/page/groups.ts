@@ -22,7 +22,7 @@ interface WaitingAnswer extends EntryGroup {
 }
 
 /** Yields entries in order, but for results, which come with their calls; no answer waits past a cut. */
-export function* groupsOf(entries: Iterable<PageEntry>, cuts: ReadonlySet<number>): Generator<EntryGroup> {
+export function* groupEntries(entries: Iterable<PageEntry>, cuts: ReadonlySet<number>): Generator<EntryGroup> {
   let waiting: WaitingAnswer | undefined;
   let index = -1;
   for (const entry of entries) {

@@ -7,16 +7,16 @@
 import { createHash } from "node:crypto";
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
-import { counted } from "./amounts.ts";
+import { formatCount } from "./amounts.ts";
 import { Chunks } from "./chunks.ts";
-import { branchParts, type Drawn, nothingDrawn } from "./entries.ts";
+import { renderBranchParts, type Drawn, startDrawing } from "./entries.ts";
 import { escapeHtml } from "./escape.ts";
-import { packedPieces } from "./packed.ts";
+import { renderPacked } from "./packed.ts";
 import { SCRIPT } from "./script.ts";
 import { STYLE } from "./style.ts";
-import { topHtml } from "./top.ts";
+import { renderTop } from "./top.ts";
 
-export { branchHtml, type Drawn } from "./entries.ts";
+export { renderBranch as branchHtml, type Drawn } from "./entries.ts";
 
 interface PageOptions {
   /** The session's JSONL, which the page holds for download; without it, it has none. */
@@ -41,7 +41,7 @@ function policyOf(others: readonly string[]): string {
 }
 
 /** Yields the page in pieces, so that a long session need not be in memory twice. */
-export function* htmlPieces(page: ExportPage, { jsonl, scripts = [] }: PageOptions = {}): Generator<string> {
+export function* renderHtml(page: ExportPage, { jsonl, scripts = [] }: PageOptions = {}): Generator<string> {
   const head = yield* page.head();
   // A session without a name is known by its first question.
   const title = escapeHtml((!page.isNamed && head.turns[0]?.preview) || page.title);
@@ -54,13 +54,13 @@ export function* htmlPieces(page: ExportPage, { jsonl, scripts = [] }: PageOptio
   for (const script of scripts) yield `<script>${script}</script>\n`;
   yield "</head>\n<body>\n";
   yield* bodyPieces(page, head, title);
-  if (jsonl && SCRIPT !== "") yield* packedPieces(jsonl(), `pi-session-${head.id}.jsonl`);
+  if (jsonl && SCRIPT !== "") yield* renderPacked(jsonl(), `pi-session-${head.id}.jsonl`);
   yield "</body>\n</html>\n";
 }
 
 function* bodyPieces(page: ExportPage, head: PageHead, title: string): Generator<string> {
   yield '<a class="skip" href="#conversation.path">To the conversation</a>\n<div class="page" id="page.main">\n';
-  yield* topHtml(page, head, title);
+  yield* renderTop(page, head, title);
   const [path, ...others] = page.branches;
   const leaf = page.leaf === undefined ? "" : ` data-leaf="${page.anchorOf(page.leaf)}"`;
   const chunks = new Chunks();
@@ -69,8 +69,8 @@ function* bodyPieces(page: ExportPage, head: PageHead, title: string): Generator
   yield '<div class="segment">\n';
   const { before = 0 } = page;
   if (before > 0)
-    yield `<p class="from">${counted(before, "entry", "entries")} before these are not on this page.</p>\n`;
-  yield* chunks.of(branchParts(page, path, nothingDrawn(), states));
+    yield `<p class="from">${formatCount(before, "entry", "entries")} before these are not on this page.</p>\n`;
+  yield* chunks.of(renderBranchParts(page, path, startDrawing(), states));
   yield "</div>\n</section>\n";
   if (others.length > 0) yield* othersHtml(page, others, chunks, states);
   if (page.apart.length > 0) yield* apartHtml(page, chunks);
@@ -87,10 +87,10 @@ function* othersHtml(
   for (const branch of others) {
     const { number, preview, length, from } = branch;
     const said = escapeHtml(preview() || `Branch ${number}`);
-    yield `<details class="branch" id="branch.${number}"><summary><b>${said}</b> <span class="dim">${counted(length, "entry", "entries")}</span></summary>\n`;
+    yield `<details class="branch" id="branch.${number}"><summary><b>${said}</b> <span class="dim">${formatCount(length, "entry", "entries")}</span></summary>\n`;
     if (from !== undefined) yield `<p class="from">It leaves <a href="#${page.anchorOf(from)}">this entry</a>.</p>\n`;
     yield '<div class="segment">\n';
-    yield* chunks.of(branchParts(page, branch, states.get(number), states));
+    yield* chunks.of(renderBranchParts(page, branch, states.get(number), states));
     yield "</div></details>\n";
   }
   yield "</section>\n";
@@ -98,10 +98,10 @@ function* othersHtml(
 
 function* apartHtml(page: ExportPage, chunks: Chunks): Generator<string> {
   const { length, entries } = page.apart;
-  const what = counted(length, "entry", "entries");
+  const what = formatCount(length, "entry", "entries");
   yield `<section class="others" aria-label="Entries of no branch"><details class="branch"><summary>${what} of no branch</summary>\n<div class="segment">\n`;
-  yield* chunks.of(branchParts(page, { entries, folds: () => [] }));
+  yield* chunks.of(renderBranchParts(page, { entries, folds: () => [] }));
   yield "</div></details></section>\n";
 }
 
-export { markdownPieces } from "./markdown/document.ts";
+export { writeMarkdown as markdownPieces } from "./markdown/document.ts";

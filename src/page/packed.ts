@@ -7,7 +7,7 @@ import { escapeHtml } from "./escape.ts";
 const PART = 1 << 20;
 
 /** Yields an element for each part, and one that says what they make: inert data, which no browser runs. */
-export function* packedPieces(bytes: Iterable<Uint8Array>, name: string): Generator<string> {
+export function* renderPacked(bytes: Iterable<Uint8Array>, name: string): Generator<string> {
   let waiting: Uint8Array[] = [];
   let size = 0;
   let whole = 0;

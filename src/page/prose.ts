@@ -4,10 +4,10 @@
  */
 
 import MarkdownIt, { type Token } from "markdown-it";
-import { codeHtml, languageOf } from "./code.ts";
-import { diffHtml, diffLinesIn } from "./diff.ts";
-import { escapeHtml, isLinkable, readable } from "./escape.ts";
-import { linesBlock } from "./fold.ts";
+import { renderCode, findLanguage } from "./code.ts";
+import { renderDiff, parseDiff } from "./diff.ts";
+import { escapeHtml, isLinkable, toReadable } from "./escape.ts";
+import { renderLines } from "./fold.ts";
 
 /** Characters that are read as Markdown at most; more is shown as it is. */
 const MOST = 200_000;
@@ -97,16 +97,16 @@ function decoded(address: string): string {
 }
 
 function blockOf(code: string, name: string): string {
-  if (name === "diff" || name === "patch") return linesBlock(code, diffHtml(diffLinesIn(code)), "diff");
-  return linesBlock(code, codeHtml(code, languageOf(name)), "code");
+  if (name === "diff" || name === "patch") return renderLines(code, renderDiff(parseDiff(code)), "diff");
+  return renderLines(code, renderCode(code, findLanguage(name)), "code");
 }
 
 /** Returns prose as HTML. */
-export function proseHtml(text: string): string {
+export function renderProse(text: string): string {
   if (text.trim() === "") return "";
-  if (text.length > MOST) return linesBlock(text, escapeHtml(text), "plain");
-  const tokens = markdown.parse(readable(text), {});
+  if (text.length > MOST) return renderLines(text, escapeHtml(text), "plain");
+  const tokens = markdown.parse(toReadable(text), {});
   if (tokens.some(({ level, children }) => level >= DEEPEST - 1 || (children?.length ?? 0) > MOST_PARTS))
-    return linesBlock(text, escapeHtml(text), "plain");
+    return renderLines(text, escapeHtml(text), "plain");
   return `<div class="prose" dir="auto">${markdown.renderer.render(tokens, markdown.options, {})}</div>`;
 }

@@ -13,7 +13,7 @@ import {
   toolCalls,
 } from "../core/format/message.ts";
 import { usageIn } from "../core/session/stats.ts";
-import { readable } from "./escape.ts";
+import { toReadable } from "./escape.ts";
 import type { RowKind, RowMore, RowTuple } from "./row.ts";
 
 /** Characters of a text, of the argument of a call and of a name. */
@@ -38,7 +38,7 @@ const KINDS: Readonly<Record<string, RowKind>> = {
 const ROLES: Readonly<Record<string, RowKind>> = { user: "u", assistant: "a", toolResult: "r", bashExecution: "b" };
 
 function shown(text: string, most: number): string {
-  return readable(preview(text, most));
+  return toReadable(preview(text, most));
 }
 
 /** Returns prose without the signs that its headings and stresses have. */
@@ -47,7 +47,7 @@ function unmarked(text: string): string {
 }
 
 /** Returns an entry as one row. */
-export function rowOf({ number, above, anchor, body, label }: PageEntry): RowTuple {
+export function toRow({ number, above, anchor, body, label }: PageEntry): RowTuple {
   const message = body.type === "message" ? membersOf(body.message) : {};
   const { role } = message;
   const type = stringOf(body.type);
@@ -122,7 +122,7 @@ function moreOf(body: LooseMembers, message: LooseMembers, kind: RowKind): RowMo
 }
 
 function pathOf(path: string): string {
-  return readable(path.slice(0, 300));
+  return toReadable(path.slice(0, 300));
 }
 
 function isNonZero(code: unknown): boolean {
@@ -154,7 +154,7 @@ function withoutRepeated(rows: readonly RowTuple[]): RowTuple[] {
 }
 
 /** Returns rows as an element that the script reads and nothing else does. */
-export function rowsHtml(rows: readonly RowTuple[]): string {
+export function renderRows(rows: readonly RowTuple[]): string {
   // Nothing ends the element, or begins a comment in it.
   const json = JSON.stringify(withoutRepeated(rows)).replace(/</g, "\\u003c");
   return `<script type="application/json" class="rows">${json}</script>`;

@@ -3,20 +3,20 @@
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
 import { preview } from "../core/format/message.ts";
-import { counted, money, shortCount } from "./amounts.ts";
-import { chartHtml } from "./chart.ts";
+import { formatCount, formatCost, formatShortCount } from "./amounts.ts";
+import { renderChart } from "./chart.ts";
 import { escapeHtml } from "./escape.ts";
-import { foldHtml } from "./fold.ts";
+import { renderFold } from "./fold.ts";
 
 /** Forks that the head names; of more it has the number. */
 const MOST_FORKS = 20;
 
 /** Yields the head; the title is HTML. */
-export function* topHtml(page: ExportPage, head: PageHead, title: string): Generator<string> {
+export function* renderTop(page: ExportPage, head: PageHead, title: string): Generator<string> {
   yield `<header class="top"><h1>${title}</h1>\n<dl class="facts">`;
   for (const [name, value] of factsOf(head)) if (value !== "") yield `<div><dt>${name}</dt><dd>${value}</dd></div>\n`;
   yield "</dl>\n";
-  yield chartHtml(head.turns, page.anchorOf);
+  yield renderChart(head.turns, page.anchorOf);
   yield "</header>\n";
   yield* turnsHtml(page, head);
 }
@@ -32,15 +32,15 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   if (tokens.total > 0) {
     const cached = tokens.cacheRead + tokens.cacheWrite;
     const split = [
-      `${shortCount(tokens.input)} in`,
-      `${shortCount(tokens.output)} out`,
-      ...(cached > 0 ? [`${shortCount(tokens.cacheRead)} read from the cache`] : []),
-      ...(tokens.cacheWrite > 0 ? [`${shortCount(tokens.cacheWrite)} written to it`] : []),
+      `${formatShortCount(tokens.input)} in`,
+      `${formatShortCount(tokens.output)} out`,
+      ...(cached > 0 ? [`${formatShortCount(tokens.cacheRead)} read from the cache`] : []),
+      ...(tokens.cacheWrite > 0 ? [`${formatShortCount(tokens.cacheWrite)} written to it`] : []),
     ];
-    yield ["Tokens", `${shortCount(tokens.total)} <span class="dim">${split.join(", ")}</span>`];
+    yield ["Tokens", `${formatShortCount(tokens.total)} <span class="dim">${split.join(", ")}</span>`];
   }
-  const wasPaid = inherited.cost > 0 ? ` <span class="dim">and ${money(inherited.cost)} inherited</span>` : "";
-  if (stats.cost > 0) yield ["Cost", `${money(own.cost)}${wasPaid}`];
+  const wasPaid = inherited.cost > 0 ? ` <span class="dim">and ${formatCost(inherited.cost)} inherited</span>` : "";
+  if (stats.cost > 0) yield ["Cost", `${formatCost(own.cost)}${wasPaid}`];
   yield ["Forked from", parentOf(head)];
   const forks = (head.family?.children ?? []).map(relativeHtml);
   const more = forks.length > MOST_FORKS ? [`${forks.length - MOST_FORKS} more`] : [];
@@ -60,9 +60,9 @@ function relativeHtml({ id, name }: { readonly id: string; readonly name: string
 
 function messagesOf({ totalMessages, userMessages, assistantMessages, toolCalls, path }: PageHead["stats"]): string {
   const parts = [
-    counted(userMessages, "question"),
-    counted(assistantMessages, "answer"),
-    ...(toolCalls > 0 ? [counted(toolCalls, "call")] : []),
+    formatCount(userMessages, "question"),
+    formatCount(assistantMessages, "answer"),
+    ...(toolCalls > 0 ? [formatCount(toolCalls, "call")] : []),
     ...(path.totalMessages < totalMessages ? [`${path.totalMessages.toLocaleString("en-US")} on the shown path`] : []),
   ];
   return `${totalMessages.toLocaleString("en-US")} <span class="dim">${parts.join(", ")}</span>`;
@@ -87,19 +87,19 @@ function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Ge
     ({ position, preview }) => `<li><a href="#${anchorOf(position)}">${escapeHtml(preview || "(no text)")}</a></li>\n`,
   );
   yield '<nav class="contents" aria-label="Contents">';
-  yield foldHtml("turns", counted(turns.length, "question"), `<ol>${items.join("")}</ol>`);
+  yield renderFold("turns", formatCount(turns.length, "question"), `<ol>${items.join("")}</ol>`);
   const others = branches.filter(({ active }) => !active);
   if (others.length > 0) {
-    const title = counted(others.length, "other branch", "other branches");
+    const title = formatCount(others.length, "other branch", "other branches");
     yield `<details class="turns branches"><summary>${title}</summary><ul>`;
-    for (const branch of others) yield `<li>${branchLink(branch)}</li>\n`;
+    for (const branch of others) yield `<li>${renderBranchLink(branch)}</li>\n`;
     yield "</ul></details>";
   }
   yield "</nav>\n";
 }
 
 /** Returns a link to a branch, with its length. */
-export function branchLink({ number, preview, length }: PageBranch): string {
+export function renderBranchLink({ number, preview, length }: PageBranch): string {
   const said = preview() || `Branch ${number}`;
-  return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${counted(length, "entry", "entries")}</span>`;
+  return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${formatCount(length, "entry", "entries")}</span>`;
 }

@@ -22,20 +22,20 @@ export interface ViewAnswer {
 }
 
 /** A policy under which nothing runs and nothing loads. */
-export const NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+export const ALLOW_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /** The policy of our own pages: a style sheet of ours, and forms that lead to us. */
 const OWN = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-export function htmlAnswer(body: string, status = 200, policy = OWN): ViewAnswer {
+export function makeHtmlAnswer(body: string, status = 200, policy = OWN): ViewAnswer {
   return { status, type: "text/html; charset=utf-8", policy, body };
 }
 
-export function textAnswer(body: string, status: number, headers?: ViewAnswer["headers"]): ViewAnswer {
-  return { status, type: "text/plain; charset=utf-8", policy: NOTHING, headers, body: `${body}\n` };
+export function makeTextAnswer(body: string, status: number, headers?: ViewAnswer["headers"]): ViewAnswer {
+  return { status, type: "text/plain; charset=utf-8", policy: ALLOW_NOTHING, headers, body: `${body}\n` };
 }
 
 export function redirect(location: string): ViewAnswer {
-  return textAnswer("It is elsewhere.", 303, { Location: location });
+  return makeTextAnswer("It is elsewhere.", 303, { Location: location });
 }
 
 /** The sessions and commands as the pages see them. */

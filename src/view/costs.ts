@@ -1,10 +1,10 @@
 /** The page of costs: by day as a chart, by model, project and session as tables. */
 
-import { counted, money, shortCount } from "../page/amounts.ts";
+import { formatCount, formatCost, formatShortCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { directoryIn, framed, hrefOf, PLACES, sessionHref, shortPath } from "./frame.ts";
-import { type ShownSession, titleOf } from "./list.ts";
+import { parseDirectory, renderFramed, makeHref, PLACES, makeSessionHref, toTildePath } from "./frame.ts";
+import { type ShownSession, getSessionTitle } from "./list.ts";
 
 /** Days that can be chosen, with their words; none stands for all. */
 const SPANS: readonly (readonly [string, string])[] = [
@@ -35,9 +35,9 @@ interface SpentRow
 }
 
 /** Returns the page of costs. */
-export async function costsPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
+export async function renderCostsPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
   const span = SPANS.find(([days]) => days === query.get("days"))?.[0] ?? USUAL;
-  const cwd = directoryIn(query, host);
+  const cwd = parseDirectory(query, host);
   const wanted = {
     since: span === "all" ? undefined : new Date(host.now() - Number(span) * DAY).toISOString(),
     cwd: cwd === "" ? undefined : cwd,
@@ -53,9 +53,9 @@ export async function costsPage(host: ViewHost, query: URLSearchParams): Promise
   const place = ({ cwd }: SpentRow): string =>
     cwd === null || cwd === undefined
       ? "none"
-      : `<a href="${hrefOf(PLACES.list, { cwd })}">${escapeHtml(shortPath(cwd, host))}</a>`;
+      : `<a href="${makeHref(PLACES.list, { cwd })}">${escapeHtml(toTildePath(cwd, host))}</a>`;
   const inside = [
-    formHtml(span, shortPath(cwd, host), query.has("archived")),
+    formHtml(span, toTildePath(cwd, host), query.has("archived")),
     totalsHtml(days),
     daysChart(days.rows),
     tableHtml("By model", "Model", models, modelOf),
@@ -64,7 +64,7 @@ export async function costsPage(host: ViewHost, query: URLSearchParams): Promise
     tableHtml("By day", "Day", days, ({ day }) => escapeHtml(day ?? "unknown")),
     notesHtml(days),
   ];
-  return framed("Costs", "costs", inside.join(""));
+  return renderFramed("Costs", "costs", inside.join(""));
 }
 
 function modelOf({ provider, model }: SpentRow): string {
@@ -73,7 +73,7 @@ function modelOf({ provider, model }: SpentRow): string {
 
 function sessionOf(row: SpentRow): string {
   const { sessionPath = "", sessionId = "", name = null, firstMessage = null } = row;
-  return `<a href="${sessionHref(sessionPath, sessionId)}">${escapeHtml(titleOf({ name, firstMessage }))}</a>`;
+  return `<a href="${makeSessionHref(sessionPath, sessionId)}">${escapeHtml(getSessionTitle({ name, firstMessage }))}</a>`;
 }
 
 function formHtml(span: string, cwd: string, archived: boolean): string {
@@ -92,18 +92,18 @@ function formHtml(span: string, cwd: string, archived: boolean): string {
 function totalsHtml({ totals }: any): string {
   const { cost, tokens, messages, sessions, unpricedMessages, inherited } = totals;
   const facts = [
-    ["Cost", money(cost)],
+    ["Cost", formatCost(cost)],
     [
       "Tokens",
-      `${shortCount(tokens.total)} <span class="dim">${shortCount(tokens.input)} in, ${shortCount(tokens.output)} out</span>`,
+      `${formatShortCount(tokens.total)} <span class="dim">${formatShortCount(tokens.input)} in, ${formatShortCount(tokens.output)} out</span>`,
     ],
     ["Answers", messages.toLocaleString("en-US")],
     ["Sessions", sessions.toLocaleString("en-US")],
     [
       "Inherited",
-      inherited.cost > 0 ? `${money(inherited.cost)} <span class="dim">counted where it was spent</span>` : "",
+      inherited.cost > 0 ? `${formatCost(inherited.cost)} <span class="dim">counted where it was spent</span>` : "",
     ],
-    ["No price", unpricedMessages > 0 ? counted(unpricedMessages, "answer") : ""],
+    ["No price", unpricedMessages > 0 ? formatCount(unpricedMessages, "answer") : ""],
   ];
   const shown = facts.filter(([, value]) => value !== "");
   return `<dl class="facts">${shown.map(([name, value]) => `<div><dt>${name}</dt><dd>${value}</dd></div>`).join("\n")}</dl>\n`;
@@ -137,11 +137,11 @@ function daysChart(rows: readonly SpentRow[]): string {
     const height = (cost / most) * HEIGHT;
     const when = from === to ? dayOf(from) : `${dayOf(from)} to ${dayOf(to)}`;
     const place = `x="${(index * step).toFixed(1)}" width="${Math.max(0.5, step - gap).toFixed(1)}"`;
-    return `<g><title>${when}: ${money(cost)}</title><rect class="hit" ${place} y="0" height="${HEIGHT}"/><rect class="bar" ${place} y="${(HEIGHT - height).toFixed(1)}" height="${height.toFixed(1)}"/></g>`;
+    return `<g><title>${when}: ${formatCost(cost)}</title><rect class="hit" ${place} y="0" height="${HEIGHT}"/><rect class="bar" ${place} y="${(HEIGHT - height).toFixed(1)}" height="${height.toFixed(1)}"/></g>`;
   });
   const what = each === 1 ? "a day" : `${each} days`;
-  const says = `Cost from ${dayOf(first)} to ${dayOf(last)}: at most ${money(most)} in ${what}.`;
-  return `<figure class="chart"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${bars.join("")}</svg><figcaption><span class="key bars">${dayOf(first)} to ${dayOf(last)}, at most ${money(most)} in ${what}</span></figcaption></figure>\n`;
+  const says = `Cost from ${dayOf(first)} to ${dayOf(last)}: at most ${formatCost(most)} in ${what}.`;
+  return `<figure class="chart"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${bars.join("")}</svg><figcaption><span class="key bars">${dayOf(first)} to ${dayOf(last)}, at most ${formatCost(most)} in ${what}</span></figcaption></figure>\n`;
 }
 
 /** Returns the number of a day, and from that the day again. */
@@ -163,11 +163,11 @@ function tableHtml(
   const shown: SpentRow[] = rows.slice(0, ROWS);
   const lines = shown.map(
     (row) =>
-      `<tr><td>${nameOf(row)}</td><td>${money(row.cost)}</td><td>${shortCount(row.tokens.total)}</td><td>${shortCount(row.tokens.output)}</td><td>${row.messages.toLocaleString("en-US")}</td></tr>`,
+      `<tr><td>${nameOf(row)}</td><td>${formatCost(row.cost)}</td><td>${formatShortCount(row.tokens.total)}</td><td>${formatShortCount(row.tokens.output)}</td><td>${row.messages.toLocaleString("en-US")}</td></tr>`,
   );
   const rest = total - shown.length;
   const more =
-    rest > 0 ? `<p class="dim">and ${counted(rest, "more row", "more rows")}; the verb stats prints all.</p>` : "";
+    rest > 0 ? `<p class="dim">and ${formatCount(rest, "more row", "more rows")}; the verb stats prints all.</p>` : "";
   return `<h2>${title}</h2>
 <div class="scroll" role="region" aria-label="${title}" tabindex="0"><table class="sums"><thead><tr><th scope="col">${head}</th><th scope="col">Cost</th><th scope="col">Tokens</th><th scope="col">Output</th><th scope="col">Answers</th></tr></thead><tbody>
 ${lines.join("\n")}
@@ -181,7 +181,7 @@ function notesHtml({ totals, unpricedModels, incompleteCount, archivedLeftOut }:
   if (totals.messages === 0) notes.push("Nothing was spent in this time.");
   if (unpricedModels.length > 0)
     notes.push(`No price is known for ${unpricedModels.slice(0, 20).map(modelOf).join(", ")}; these count as free.`);
-  if (incompleteCount > 0) notes.push(`${counted(incompleteCount, "session")} could not be read whole.`);
-  if (archivedLeftOut > 0) notes.push(`${counted(archivedLeftOut, "archived session")} left out.`);
+  if (incompleteCount > 0) notes.push(`${formatCount(incompleteCount, "session")} could not be read whole.`);
+  if (archivedLeftOut > 0) notes.push(`${formatCount(archivedLeftOut, "archived session")} left out.`);
   return notes.map((note) => `<p class="dim">${note}</p>\n`).join("");
 }

@@ -1,10 +1,10 @@
 /** The sessions that come from the same one, each below the one that it is a fork of. */
 
-import { counted } from "../page/amounts.ts";
+import { formatCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { agoHtml, FAMILY_LEVELS, framed, sessionHref } from "./frame.ts";
-import { type ShownSession, titleOf } from "./list.ts";
+import { renderAgo, FAMILY_LEVELS, renderFramed, makeSessionHref } from "./frame.ts";
+import { type ShownSession, getSessionTitle } from "./list.ts";
 
 /** Members of a family that are shown; their names are looked up one by one. */
 const MOST = 200;
@@ -17,7 +17,7 @@ interface FamilyMember {
 }
 
 /** Returns the page of a family. */
-export async function familyPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
+export async function renderFamilyPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
   const sessionId = query.get("id") ?? "";
   const { nodes } = await host.ask("get_session_family", { sessionId });
   const relatives: FamilyMember[] = [];
@@ -33,16 +33,16 @@ export async function familyPage(host: ViewHost, query: URLSearchParams): Promis
   const rows = relatives.map((one) => memberHtml(host, one, sessionId));
   const rest = nodes.length - relatives.length;
   const more = rest > 0 ? `<p class="dim">and ${rest.toLocaleString("en-US")} more</p>` : "";
-  const count = `<p class="dim">${counted(nodes.length, "session")}, forks below what they come from</p>`;
-  return framed("Family", "other", `${count}\n<ul class="rows">${rows.join("")}</ul>${more}`);
+  const count = `<p class="dim">${formatCount(nodes.length, "session")}, forks below what they come from</p>`;
+  return renderFramed("Family", "other", `${count}\n<ul class="rows">${rows.join("")}</ul>${more}`);
 }
 
 function memberHtml(host: ViewHost, { sessionPath, sessionId, row, level }: FamilyMember, current: string): string {
-  const title = escapeHtml(row ? titleOf(row) : sessionId);
+  const title = escapeHtml(row ? getSessionTitle(row) : sessionId);
   const mark = sessionId === current ? ' aria-current="true"' : "";
-  const link = sessionPath === null ? title : `<a href="${sessionHref(sessionPath, sessionId)}"${mark}>${title}</a>`;
+  const link = sessionPath === null ? title : `<a href="${makeSessionHref(sessionPath, sessionId)}"${mark}>${title}</a>`;
   const here = mark === "" ? "" : ' <span class="tag">this one</span>';
-  const facts = row ? [agoHtml(row.modified, host.now()), counted(row.messageCount, "message")] : [];
+  const facts = row ? [renderAgo(row.modified, host.now()), formatCount(row.messageCount, "message")] : [];
   const told = [...facts, escapeHtml(row?.shortId ?? "")].filter(Boolean).join(" · ");
   return `<li class="level${level}">${link}${here}<p>${told}</p></li>\n`;
 }

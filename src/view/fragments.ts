@@ -14,7 +14,7 @@ interface Fragment {
   readonly html: string;
 }
 
-export function messageOf({ type, message }: StoredEntry): Readonly<Record<string, unknown>> {
+export function getMessage({ type, message }: StoredEntry): Readonly<Record<string, unknown>> {
   return type === "message" && typeof message === "object" && message !== null ? (message as never) : {};
 }
 
@@ -24,20 +24,20 @@ function anchorOf(id: string): string {
 }
 
 /** Draws what comes after an entry, as the page draws it: results stand with their calls. */
-export class FragmentPen {
+export class FragmentRenderer {
   private drawn: Drawn = { turns: 0, model: "", answering: false };
   /** The last answer with the results that it has, and what was drawn before it. */
   private answer: { readonly before: Drawn; readonly entries: StoredEntry[]; readonly open: Set<string> } | undefined;
 
   /** Takes entries that the page has already, the last of its path in their order; `turns` are those of all the path. */
   recall(entries: readonly StoredEntry[], turns: number): void {
-    const asked = entries.filter((entry) => messageOf(entry).role === "user").length;
+    const asked = entries.filter((entry) => getMessage(entry).role === "user").length;
     this.drawn.turns = Math.max(0, turns - asked);
     for (const entry of entries) this.draw(entry);
   }
 
   draw(entry: StoredEntry): Fragment {
-    const message = messageOf(entry);
+    const message = getMessage(entry);
     const { answer } = this;
     if (message.role === "toolResult" && answer?.open.delete(stringOf(message.toolCallId))) {
       answer.entries.push(entry);

@@ -3,7 +3,7 @@
 import { anchorName } from "../core/export/page.ts";
 import { escapeHtml } from "../page/escape.ts";
 import { STYLE } from "../page/style.ts";
-import { type AskFailed, htmlAnswer, type ViewAnswer, type ViewHost } from "./answer.ts";
+import { type AskFailed, makeHtmlAnswer, type ViewAnswer, type ViewHost } from "./answer.ts";
 
 /** Addresses below the folder of all addresses. */
 export const PLACES = {
@@ -76,15 +76,15 @@ export const VIEW_STYLE = `${STYLE}${BAR}${PAGES}${INDENTS}\n`;
 export const BAR_STYLE = BAR;
 
 /** Returns the bar above a page; `more` is HTML for its end. */
-export function barHtml(current: "list" | "costs" | "other", more = ""): string {
+export function renderBar(current: "list" | "costs" | "other", more = ""): string {
   const link = (place: "list" | "costs", word: string): string =>
     `<a href="${PLACES[place]}"${current === place ? ' aria-current="page"' : ""}>${word}</a>`;
   return `<nav class="bar" id="view.bar" aria-label="Viewer">${link("list", "Sessions")}${link("costs", "Costs")}${more}</nav>\n`;
 }
 
 /** Returns a page of ours; the title is text, the rest is HTML. */
-export function framed(title: string, current: "list" | "costs" | "other", inside: string, status = 200): ViewAnswer {
-  return htmlAnswer(
+export function renderFramed(title: string, current: "list" | "costs" | "other", inside: string, status = 200): ViewAnswer {
+  return makeHtmlAnswer(
     `<!doctype html>
 <html lang="en">
 <head>
@@ -96,7 +96,7 @@ export function framed(title: string, current: "list" | "costs" | "other", insid
 </head>
 <body>
 <a class="skip" href="#view.main">To the content</a>
-${barHtml(current)}<main class="page" id="view.main">
+${renderBar(current)}<main class="page" id="view.main">
 <h1>${escapeHtml(title)}</h1>
 ${inside}
 </main>
@@ -119,20 +119,20 @@ const STATUSES: Readonly<Record<string, number>> = {
 };
 
 /** Returns the HTTP status that says what failed. */
-export function statusOf({ failure }: AskFailed): number {
+export function getHttpStatus({ failure }: AskFailed): number {
   return STATUSES[failure] ?? 500;
 }
 
 /** Returns the page that says why something cannot be shown. */
-export function failedPage(error: AskFailed): ViewAnswer {
+export function renderFailedPage(error: AskFailed): ViewAnswer {
   const again = error.failure === "cursor_expired" ? "The list has changed since. " : "";
   const instead = error.instead === undefined ? "" : `<p>${error.instead}</p>`;
   const inside = `<p class="warn">${escapeHtml(again + error.message)}</p>${instead}<p><a href="${PLACES.list}">All sessions</a></p>`;
-  return framed("This cannot be shown", "other", inside, statusOf(error));
+  return renderFramed("This cannot be shown", "other", inside, getHttpStatus(error));
 }
 
 /** Returns an address below the folder of all addresses, as it stands in an attribute. */
-export function hrefOf(place: string, query: Readonly<Record<string, string | undefined>> = {}, entryId = ""): string {
+export function makeHref(place: string, query: Readonly<Record<string, string | undefined>> = {}, entryId = ""): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(name, value);
   const name = anchorName(entryId);
@@ -141,18 +141,18 @@ export function hrefOf(place: string, query: Readonly<Record<string, string | un
 }
 
 /** Returns the address of a session's page. The id finds a session that has been moved since. */
-export function sessionHref(sessionPath: string, sessionId: string, entryId = ""): string {
-  return hrefOf(PLACES.session, { path: sessionPath, id: sessionId }, entryId);
+export function makeSessionHref(sessionPath: string, sessionId: string, entryId = ""): string {
+  return makeHref(PLACES.session, { path: sessionPath, id: sessionId }, entryId);
 }
 
 /** Returns a path with the home folder as `~`. */
-export function shortPath(path: string, { home }: ViewHost): string {
+export function toTildePath(path: string, { home }: ViewHost): string {
   if (home === undefined || home === "" || home === "/") return path;
   return path === home ? "~" : path.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path;
 }
 
 /** Returns the directory that a person typed, which may begin with `~`. */
-export function directoryIn(query: URLSearchParams, { home }: ViewHost): string {
+export function parseDirectory(query: URLSearchParams, { home }: ViewHost): string {
   const typed = (query.get("cwd") ?? "").trim();
   return home !== undefined && /^~(?=\/|$)/.test(typed) ? home + typed.slice(1) : typed;
 }
@@ -166,7 +166,7 @@ const UNITS = [
 ] as const;
 
 /** Returns how long ago a moment was, with the moment itself for those who point at it. */
-export function agoHtml(iso: string | null, now: number): string {
+export function renderAgo(iso: string | null, now: number): string {
   const moment = iso === null ? Number.NaN : Date.parse(iso);
   if (Number.isNaN(moment)) return "";
   const passed = now - moment;
@@ -184,7 +184,7 @@ function wordsIn(query: string): string[] {
 }
 
 /** Returns text as HTML in which the words of a search are marked. */
-export function markedHtml(text: string, query: string): string {
+export function renderMarked(text: string, query: string): string {
   const words = wordsIn(query)
     .slice(0, 20)
     .map((word) => word.slice(0, 200).replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));

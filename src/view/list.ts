@@ -1,9 +1,9 @@
 /** The list of sessions: by name and by everything said, in pages. */
 
-import { counted, money, sizeText } from "../page/amounts.ts";
+import { formatCount, formatCost, formatSize } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { agoHtml, directoryIn, framed, hrefOf, markedHtml, PLACES, sessionHref, shortPath } from "./frame.ts";
+import { renderAgo, parseDirectory, renderFramed, makeHref, renderMarked, PLACES, makeSessionHref, toTildePath } from "./frame.ts";
 
 /** Sessions and places on a page. */
 const SESSIONS = 50;
@@ -33,7 +33,7 @@ export interface ShownSession {
 }
 
 /** The part of the list that a person wants to see. */
-interface ListWishes {
+interface ListOptions {
   readonly q: string;
   readonly cwd: string;
   readonly sort: keyof typeof SORTS;
@@ -45,11 +45,11 @@ interface ListWishes {
   readonly others: boolean;
 }
 
-function wishesIn(query: URLSearchParams, host: ViewHost): ListWishes {
+function parseOptions(query: URLSearchParams, host: ViewHost): ListOptions {
   const sort = query.get("sort") ?? "";
   return {
     q: (query.get("q") ?? "").trim(),
-    cwd: directoryIn(query, host),
+    cwd: parseDirectory(query, host),
     sort: Object.hasOwn(SORTS, sort) ? (sort as keyof typeof SORTS) : "modified",
     archived: query.has("archived"),
     named: query.has("named"),
@@ -58,27 +58,27 @@ function wishesIn(query: URLSearchParams, host: ViewHost): ListWishes {
   };
 }
 
-function queryOf({ q, cwd, sort, ...ticks }: ListWishes): Record<string, string | undefined> {
+function queryOf({ q, cwd, sort, ...ticks }: ListOptions): Record<string, string | undefined> {
   const ticked = Object.entries(ticks).map(([name, is]) => [name, is ? "1" : undefined]);
   return { q, cwd, sort: sort === "modified" ? "" : sort, ...Object.fromEntries(ticked) };
 }
 
 /** Returns the agents whose sessions are shown; undefined for our own alone. */
-function agentsOf({ others }: ListWishes, { agents }: ViewHost): "all" | readonly string[] | undefined {
+function agentsOf({ others }: ListOptions, { agents }: ViewHost): "all" | readonly string[] | undefined {
   return agents ?? (others ? "all" : undefined);
 }
 
 /** Returns the list, or what a search found. */
-export async function listPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
-  const wishes = wishesIn(query, host);
+export async function renderListPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
+  const wishes = parseOptions(query, host);
   const hitsCursor = query.get("hits") ?? undefined;
   const parts = [formHtml(wishes, host)];
   if (hitsCursor === undefined) parts.push(await sessionsHtml(host, wishes, query.get("cursor") ?? undefined));
   if (wishes.q !== "" && !query.has("cursor")) parts.push(await hitsHtml(host, wishes, hitsCursor));
-  return framed(wishes.q === "" ? "Sessions" : `Sessions: ${wishes.q}`, "list", parts.join(""));
+  return renderFramed(wishes.q === "" ? "Sessions" : `Sessions: ${wishes.q}`, "list", parts.join(""));
 }
 
-function formHtml({ q, cwd, sort, archived, named, output, others }: ListWishes, host: ViewHost): string {
+function formHtml({ q, cwd, sort, archived, named, output, others }: ListOptions, host: ViewHost): string {
   const options = Object.entries(SORTS).map(
     ([value, word]) => `<option value="${value}"${value === sort ? " selected" : ""}>${word}</option>`,
   );
@@ -86,14 +86,14 @@ function formHtml({ q, cwd, sort, archived, named, output, others }: ListWishes,
     `<label class="tick"><input type="checkbox" name="${name}" value="1"${is ? " checked" : ""}>${word}</label>`;
   return `<form class="ask" role="search" action="${PLACES.list}">
 <label class="whole">Names and everything said<input type="search" name="q" value="${escapeHtml(q)}"></label>
-<label class="wide">Directory<input type="text" name="cwd" value="${escapeHtml(shortPath(cwd, host))}" placeholder="all"></label>
+<label class="wide">Directory<input type="text" name="cwd" value="${escapeHtml(toTildePath(cwd, host))}" placeholder="all"></label>
 <label>Sort<select name="sort">${options.join("")}</select></label>
 ${tick("output", "Output of tools, too", output)}${tick("named", "Named", named)}${tick("archived", "Archived", archived)}${host.agents === undefined ? tick("others", "Other agents, too", others) : ""}
 <button>Show</button></form>
 `;
 }
 
-async function sessionsHtml(host: ViewHost, wishes: ListWishes, cursor: string | undefined): Promise<string> {
+async function sessionsHtml(host: ViewHost, wishes: ListOptions, cursor: string | undefined): Promise<string> {
   const { q, cwd, sort, archived, named } = wishes;
   const isSearch = q !== "";
   const { sessions, total, nextCursor } = await host.ask("list_sessions", {
@@ -107,11 +107,11 @@ async function sessionsHtml(host: ViewHost, wishes: ListWishes, cursor: string |
     limit: isSearch && cursor === undefined ? NAMED : SESSIONS,
   });
   const about = isSearch ? "Found in names, first questions and directories" : archived ? "Archived" : "";
-  const count = `<p class="dim">${counted(total, "session")}${cwd === "" ? "" : ` of ${escapeHtml(shortPath(cwd, host))}`}</p>`;
+  const count = `<p class="dim">${formatCount(total, "session")}${cwd === "" ? "" : ` of ${escapeHtml(toTildePath(cwd, host))}`}</p>`;
   const head = about === "" ? "" : `<h2>${about}</h2>\n`;
   const rows = familyRows(sessions).map((row) => rowHtml(row, host, wishes));
-  const next = nextCursor && `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), cursor: nextCursor })}">More</a>`;
-  const first = cursor === undefined ? "" : `<a href="${hrefOf(PLACES.list, queryOf(wishes))}">From the beginning</a>`;
+  const next = nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), cursor: nextCursor })}">More</a>`;
+  const first = cursor === undefined ? "" : `<a href="${makeHref(PLACES.list, queryOf(wishes))}">From the beginning</a>`;
   const ways = next || first ? `<p class="next">${next ?? ""}${first}</p>` : "";
   return `${head}${count}<ul class="rows">${rows.join("")}</ul>\n${ways}`;
 }
@@ -152,7 +152,7 @@ function comesFrom(row: ShownSession, other: ShownSession, byId: ReadonlyMap<str
 const LEVELS = 6;
 
 /** Returns a row and those below it. Deep ones are drawn flat, so that no depth of forks ends the process. */
-function rowHtml({ row, forks }: FamilyRow, host: ViewHost, wishes: ListWishes, level = 1): string {
+function rowHtml({ row, forks }: FamilyRow, host: ViewHost, wishes: ListOptions, level = 1): string {
   const below = level < LEVELS ? forks : flat(forks);
   const inside = below.map((fork) => rowHtml(fork, host, wishes, level + 1)).join("");
   return `<li>${sessionHtml(row, host, wishes)}${inside === "" ? "" : `<ul class="rows">${inside}</ul>`}</li>\n`;
@@ -168,12 +168,12 @@ function flat(forks: readonly FamilyRow[]): FamilyRow[] {
   return found;
 }
 
-export function titleOf({ name, firstMessage }: Pick<ShownSession, "name" | "firstMessage">): string {
+export function getSessionTitle({ name, firstMessage }: Pick<ShownSession, "name" | "firstMessage">): string {
   const text = (name?.trim() || firstMessage || "").slice(0, 300).replace(/\s+/g, " ").trim();
   return text === "" ? "(nothing said)" : text;
 }
 
-function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListWishes): string {
+function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListOptions): string {
   const { sessionPath, sessionId, shortId, cwd, name, firstMessage, modified, messageCount, sizeBytes } = row;
   const tags = [row.archived ? "archived" : "", row.store === "v2" ? "V2" : "", escapeHtml(row.agent ?? "")].filter(
     Boolean,
@@ -181,24 +181,24 @@ function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListWishes): str
   const tagged = tags.map((tag) => ` <span class="tag">${tag}</span>`).join("");
   const first = name !== null && firstMessage !== null ? firstMessage.slice(0, 200).replace(/\s+/g, " ") : "";
   const facts = [
-    agoHtml(modified, host.now()),
-    counted(messageCount, "message"),
-    sizeText(sizeBytes),
-    row.cost === undefined || row.cost === 0 ? "" : money(row.cost),
+    renderAgo(modified, host.now()),
+    formatCount(messageCount, "message"),
+    formatSize(sizeBytes),
+    row.cost === undefined || row.cost === 0 ? "" : formatCost(row.cost),
     cwd === null
       ? ""
-      : `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), cwd })}">${escapeHtml(shortPath(cwd, host))}</a>`,
+      : `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), cwd })}">${escapeHtml(toTildePath(cwd, host))}</a>`,
     row.forkedFrom === undefined
       ? ""
-      : `fork of <a href="${hrefOf(PLACES.family, { id: sessionId })}">${escapeHtml(row.forkedFrom.name ?? row.forkedFrom.sessionId)}</a>`,
+      : `fork of <a href="${makeHref(PLACES.family, { id: sessionId })}">${escapeHtml(row.forkedFrom.name ?? row.forkedFrom.sessionId)}</a>`,
     escapeHtml(shortId ?? ""),
   ];
-  const said = first === "" ? "" : `<p class="said">${markedHtml(first, wishes.q)}</p>`;
-  const title = markedHtml(titleOf(row), wishes.q);
-  return `<a href="${sessionHref(sessionPath, sessionId)}">${title}</a>${tagged}${said}<p>${facts.filter(Boolean).join(" · ")}</p>`;
+  const said = first === "" ? "" : `<p class="said">${renderMarked(first, wishes.q)}</p>`;
+  const title = renderMarked(getSessionTitle(row), wishes.q);
+  return `<a href="${makeSessionHref(sessionPath, sessionId)}">${title}</a>${tagged}${said}<p>${facts.filter(Boolean).join(" · ")}</p>`;
 }
 
-async function hitsHtml(host: ViewHost, wishes: ListWishes, cursor: string | undefined): Promise<string> {
+async function hitsHtml(host: ViewHost, wishes: ListOptions, cursor: string | undefined): Promise<string> {
   const { q, cwd, output } = wishes;
   const { hits, nextCursor } = await host.ask("search_sessions", {
     query: q,
@@ -210,7 +210,7 @@ async function hitsHtml(host: ViewHost, wishes: ListWishes, cursor: string | und
   });
   const rows = hits.map((hit: SearchHit) => hitHtml(hit, host, q));
   const next =
-    nextCursor && `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), hits: nextCursor })}">More places</a>`;
+    nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), hits: nextCursor })}">More places</a>`;
   const none = rows.length === 0 ? '<p class="dim">Found nowhere.</p>' : "";
   return `<h2>Found in what was said and done</h2>\n${none}<ul class="rows">${rows.join("")}</ul>\n${next ? `<p class="next">${next}</p>` : ""}`;
 }
@@ -226,6 +226,6 @@ interface SearchHit extends Pick<ShownSession, "sessionPath" | "sessionId" | "na
 function hitHtml(hit: SearchHit, host: ViewHost, q: string): string {
   const { sessionPath, sessionId, entryId, role, tool, line, at, cwd } = hit;
   const who = role === "user" ? "you" : (tool ?? role);
-  const facts = [escapeHtml(who), agoHtml(at, host.now()), cwd === null ? "" : escapeHtml(shortPath(cwd, host))];
-  return `<li><a href="${sessionHref(sessionPath, sessionId, entryId)}">${escapeHtml(titleOf(hit))}</a><p class="said">${markedHtml(line, q)}</p><p>${facts.filter(Boolean).join(" · ")}</p></li>\n`;
+  const facts = [escapeHtml(who), renderAgo(at, host.now()), cwd === null ? "" : escapeHtml(toTildePath(cwd, host))];
+  return `<li><a href="${makeSessionHref(sessionPath, sessionId, entryId)}">${escapeHtml(getSessionTitle(hit))}</a><p class="said">${renderMarked(line, q)}</p><p>${facts.filter(Boolean).join(" · ")}</p></li>\n`;
 }

@@ -4,8 +4,8 @@
  * entries are asked for when it has taken those before.
  */
 
-import { AskFailed, NOTHING, type ViewAnswer, type ViewRequest } from "./answer.ts";
-import { FragmentPen, messageOf, type StoredEntry } from "./fragments.ts";
+import { AskFailed, ALLOW_NOTHING, type ViewAnswer, type ViewRequest } from "./answer.ts";
+import { FragmentRenderer, getMessage, type StoredEntry } from "./fragments.ts";
 import type { Watch, Watches } from "./watches.ts";
 
 /** Entries that are asked for at a time. */
@@ -26,7 +26,7 @@ interface ReadPlace {
 }
 
 /** Returns a place as text for an address or a header; undefined where ids are too long for these. */
-export function placeText({ after, tail }: ReadPlace): string | undefined {
+export function formatPlace({ after, tail }: ReadPlace): string | undefined {
   const text = Buffer.from(JSON.stringify([after, tail])).toString("base64url");
   return text.length > LONGEST ? undefined : text;
 }
@@ -44,7 +44,7 @@ function placeIn(text: string): ReadPlace | undefined {
 }
 
 /** Returns the events of a session from a place on. Throws AskFailed where it cannot be followed. */
-export async function eventsOf(watches: Watches, request: ViewRequest): Promise<ViewAnswer> {
+export async function streamEvents(watches: Watches, request: ViewRequest): Promise<ViewAnswer> {
   const { query, lastEventId, signal } = request;
   const place = placeIn(lastEventId ?? query.get("from") ?? "");
   if (place === undefined) throw new AskFailed("invalid_params", "The events begin at a place of the page.");
@@ -52,13 +52,13 @@ export async function eventsOf(watches: Watches, request: ViewRequest): Promise<
   return {
     status: 200,
     type: "text/event-stream; charset=utf-8",
-    policy: NOTHING,
+    policy: ALLOW_NOTHING,
     body: follow(watch, place, signal),
   };
 }
 
 async function* follow(watch: Watch, from: ReadPlace, signal: AbortSignal): AsyncGenerator<string> {
-  const bell = new Bell(signal);
+  const bell = new ChangeNotifier(signal);
   const stop = watch.listen(() => bell.ring());
   try {
     yield `retry: ${RETRY}\n\n`;
@@ -84,13 +84,13 @@ async function* follow(watch: Watch, from: ReadPlace, signal: AbortSignal): Asyn
 }
 
 function eventText(name: string, data: object, place?: ReadPlace): string {
-  const text = place && placeText(place);
+  const text = place && formatPlace(place);
   return `${text === undefined ? "" : `id: ${text}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
 /** Whether an entry has pictures whose data is not with them. */
 function lacksPictures(entry: StoredEntry): boolean {
-  const { content } = entry.type === "message" ? messageOf(entry) : entry;
+  const { content } = entry.type === "message" ? getMessage(entry) : entry;
   return Array.isArray(content) && content.some((block) => block?.type === "image" && typeof block.data === "object");
 }
 
@@ -100,7 +100,7 @@ class Reader {
   /** Whether nothing follows that fits what the reader sees. */
   isOver = false;
   private readonly watch: Watch;
-  private readonly pen = new FragmentPen();
+  private readonly pen = new FragmentRenderer();
   /** New entries of other branches. */
   private aside = 0;
 
@@ -117,7 +117,7 @@ class Reader {
     for (let id = tail; id !== null && back.length < BACK; ) {
       const entry = await this.whole(id);
       back.push(entry);
-      if (messageOf(entry).role === "assistant") break;
+      if (getMessage(entry).role === "assistant") break;
       id = typeof entry.parentId === "string" ? entry.parentId : null;
     }
     this.pen.recall(back.reverse(), path.userMessages);
@@ -167,7 +167,7 @@ class Reader {
 }
 
 /** Wakes one who waits. */
-class Bell {
+class ChangeNotifier {
   private isRung = false;
   private wake: (() => void) | undefined;
   private readonly signal: AbortSignal;

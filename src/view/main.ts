@@ -3,26 +3,26 @@
  * commands as every other. It is a file of its own in the built program, which the verb `view` loads.
  */
 
-import { AskFailed, textAnswer, type ViewAnswer, type ViewHost, type ViewRequest } from "./answer.ts";
-import { costsPage } from "./costs.ts";
-import { familyPage } from "./family.ts";
-import { BAR_STYLE, failedPage, PLACES, statusOf, VIEW_STYLE } from "./frame.ts";
+import { AskFailed, makeTextAnswer, type ViewAnswer, type ViewHost, type ViewRequest } from "./answer.ts";
+import { renderCostsPage } from "./costs.ts";
+import { renderFamilyPage } from "./family.ts";
+import { BAR_STYLE, renderFailedPage, PLACES, getHttpStatus, VIEW_STYLE } from "./frame.ts";
 import { Guard } from "./guard.ts";
-import { listPage } from "./list.ts";
-import { eventsOf } from "./live.ts";
-import { SCRIPT } from "./script.ts";
+import { renderListPage } from "./list.ts";
+import { streamEvents } from "./live.ts";
+import { VIEW_SCRIPT } from "./script.ts";
 import { SessionPages } from "./session.ts";
 import { Watches } from "./watches.ts";
 import { serveWeb } from "./web.ts";
 
 export { AskFailed, type ViewHost } from "./answer.ts";
 
-interface ViewWishes {
+interface ViewOptions {
   readonly host: ViewHost;
   /** 0 for any that is free. */
   readonly port: number;
   /** Tells the person about an error that is none of a command. */
-  trouble(sentence: string): void;
+  onError(sentence: string): void;
   /** Milliseconds in which a reader must take what was written; by default half a minute. */
   readonly stallTime?: number;
 }
@@ -46,7 +46,7 @@ export interface ViewedSession {
 }
 
 /** Begins to serve. Rejects with an errno error where the port cannot be had. */
-export async function startView({ host, port, trouble, stallTime }: ViewWishes): Promise<Viewer> {
+export async function startView({ host, port, onError: trouble, stallTime }: ViewOptions): Promise<Viewer> {
   const watches = new Watches(host);
   const pages = new SessionPages(host);
   const answer = async (request: ViewRequest): Promise<ViewAnswer> => {
@@ -55,7 +55,7 @@ export async function startView({ host, port, trouble, stallTime }: ViewWishes):
     } catch (error) {
       if (error instanceof AskFailed) return refusal(request, error);
       trouble(error instanceof Error ? error.message : String(error));
-      return textAnswer("Something went wrong here; the terminal says what.", 500);
+      return makeTextAnswer("Something went wrong here; the terminal says what.", 500);
     }
   };
   const web = await serveWeb({ port, guardFor: (port) => new Guard(port, host.now), answer, stallTime });
@@ -85,21 +85,21 @@ async function routed(request: ViewRequest, { host, watches, pages }: ViewParts)
   const { path, query } = request;
   switch (path) {
     case "":
-      return listPage(host, query);
+      return renderListPage(host, query);
     case PLACES.costs:
-      return costsPage(host, query);
+      return renderCostsPage(host, query);
     case PLACES.family:
-      return familyPage(host, query);
+      return renderFamilyPage(host, query);
     case PLACES.session:
       return pages.page(query);
     case PLACES.events:
-      return eventsOf(watches, request);
+      return streamEvents(watches, request);
     case PLACES.style:
-      return { ...textAnswer(VIEW_STYLE, 200), type: "text/css; charset=utf-8" };
+      return { ...makeTextAnswer(VIEW_STYLE, 200), type: "text/css; charset=utf-8" };
     case PLACES.barStyle:
-      return { ...textAnswer(BAR_STYLE, 200), type: "text/css; charset=utf-8" };
+      return { ...makeTextAnswer(BAR_STYLE, 200), type: "text/css; charset=utf-8" };
     case PLACES.script:
-      return { ...textAnswer(SCRIPT, 200), type: "text/javascript; charset=utf-8" };
+      return { ...makeTextAnswer(VIEW_SCRIPT, 200), type: "text/javascript; charset=utf-8" };
     default:
       throw new AskFailed("session_not_found", "There is no such page.");
   }
@@ -109,6 +109,6 @@ async function routed(request: ViewRequest, { host, watches, pages }: ViewParts)
 const LATER: ReadonlySet<string> = new Set(["too_many", "same_id", "busy"]);
 
 function refusal({ path }: ViewRequest, error: AskFailed): ViewAnswer {
-  if (LATER.has(error.failure)) return textAnswer(error.message, 503, { "Retry-After": "5" });
-  return path === PLACES.events ? textAnswer(error.message, statusOf(error)) : failedPage(error);
+  if (LATER.has(error.failure)) return makeTextAnswer(error.message, 503, { "Retry-After": "5" });
+  return path === PLACES.events ? makeTextAnswer(error.message, getHttpStatus(error)) : renderFailedPage(error);
 }

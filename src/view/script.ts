@@ -3,7 +3,7 @@
  * it stands here; without it the page is what it was when it was loaded.
  */
 
-export const SCRIPT = `"use strict";
+export const VIEW_SCRIPT = `"use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
   const status = byId("view.status"), news = byId("view.news"), section = byId("conversation.path");

@@ -1,11 +1,11 @@
 /** The page of a session: the one that an export writes, with a way back and with what comes while it is open. */
 
-import { counted } from "../page/amounts.ts";
+import { formatCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
-import { AskFailed, htmlAnswer, redirect, type ViewAnswer, type ViewHost } from "./answer.ts";
-import { barHtml, hrefOf, PLACES } from "./frame.ts";
+import { AskFailed, makeHtmlAnswer, redirect, type ViewAnswer, type ViewHost } from "./answer.ts";
+import { renderBar, makeHref, PLACES } from "./frame.ts";
 import type { ShownSession } from "./list.ts";
-import { placeText } from "./live.ts";
+import { formatPlace } from "./live.ts";
 
 /** Pages that wait to be drawn at a time: each can be large, so they are drawn one after the other. */
 const WAITING = 8;
@@ -70,7 +70,7 @@ const LARGE = "This session is too large for one page. The verb show prints it, 
 const RECENT = "recent";
 
 function recentLink(path: string, id: string): string {
-  return `<a href="${hrefOf(PLACES.session, { path, id, part: RECENT })}">Its path from the last compaction</a>`;
+  return `<a href="${makeHref(PLACES.session, { path, id, part: RECENT })}">Its path from the last compaction</a>`;
 }
 
 const GONE: ReadonlySet<string> = new Set(["session_not_found", "not_a_session", "storage_failed"]);
@@ -88,7 +88,7 @@ function pageAnswer(content: string, sessionPath: string, state: any): ViewAnswe
   const bodyStart = content.indexOf(">", content.indexOf("<body", headEnd)) + 1;
   const skip = SKIP.exec(content.slice(bodyStart, bodyStart + 1024))?.[0].length ?? 0;
   if (!policy || headEnd < 0 || bodyStart === 0) throw new TypeError("the exported page is not as it was");
-  const place = placeText({ after: state.lastEntryId, tail: state.leafId });
+  const place = formatPlace({ after: state.lastEntryId, tail: state.leafId });
   const ours = `<link rel="stylesheet" href="${PLACES.barStyle}">\n<script src="${PLACES.script}" defer></script>\n`;
   const parts = [
     content.slice(0, policy.index),
@@ -98,7 +98,7 @@ function pageAnswer(content: string, sessionPath: string, state: any): ViewAnswe
     `\n${sessionBar(sessionPath, state, place)}`,
     content.slice(bodyStart + skip),
   ];
-  return htmlAnswer(parts.join(""), 200, widened(policy[1]));
+  return makeHtmlAnswer(parts.join(""), 200, widened(policy[1]));
 }
 
 /** Returns a page's policy with our style sheet, our script and our events. */
@@ -121,12 +121,12 @@ function widened(policy: string): string {
 // biome-ignore lint/suspicious/noExplicitAny: the result as it came from the wire
 function sessionBar(sessionPath: string, state: any, place: string | undefined): string {
   const { sessionId, damageCount, lockedBy } = state;
-  const events = place === undefined ? "" : hrefOf(PLACES.events, { path: sessionPath });
-  const family = `<a href="${hrefOf(PLACES.family, { id: sessionId })}">Family</a>`;
-  const damage = damageCount > 0 ? `<span class="tag">${counted(damageCount, "damaged place")}</span>` : "";
+  const events = place === undefined ? "" : makeHref(PLACES.events, { path: sessionPath });
+  const family = `<a href="${makeHref(PLACES.family, { id: sessionId })}">Family</a>`;
+  const damage = damageCount > 0 ? `<span class="tag">${formatCount(damageCount, "damaged place")}</span>` : "";
   const writer = lockedBy
     ? `<span class="tag" title="${escapeHtml(lockedBy.client)}">open in process ${Number(lockedBy.pid)}</span>`
     : "";
   const live = `<span class="live" id="view.status" role="status" data-events="${events}" data-from="${place ?? ""}"></span><button type="button" class="news" id="view.news" hidden></button>`;
-  return barHtml("other", family + damage + writer + live);
+  return renderBar("other", family + damage + writer + live);
 }

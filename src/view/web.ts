@@ -2,7 +2,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { NOTHING, textAnswer, type ViewAnswer, type ViewRequest } from "./answer.ts";
+import { ALLOW_NOTHING, makeTextAnswer, type ViewAnswer, type ViewRequest } from "./answer.ts";
 import type { Guard } from "./guard.ts";
 
 /** Connections at a time. A browser opens six. */
@@ -29,7 +29,7 @@ const ALWAYS: Readonly<Record<string, string>> = {
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 
-interface WebWishes {
+interface WebOptions {
   /** 0 for any that is free. */
   readonly port: number;
   /** Makes the guard, when the port is known. */
@@ -47,7 +47,7 @@ export interface Web {
 }
 
 /** Begins to serve on this machine alone. Rejects with an errno error. */
-export async function serveWeb(wishes: WebWishes): Promise<Web> {
+export async function serveWeb(wishes: WebOptions): Promise<Web> {
   const { port, guardFor, stallTime = STALL_TIME } = wishes;
   let guard: Guard | undefined;
   let reading = 0;
@@ -123,7 +123,7 @@ function listen(server: Server, port: number): Promise<void> {
 
 async function respond(
   guard: Guard,
-  { answer }: WebWishes,
+  { answer }: WebOptions,
   request: IncomingMessage,
   response: ServerResponse,
   { stallTime, admitted }: { readonly stallTime: number; admitted(): void },
@@ -135,7 +135,7 @@ async function respond(
     const { status, sentence } = admission;
     const allow = status === 405 ? { Allow: "GET" } : undefined;
     // Whatever follows such a request is not looked at.
-    return send(response, textAnswer(sentence, status, { ...allow, Connection: "close" }), stallTime);
+    return send(response, makeTextAnswer(sentence, status, { ...allow, Connection: "close" }), stallTime);
   }
   admitted();
   if (admission.do === "enter") {
@@ -151,12 +151,12 @@ async function respond(
 
 /** Returns the answer to the right token: a cookie in its place, and an address without it. */
 function entry(location: string, cookie: string, isFromElsewhere: boolean): ViewAnswer {
-  if (!isFromElsewhere) return textAnswer("Come in.", 303, { Location: location, "Set-Cookie": cookie });
+  if (!isFromElsewhere) return makeTextAnswer("Come in.", 303, { Location: location, "Set-Cookie": cookie });
   const address = location.replace(/&/g, "&amp;").replace(/["'<>]/g, encodeURIComponent);
   return {
     status: 200,
     type: "text/html; charset=utf-8",
-    policy: NOTHING,
+    policy: ALLOW_NOTHING,
     headers: { "Set-Cookie": cookie },
     body: `<!doctype html><html lang="en"><title>Sessions</title><meta http-equiv="refresh" content="0;url=${address}"><p><a href="${address}">Go on</a></p></html>`,
   };

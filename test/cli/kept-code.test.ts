@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { codeIn, keepAsItGrows } from "../../src/cli/kept-code.ts";
+import { readCode, saveCodeAsItGrows } from "../../src/cli/kept-code.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { temporaryPlace } from "../support/server.ts";
 
@@ -19,11 +19,11 @@ const bytes = (length: number): Uint8Array => new Uint8Array(length).fill(length
 /** A process whose code has `length` bytes when it is made. */
 function processWith(length: number): { length: number } {
   const made = { length };
-  keepAsItGrows(realDisk, file, codeIn(realDisk, file) !== undefined, () => bytes(made.length));
+  saveCodeAsItGrows(realDisk, file, readCode(realDisk, file) !== undefined, () => bytes(made.length));
   return made;
 }
 
-const kept = (): number => codeIn(realDisk, file)?.length ?? 0;
+const kept = (): number => readCode(realDisk, file)?.length ?? 0;
 
 test("what is asked long after the start is kept, too, and what was forgotten since takes nothing away", () => {
   const made = processWith(1000);
@@ -54,7 +54,7 @@ test("a process that knows less than another stored meanwhile leaves that", () =
 
 test("a process looks a few times and not for ever", () => {
   const make = vi.fn(() => bytes(1000));
-  keepAsItGrows(realDisk, file, false, make);
+  saveCodeAsItGrows(realDisk, file, false, make);
   vi.advanceTimersByTime(24 * 3600 * SECOND);
   expect(make.mock.calls.length).toBeLessThan(5);
   expect(vi.getTimerCount()).toBe(0);

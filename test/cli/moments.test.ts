@@ -1,14 +1,14 @@
 /** Times as people write them on the command line. */
 
 import { expect, test } from "vitest";
-import { momentIn, timeFlag, zoneOf } from "../../src/cli/moments.ts";
+import { parseMoment, parseTimeFlag, resolveTimeZone } from "../../src/cli/moments.ts";
 
 /** A Wednesday, 15:30 in Berlin. */
 const NOW = Date.parse("2026-03-18T14:30:00Z");
 const BERLIN = "Europe/Berlin";
 
 function iso(text: string, zone = BERLIN, now?: string): string | undefined {
-  const moment = momentIn(text, now === undefined ? NOW : Date.parse(now), zone);
+  const moment = parseMoment(text, now === undefined ? NOW : Date.parse(now), zone);
   return moment === undefined ? undefined : new Date(moment).toISOString().replace(".000Z", "");
 }
 
@@ -82,14 +82,14 @@ test.each([
 ])("%s in %s is %s", (text, zone, expected, now?: string) => expect(iso(text, zone, now)).toBe(expected));
 
 test("the zone is that of TZ if there is such a zone", () => {
-  expect(zoneOf("Asia/Tokyo")).toBe("Asia/Tokyo");
-  expect(zoneOf("No/Such")).toBe(zoneOf(undefined));
+  expect(resolveTimeZone("Asia/Tokyo")).toBe("Asia/Tokyo");
+  expect(resolveTimeZone("No/Such")).toBe(resolveTimeZone(undefined));
 });
 
 test("an option is asked for in the clock of the page, and refused in a sentence that names it", () => {
   const asking = { page: () => ({ now: NOW }) as never, variables: { TZ: "Asia/Tokyo" } };
   const flags = new Map([["--since", "today"]]);
-  expect(timeFlag(flags, "--since", asking)).toBe("2026-03-17T15:00:00.000Z");
-  expect(timeFlag(flags, "--until", asking)).toBeUndefined();
-  expect(() => timeFlag(new Map([["--until", "soon"]]), "--until", asking)).toThrow(/^--until takes a time.*got soon/);
+  expect(parseTimeFlag(flags, "--since", asking)).toBe("2026-03-17T15:00:00.000Z");
+  expect(parseTimeFlag(flags, "--until", asking)).toBeUndefined();
+  expect(() => parseTimeFlag(new Map([["--until", "soon"]]), "--until", asking)).toThrow(/^--until takes a time.*got soon/);
 });

@@ -4,10 +4,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { helpOf, helpText, helpWidth, verbsHelp } from "../../src/cli/help.ts";
-import { nearestOf } from "../../src/cli/nearest.ts";
+import { formatVerbHelp, formatHelp, getHelpWidth, formatVerbsHelp } from "../../src/cli/help.ts";
+import { findNearest } from "../../src/cli/nearest.ts";
 import { CWD_FLAG, parseArguments, parseCommandLine, UsageError } from "../../src/cli/options.ts";
-import { groups, verbNamed, verbs } from "../../src/cli/table.ts";
+import { groups, requireVerb, verbs } from "../../src/cli/table.ts";
 import { COMMON_FLAGS, type Verb } from "../../src/cli/verb.ts";
 
 const DEFAULTS = {
@@ -131,7 +131,7 @@ describe("what is mistyped", () => {
     ["", undefined],
   ])("%s: %s", (typed, meant) => {
     const known = ["list", "search", "show", "browse", "archive", "--session", "--session-dir", "--continue", "-c"];
-    expect(nearestOf(typed, known)).toBe(meant);
+    expect(findNearest(typed, known)).toBe(meant);
   });
 
   test.each([
@@ -148,23 +148,23 @@ describe("the help", () => {
   test.each([20, 40, 60, 80, 3840])("fits %i columns", (width) => {
     // A word is not broken.
     const most = Math.max(34, Math.min(width, 80));
-    for (const help of [helpText, verbsHelp])
-      for (const line of help(groups, helpWidth(width)).split("\n"))
+    for (const help of [formatHelp, formatVerbsHelp])
+      for (const line of help(groups, getHelpWidth(width)).split("\n"))
         expect(line.length, line).toBeLessThanOrEqual(most);
-    for (const line of helpText().split("\n")) expect(line.length).toBeLessThanOrEqual(120);
+    for (const line of formatHelp().split("\n")) expect(line.length).toBeLessThanOrEqual(120);
   });
 
   test("has every verb under one heading, with the other words for it, and every option that is acted on", () => {
-    const lines = verbsHelp(groups).split("\n");
+    const lines = formatVerbsHelp(groups).split("\n");
     for (const { name } of verbs) expect(lines.filter((line) => line.startsWith(`  ${name} `))).toHaveLength(1);
     expect(lines.join("\n")).toContain("(also ls)");
     expect(new Set(groups.map(({ title }) => title)).size).toBe(groups.length);
     for (const option of ["--session", "--continue, -c", "--events", "--mode", "--read-only", "--version, -v"])
-      expect(helpText()).toContain(option);
+      expect(formatHelp()).toContain(option);
   });
 
   test.each([80, 40])("has examples that stay indented where they are wrapped, at %i columns", (columns) => {
-    const lines = helpOf(verbNamed("compare") as Verb, columns).split("\n");
+    const lines = formatVerbHelp(requireVerb("compare") as Verb, columns).split("\n");
     const from = lines.findIndex((line) => line.startsWith("  compare <session>"));
     for (const line of lines.slice(from, lines.indexOf("", from))) expect(line).toMatch(/^ {2}/);
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(columns);

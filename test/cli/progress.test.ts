@@ -2,8 +2,8 @@
 
 import { describe, expect, test, vi } from "vitest";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "../../src/cli/interrupts.ts";
-import { ProgressLine, progressText } from "../../src/cli/progress.ts";
-import { widthOf } from "../../src/cli/terminal/text.ts";
+import { ProgressLine, formatProgress } from "../../src/cli/progress.ts";
+import { measureWidth } from "../../src/cli/terminal/text.ts";
 import type { Wire } from "../../src/cli/wire.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain, TIME, userText } from "../support/lines.ts";
@@ -17,17 +17,17 @@ const WAITING = { isChanging: false, mayHaveChanged: false };
 const CLEARED = "\r\u001b[K";
 
 test("the text says what is done, of what, how fast, and how long it takes still", () => {
-  const texts = [progressText(250, 1000, 2000, LIST, 80), progressText(5, 10, 3000, { doing: "Migrating" }, 80)];
+  const texts = [formatProgress(250, 1000, 2000, LIST, 80), formatProgress(5, 10, 3000, { doing: "Migrating" }, 80)];
   expect(texts).toEqual([
     "Reading sessions  [#####...............]  250 of 1,000  125/s  6 s left",
     "Migrating  [##########..........]  50%  3 s left",
   ]);
-  expect(progressText(1, 1000, 60_000, LIST, 120)).toContain("1/min  17 h left");
-  expect(progressText(0, 1000, 60_000, LIST, 120)).not.toContain("left");
-  expect(progressText(0, 0, 0, LIST, 80)).not.toMatch(/NaN|Infinity/);
+  expect(formatProgress(1, 1000, 60_000, LIST, 120)).toContain("1/min  17 h left");
+  expect(formatProgress(0, 1000, 60_000, LIST, 120)).not.toContain("left");
+  expect(formatProgress(0, 0, 0, LIST, 80)).not.toMatch(/NaN|Infinity/);
   for (const width of [4, 10, 20, 39, 79, 4000]) {
-    const text = progressText(250, 1_000_000, 2000, LIST, width);
-    expect(widthOf(text)).toBeLessThanOrEqual(width);
+    const text = formatProgress(250, 1_000_000, 2000, LIST, width);
+    expect(measureWidth(text)).toBeLessThanOrEqual(width);
     if (width >= 20) expect(text).toContain("250 of 1,000,000");
   }
 });

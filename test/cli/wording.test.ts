@@ -6,10 +6,10 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { findVerb, verbs } from "../../src/cli/table.ts";
 import type { Given, Verb } from "../../src/cli/verb.ts";
-import { inOptions, inVerbs, textsIn } from "../../src/cli/wording.ts";
+import { rewordParamIssues, rewordAsVerbs, collectTexts } from "../../src/cli/wording.ts";
 import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
-import { table } from "../../src/handlers/shared/table.ts";
+import { commandTable } from "../../src/handlers/shared/table.ts";
 import { temporaryPlace } from "../support/server.ts";
 import { runHere, runVerbHere, told } from "../support/verbs.ts";
 
@@ -28,14 +28,14 @@ test.each([
   ["Do it again with delete_session with permanent.", "Do it again with delete --permanent."],
   ["Delete it then; permanent deletes it for good.", "Delete it then; delete --permanent deletes it for good."],
 ])("%s", (onTheWire, typed) => {
-  expect(inVerbs(onTheWire)).toBe(typed);
+  expect(rewordAsVerbs(onTheWire)).toBe(typed);
 });
 
 test("what a person gave stays as it was", () => {
   const data = { name: "session_not_found", sessionPath: "/my list_sessions dir/x", sessionId: "get_tree" };
   for (const kept of ["Nothing at /my list_sessions dir/x", "No session has the id get_tree"])
-    expect(inVerbs(`${kept}. list_sessions lists.`, textsIn(data))).toBe(`${kept}. list lists.`);
-  expect(inVerbs("\ue0000\ue001 $& \ue0009\ue001", ["$&"])).not.toContain("undefined");
+    expect(rewordAsVerbs(`${kept}. list_sessions lists.`, collectTexts(data))).toBe(`${kept}. list lists.`);
+  expect(rewordAsVerbs("\ue0000\ue001 $& \ue0009\ue001", ["$&"])).not.toContain("undefined");
 });
 
 const SRC = fileURLToPath(new URL("../../src", import.meta.url));
@@ -75,7 +75,7 @@ const BEFORE_NOUNS = /^(?:an?|the|another|every|that|next|no)$/i;
 /** Params with a name that no sentence has but for them, and that an option has, too. */
 const PARAMS_OF_ONE_WORD = ["overwrite", "permanent"];
 
-const params = new Set(table.flatMap((command) => Object.keys(command.params.shape)));
+const params = new Set(commandTable.flatMap((command) => Object.keys(command.params.shape)));
 
 /** Returns the commands and params that a sentence names, but for words that are verbs of the command line, too. */
 function wireWordsIn(sentence: string): string[] {
@@ -92,7 +92,7 @@ test("no sentence of a failure brings a command or a param to a person", () => {
   expect(sentences.length).toBeGreaterThan(300);
   const left = sentences
     .filter((sentence) => !HOSTS_ONLY.some((pattern) => pattern.test(sentence)))
-    .filter((sentence) => wireWordsIn(inVerbs(sentence).replace(MEMBERS, "")).length > 0);
+    .filter((sentence) => wireWordsIn(rewordAsVerbs(sentence).replace(MEMBERS, "")).length > 0);
   expect(left).toEqual([]);
 });
 
@@ -101,7 +101,7 @@ test("every command has its verb, and every verb that is named exists", () => {
     /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(append|branch|bash|compact|exit|initialize|prompt|shutdown|steer)$|^rpc\.|^(abort|follow_up|new_session|edit_context|compact[_-]append|prepare_|create_checkpoint|list_clients|list_heads|delete_head)/;
   for (const command of commandNames) {
     if (findVerb(command) || hosts.test(command)) continue;
-    const typed = inVerbs(`Use ${command} for it.`);
+    const typed = rewordAsVerbs(`Use ${command} for it.`);
     expect(typed, command).not.toContain(command);
     const [, verb] = /^Use ([a-z]+)/.exec(typed) ?? [];
     expect(findVerb(verb)?.name, command).toBe(verb);
@@ -111,7 +111,7 @@ test("every command has its verb, and every verb that is named exists", () => {
 test("params that are refused are named by their options and operands", () => {
   const search = verbs.find(({ name }) => name === "search");
   const flags = Object.keys(search?.flags ?? {});
-  const said = (path: string, message: string): string => inOptions([{ path, message }], flags, search?.operands ?? []);
+  const said = (path: string, message: string): string => rewordParamIssues([{ path, message }], flags, search?.operands ?? []);
   expect(said("since", "must be a time")).toBe("--since must be a time.");
   expect(said("query", "is missing (a string)")).toBe("<words...> is missing (a string).");
   expect(said("includeToolResults", "must be a boolean")).toBe("--tools must be a boolean.");

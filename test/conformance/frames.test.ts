@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FrameCutter, inFrame } from "../../src/conformance/frames.ts";
+import { FrameCutter, frameMessage } from "../../src/conformance/frames.ts";
 
 /** Returns the pieces of an output that arrives in chunks of so many bytes. */
 function pieces(framing: "lines" | "headers", output: string | Buffer, size: number): string[] {
@@ -16,11 +16,11 @@ test.each([1, 2, 3, 7, 1000])(
   (size) => {
     const messages = ['{"a":"Grüße"}', "{}", `"${"x".repeat(300)}"`];
     for (const framing of ["lines", "headers"] as const) {
-      const output = Buffer.concat(messages.map((message) => inFrame(framing, message)));
+      const output = Buffer.concat(messages.map((message) => frameMessage(framing, message)));
       const expected = [...messages.map((message) => `frame ${message}`), "rest "];
       expect(pieces(framing, output, size)).toEqual(expected);
     }
-    const frame = inFrame("headers", "{}").toString();
+    const frame = frameMessage("headers", "{}").toString();
     const found = pieces("headers", `debug: ready\nhello\n${frame}}oops${frame}Content-Le`, size);
     expect(found.filter((piece) => piece.startsWith("frame"))).toEqual(["frame {}", "frame {}"]);
     const garbage = found.filter((piece) => piece.startsWith("garbage")).map((piece) => piece.slice("garbage ".length));

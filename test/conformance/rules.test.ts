@@ -5,8 +5,8 @@ import { expect, test } from "vitest";
 import { withRules } from "../../scripts/rules.ts";
 import { recorded } from "../../scripts/transcripts.ts";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
-import { allThemes } from "../../src/conformance/rules.ts";
-import { differenceAt, filled, packageTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
+import { listThemes } from "../../src/conformance/rules.ts";
+import { findDifference, fillNames, loadTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { OWN } from "../support/conformance.ts";
 import { FAULTS, PROCESS_FAULTS } from "../support/faults.ts";
@@ -16,7 +16,7 @@ import { SYSTEM } from "../support/tiers.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
-const THEMES = allThemes();
+const THEMES = listThemes();
 const RULES = THEMES.flatMap(({ rules }) => rules);
 
 test("rules have names of their own, sentences, and places in protocol.md", () => {
@@ -52,7 +52,7 @@ test("docs/conformance.md lists the rules as `npm run docs` writes them", () => 
   expect(text, "docs/conformance.md is stale: npm run docs").toBe(withRules(text, THEMES));
 });
 
-test.each(share(packageTranscripts(), 4))(
+test.each(share(loadTranscripts(), 4))(
   "the transcript $name is what our server answers",
   SYSTEM,
   async (transcript) => {
@@ -65,7 +65,7 @@ test.each(share(packageTranscripts(), 4))(
 
 test("what a transcript expects is found, with names for what differs", () => {
   const stoodFor: StoodFor = new Map();
-  const at = (value: unknown, expected: unknown): string | undefined => differenceAt("", value, expected, stoodFor);
+  const at = (value: unknown, expected: unknown): string | undefined => findDifference("", value, expected, stoodFor);
   expect(at({ id: 1, more: true, leafId: "abc" }, { id: 1, leafId: "<entry-1>" })).toBeUndefined();
   const differences: [value: unknown, expected: unknown, difference?: string][] = [
     [{ leafId: "abd" }, { leafId: "<entry-1>" }, "leafId is not <entry-1>, as before"],
@@ -85,6 +85,6 @@ test("what a transcript expects is found, with names for what differs", () => {
     [[{ id: 2 }], [{ id: 1 }], "[0].id is not 1"],
   ];
   for (const [value, expected, difference] of differences) expect(at(value, expected)).toBe(difference);
-  const replaced = filled({ entryId: "<entry-1>", other: "<other-1>" }, stoodFor);
+  const replaced = fillNames({ entryId: "<entry-1>", other: "<other-1>" }, stoodFor);
   expect(replaced).toEqual({ entryId: "abc", other: "<other-1>" });
 });

@@ -8,7 +8,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { processesWith } from "../../src/conformance/files.ts";
+import { findProcesses } from "../../src/conformance/files.ts";
 import type { Rule, RuleContext } from "../../src/conformance/rule.ts";
 import { CannotStart, type ConformanceResult } from "../../src/conformance/run.ts";
 import { PROGRAM } from "../support/build.ts";
@@ -174,5 +174,5 @@ test("a signal ends the run, its servers, and removes its files", async () => {
   child.kill("SIGINT");
   expect(await ended).toBe(130);
   expect(readdirSync(temporary)).toEqual([]);
-  await vi.waitFor(() => expect(processesWith(temporary)).toEqual([]), WAIT);
+  await vi.waitFor(() => expect(findProcesses(temporary)).toEqual([]), WAIT);
 });

@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { assistantExample } from "../../src/handlers/shared/shapes.ts";
-import { table } from "../../src/handlers/shared/table.ts";
+import { commandTable } from "../../src/handlers/shared/table.ts";
 import { STORES, sessionOf } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
@@ -28,7 +28,7 @@ const DONE_BY_THE_HOLDER: Readonly<Record<string, Json>> = {
 };
 
 test("every command that writes is decided on", () => {
-  const writes = table.filter(({ effect }) => effect === "write").map(({ name }) => name);
+  const writes = commandTable.filter(({ effect }) => effect === "write").map(({ name }) => name);
   expect(writes.sort()).toEqual([...DONE_FOR_GUESTS, ...Object.keys(DONE_BY_THE_HOLDER)].sort());
 });
 

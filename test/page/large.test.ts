@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { shownPart } from "../../src/core/export/cut.ts";
 import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
-import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
+import { renderHtml, markdownPieces } from "../../src/page/main.ts";
 import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
 import { longConversation } from "../support/long-conversation.ts";
@@ -16,7 +16,7 @@ import { SWEEP } from "../support/tiers.ts";
 /** Returns what a session is drawn as, in both formats. */
 const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
   const session = await sessionOf(lines);
-  return [htmlPieces, markdownPieces].map((draw) => [...draw(pageOf(session, part))].join(""));
+  return [renderHtml, markdownPieces].map((draw) => [...draw(pageOf(session, part))].join(""));
 };
 
 test("of 300 entries, no more are read than the next block needs", async () => {
@@ -35,7 +35,7 @@ test("of 300 entries, no more are read than the next block needs", async () => {
   let drawn = 0;
   let most = 0;
   let largest = 0;
-  for (const piece of htmlPieces({ ...page, branches })) {
+  for (const piece of renderHtml({ ...page, branches })) {
     drawn += piece.match(/ id="[0-9a-f]{8}"/g)?.length ?? 0;
     most = Math.max(most, read - drawn);
     largest = Math.max(largest, piece.length);
@@ -49,7 +49,7 @@ test("of 300 entries, no more are read than the next block needs", async () => {
 test("of 1,200 branches at one entry, few are read between two places for a pause", async () => {
   const answers = range(0, 1200).map((n) => assistantText(id(n + 1), id(0), `answer ${n} ${"x".repeat(100)}`));
   const session = await sessionOf([userText(id(0), null), ...answers]);
-  for (const draw of [htmlPieces, markdownPieces]) {
+  for (const draw of [renderHtml, markdownPieces]) {
     const read = vi.spyOn(session.log, "read");
     const page = pageOf(session, "all");
     expect(read.mock.calls.length).toBe(0);
@@ -83,7 +83,7 @@ describe("takes no time that grows with the square", SWEEP, () => {
     const session = await sessionOf([userText(id(0), null), ...rest()]);
     let size = 0;
     const took = await processorTimeOf(() => {
-      for (const piece of htmlPieces(pageOf(session, "all"))) size += piece.length;
+      for (const piece of renderHtml(pageOf(session, "all"))) size += piece.length;
     });
     expect(size).toBeGreaterThan(50 * COUNT);
     expect(took).toBeLessThan(6000);
@@ -105,7 +105,7 @@ describe("pictures", () => {
     [0, 3],
   ])("for which a page of %i characters has no room are named with type and size", async (most, left) => {
     const room = new PictureRoom(most);
-    const html = [...htmlPieces(pageOf(await sessionOf(lines), "all", undefined, room))].join("");
+    const html = [...renderHtml(pageOf(await sessionOf(lines), "all", undefined, room))].join("");
     expect(html.split(data).length - 1).toBe(3 - left);
     expect(html.match(/\[image image\/png, [\d.]+ .B: left out/g)?.length ?? 0).toBe(left);
     expect([room.pictures, room.bytes]).toEqual([left, left * 3000]);

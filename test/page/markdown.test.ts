@@ -2,7 +2,7 @@
 
 import MarkdownIt from "markdown-it";
 import { expect, test } from "vitest";
-import { proseMarkdown } from "../../src/page/markdown/prose.ts";
+import { writeProse } from "../../src/page/markdown/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { isEvery, Random } from "../support/random.ts";
 import { acrossTiers } from "../support/tiers.ts";
@@ -21,7 +21,7 @@ acrossTiers(test, [100, 1000])("random marks make nothing but text, and places o
   const random = new Random(7);
   for (let round = 0; round < (isEvery() ? 60_000 : rounds); round++) {
     const text = Array.from({ length: 1 + random.int(24) }, () => random.pick(PIECES)).join("");
-    const written = proseMarkdown(text);
+    const written = writeProse(text);
     const html = github.render(written);
     const acts =
       /<(?!\/?(?:p|h[4-6]|ul|ol|li|a|strong|em|s|code|pre|br|hr|table|thead|tbody|tr|t[hd]|blockquote)\b)/.exec(html);
@@ -41,14 +41,14 @@ test.each([
   ["![x](a)`<b>`", "\\[image x\\] `a` `<b>`"],
   // An address without a scheme takes the backslash after it along.
   ["_www.a.b<b>", "\\_www\\.a.b&lt;b>"],
-])("%j is %j", (text, written) => expect(proseMarkdown(text)).toBe(`${written}\n\n`));
+])("%j is %j", (text, written) => expect(writeProse(text)).toBe(`${written}\n\n`));
 
 test("code that an extension of Obsidian's would run, and prose that is too deep, are shown and no more", () => {
-  expect(proseMarkdown("`= this.file` `$= dv.current()` `a = 1`")).toBe(
+  expect(writeProse("`= this.file` `$= dv.current()` `a = 1`")).toBe(
     "`\u200b= this.file` `\u200b$= dv.current()` `a = 1`\n\n",
   );
-  expect(proseMarkdown(`${"> ".repeat(60)}\`\`\`treasure`)).toMatch(/^````\n(?:> ){60}```treasure\n````\n\n$/);
-  expect(proseMarkdown("# a\n".repeat(60_000))).toMatch(
+  expect(writeProse(`${"> ".repeat(60)}\`\`\`treasure`)).toMatch(/^````\n(?:> ){60}```treasure\n````\n\n$/);
+  expect(writeProse("# a\n".repeat(60_000))).toMatch(
     /^<details><summary>Text: 60,000 lines, 240 kB<\/summary>\n<pre>/,
   );
 });
@@ -62,7 +62,7 @@ acrossTiers(test, [{ characters: 45_000, piece: OFTEN[0] }, ...LONGER])(
     const text = piece.repeat(characters / piece.length);
     let written = "";
     const took = await processorTimeOf(() => {
-      written = proseMarkdown(text);
+      written = writeProse(text);
     });
     expect(written.length).toBeGreaterThan(text.length / 4);
     expect(took).toBeLessThan(5000);

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { packedPieces } from "../../src/page/packed.ts";
+import { renderPacked } from "../../src/page/packed.ts";
 import { fileOf } from "../support/cases.ts";
 import { longConversation } from "../support/long-conversation.ts";
 import { Random } from "../support/random.ts";
@@ -57,10 +57,10 @@ test("is packed in parts of a megabyte, however it comes", () => {
   const bytes = Buffer.from(Array.from({ length: 5000 }, () => random.int(256)));
   const pieces = Array.from({ length: 500 }, (_, n) => bytes.subarray(0, n * 10));
   pieces.push(Buffer.alloc(2_500_000, "x"));
-  const parts = packedIn([...packedPieces(pieces, "x.jsonl")].join(""));
+  const parts = packedIn([...renderPacked(pieces, "x.jsonl")].join(""));
   expect(Buffer.concat(parts).equals(Buffer.concat(pieces))).toBe(true);
   expect(parts.slice(0, -1).map(({ length }) => length)).toEqual([1 << 20, 1 << 20, 1 << 20]);
-  expect(packedIn([...packedPieces([], "x.jsonl")].join(""))).toEqual([]);
+  expect(packedIn([...renderPacked([], "x.jsonl")].join(""))).toEqual([]);
 });
 
 test("the export of a page tells how far it is by the entries that it has drawn", async () => {

@@ -1,22 +1,22 @@
 /** The parts of a page one by one: Markdown, code, changes, colours of programs, calls, folds. */
 
 import { describe, expect, test } from "vitest";
-import { money, shortCount } from "../../src/page/amounts.ts";
-import { ansiHtml } from "../../src/page/ansi.ts";
-import { imageHtml } from "../../src/page/blocks.ts";
-import { callHtml, ranHtml } from "../../src/page/calls.ts";
-import { chartHtml } from "../../src/page/chart.ts";
-import { codeHtml, languageOf } from "../../src/page/code.ts";
-import { diffHtml, diffLinesIn, diffOf } from "../../src/page/diff.ts";
-import { linesBlock } from "../../src/page/fold.ts";
-import { proseHtml } from "../../src/page/prose.ts";
+import { formatCost, formatShortCount } from "../../src/page/amounts.ts";
+import { renderAnsi } from "../../src/page/ansi.ts";
+import { renderImage } from "../../src/page/blocks.ts";
+import { renderCall, renderCommandRun } from "../../src/page/calls.ts";
+import { renderChart } from "../../src/page/chart.ts";
+import { renderCode, findLanguage } from "../../src/page/code.ts";
+import { renderDiff, parseDiff, computeDiff } from "../../src/page/diff.ts";
+import { renderLines } from "../../src/page/fold.ts";
+import { renderProse } from "../../src/page/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { forSeeds } from "../support/random.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** Returns what prose is drawn as, without the block around it. */
 function prose(text: string): string {
-  const html = proseHtml(text);
+  const html = renderProse(text);
   expect(html).toMatch(/^<div class="prose" dir="auto">[\s\S]*<\/div>$/);
   return html.slice(30, -6).trim();
 }
@@ -44,7 +44,7 @@ describe("Markdown", () => {
 
   acrossTiers(test, ["`a`b", "a line\n", "*a* "])("a paragraph of very many parts is shown as it is: %j", (part) => {
     expect(prose(part.repeat(5000))).toMatch(/<br>|<code>|<em>/);
-    const long = proseHtml(part.repeat(20_000));
+    const long = renderProse(part.repeat(20_000));
     expect(long).toMatch(/^<details class="long">/);
     expect(long).not.toMatch(/<br>|<code>|<em>/);
   });
@@ -57,8 +57,8 @@ describe("Markdown", () => {
   });
 
   test("nested deeper than anybody nests, is shown as it is", () => {
-    for (const deep of ["> ", "- "]) expect(proseHtml(`${deep.repeat(300)}treasure`)).toContain("treasure");
-    expect(proseHtml(`${"> ".repeat(10)}text`)).toContain("<blockquote>");
+    for (const deep of ["> ", "- "]) expect(renderProse(`${deep.repeat(300)}treasure`)).toContain("treasure");
+    expect(renderProse(`${"> ".repeat(10)}text`)).toContain("<blockquote>");
   });
 
   acrossTiers(test, [
@@ -70,7 +70,7 @@ describe("Markdown", () => {
   ])("takes no time that grows with the square of $what", async ({ text }) => {
     let html = "";
     const took = await processorTimeOf(() => {
-      html = proseHtml(text);
+      html = renderProse(text);
     });
     expect(html.length).toBeGreaterThan(text.length / 2);
     expect(took).toBeLessThan(5000);
@@ -80,30 +80,30 @@ describe("Markdown", () => {
 describe("code", () => {
   test("has a language by its name or by the ending of a file", () => {
     const names = ["ts", "src/a.test.tsx", "PY", "x.mts", "Makefile.unknown", "a b", "__proto__"];
-    expect(names.map(languageOf)).toEqual(["ts", "tsx", "py", "typescript", "", "", ""]);
+    expect(names.map(findLanguage)).toEqual(["ts", "tsx", "py", "typescript", "", "", ""]);
   });
 
   test("is left plain where it is no code that anybody wrote", () => {
     const long = `x = "${"<".repeat(5000)}"`;
-    expect(codeHtml(long, "python")).not.toContain("<i class");
-    expect(codeHtml("x = 1\n".repeat(10_000), "python")).not.toContain("<i class");
-    expect(codeHtml("x = '<b>'", "python")).toBe('x = <i class="s">&#x27;&lt;b&gt;&#x27;</i>');
+    expect(renderCode(long, "python")).not.toContain("<i class");
+    expect(renderCode("x = 1\n".repeat(10_000), "python")).not.toContain("<i class");
+    expect(renderCode("x = '<b>'", "python")).toBe('x = <i class="s">&#x27;&lt;b&gt;&#x27;</i>');
   });
 });
 
 describe("changes", () => {
   test("are the lines that differ", () => {
-    const lines = diffOf("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
+    const lines = computeDiff("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
     expect(lines.map(({ sign, text }) => sign + text)).toEqual([" a", "-b", "+B", " c", " d", "+e"]);
-    expect(diffOf("", "x\n")).toEqual([{ sign: "+", text: "x" }]);
-    expect(diffOf("same", "same")).toEqual([{ sign: " ", text: "same" }]);
+    expect(computeDiff("", "x\n")).toEqual([{ sign: "+", text: "x" }]);
+    expect(computeDiff("same", "same")).toEqual([{ sign: " ", text: "same" }]);
   });
 
   test("make one text of the other, whatever the texts are", () => {
     forSeeds(300, (random) => {
       const text = (): string => Array.from({ length: random.int(12) }, () => `${random.pick([..."abc"])}\n`).join("");
       const [before, after] = [text(), text()];
-      const lines = diffOf(before, after);
+      const lines = computeDiff(before, after);
       const without = (sign: string): string => lines.map((one) => (one.sign === sign ? "" : `${one.text}\n`)).join("");
       expect([without("+"), without("-")]).toEqual([before, after]);
     });
@@ -111,12 +111,12 @@ describe("changes", () => {
 
   test("of long texts are found without comparing every pair", () => {
     const text = (word: string): string => Array.from({ length: 20_000 }, (_, n) => `${word} ${n}\n`).join("");
-    expect(diffOf(text("a"), text("b")).length).toBe(40_000);
+    expect(computeDiff(text("a"), text("b")).length).toBe(40_000);
   });
 
   test("are drawn with their signs, far lines left out", () => {
-    const lines = diffLinesIn(`@@ -1 +1 @@\n-a<\n+b\n${" x\n".repeat(10)}`);
-    expect(diffHtml(lines)).toBe(
+    const lines = parseDiff(`@@ -1 +1 @@\n-a<\n+b\n${" x\n".repeat(10)}`);
+    expect(renderDiff(lines)).toBe(
       '<span class="hunk">@@ -1 +1 @@\n</span><span class="del">-a&lt;\n</span><span class="add">+b\n</span>' +
         `${'<span class="ctx"> x\n</span>'.repeat(3)}<span class="hunk">⋯ 7 unchanged</span>`,
     );
@@ -136,12 +136,12 @@ describe("colours of programs", () => {
     ["10%\r50%\r100%\r\nend", "10%\n50%\n100%\nend"],
     ["\u001b]0;never ended", "␛]0;never ended"],
     ["\u001b[99999999999;;;38;5;999m<", "&lt;"],
-  ])("%j", (text, html) => expect(ansiHtml(text)).toBe(html));
+  ])("%j", (text, html) => expect(renderAnsi(text)).toBe(html));
 });
 
 describe("calls", () => {
   const call = (name: string, args: unknown, message: Record<string, unknown> = {}): string =>
-    callHtml({ id: "1", name, arguments: args }, { message, anchor: "r" });
+    renderCall({ id: "1", name, arguments: args }, { message, anchor: "r" });
 
   test("name the tool, its main argument and the result, and say when they failed", () => {
     const html = call("bash", { command: "npm test" }, { isError: true, content: [{ type: "text", text: "no" }] });
@@ -149,9 +149,9 @@ describe("calls", () => {
       '<div class="call failed"><p class="what"><b>bash</b> <code class="cmd">npm <i class="t">test</i></code>' +
         ' <b class="bad">failed</b></p><div class="result" id="r"><pre class="out">no</pre></div></div>\n',
     );
-    expect(callHtml({ id: "1", name: "ls", arguments: { path: "/x" } }, undefined)).toContain("No result.");
+    expect(renderCall({ id: "1", name: "ls", arguments: { path: "/x" } }, undefined)).toContain("No result.");
     expect(call("mcp", { a: 1, url: "http://x", b: [2] })).toContain("<code>http://x</code>");
-    expect(ranHtml({ command: "ls", output: "", exitCode: 2 })).toContain('<b class="bad">failed, exit 2</b>');
+    expect(renderCommandRun({ command: "ls", output: "", exitCode: 2 })).toContain('<b class="bad">failed, exit 2</b>');
   });
 
   test("edits are changes, by the result's own diff where it has one", () => {
@@ -175,15 +175,15 @@ describe("calls", () => {
 
 test("long stretches are folded, with their first or last lines and their length", () => {
   const text = Array.from({ length: 16 }, (_, n) => `line ${n}\n`).join("");
-  expect(linesBlock("a\n".repeat(15), "x", "out")).toBe('<pre class="out">x</pre>');
-  expect(linesBlock(text, "x", "out")).toMatch(/line 4<\/span><span class="len">16 lines, 118 B<\/span>/);
-  expect(linesBlock(text, "x", "out", "last")).toMatch(/16 lines, 118 B<\/span><span class="peek"[^>]*>line 11\n/);
-  expect(linesBlock("y".repeat(10_000_000), "x", "out").length).toBeLessThan(600);
+  expect(renderLines("a\n".repeat(15), "x", "out")).toBe('<pre class="out">x</pre>');
+  expect(renderLines(text, "x", "out")).toMatch(/line 4<\/span><span class="len">16 lines, 118 B<\/span>/);
+  expect(renderLines(text, "x", "out", "last")).toMatch(/16 lines, 118 B<\/span><span class="peek"[^>]*>line 11\n/);
+  expect(renderLines("y".repeat(10_000_000), "x", "out").length).toBeLessThan(600);
 });
 
 test("millions of characters that are replaced end no process", SWEEP, () => {
   const text = "<\r\n\ud83d\ude00".repeat(1_000_000);
-  const html = linesBlock(text, ansiHtml(text), "out", "last");
+  const html = renderLines(text, renderAnsi(text), "out", "last");
   expect(html.startsWith('<details class="long">')).toBe(true);
   expect(html.includes("\ufffd")).toBe(false);
   expect(html.length).toBeGreaterThan(7_000_000);
@@ -191,7 +191,7 @@ test("millions of characters that are replaced end no process", SWEEP, () => {
 
 test("only pictures that are some are shown", () => {
   const png = "iVBORw0KGgoAAAAN";
-  expect(imageHtml({ mimeType: "image/png", data: png })).toBe(
+  expect(renderImage({ mimeType: "image/png", data: png })).toBe(
     `<img alt="Picture, png, 12 B" loading="lazy" decoding="async" src="data:image/png;base64,${png}">`,
   );
   for (const other of [
@@ -202,19 +202,19 @@ test("only pictures that are some are shown", () => {
     { mimeType: "constructor", data: png },
     { mimeType: {}, data: 1 },
   ])
-    expect(imageHtml(other)).toMatch(/^<p class="nolink">\[image [^<>"]*not shown\]<\/p>$/);
+    expect(renderImage(other)).toMatch(/^<p class="nolink">\[image [^<>"]*not shown\]<\/p>$/);
 });
 
 test("the chart has a bar for each turn, and at most 180", () => {
   const turns = (count: number) =>
     Array.from({ length: count }, (_, n) => ({ position: n, preview: "", contextTokens: n * 100, cost: n / 100 }));
-  const bars = (count: number): number => chartHtml(turns(count), (n) => `e${n}`).split('class="bar"').length - 1;
+  const bars = (count: number): number => renderChart(turns(count), (n) => `e${n}`).split('class="bar"').length - 1;
   expect([0, 1, 2, 180, 181, 5000].map(bars)).toEqual([0, 0, 2, 180, 91, 179]);
-  expect(chartHtml(turns(10), (n) => `e${n}`)).toContain("Turn 10: 900 tokens, $0.09");
+  expect(renderChart(turns(10), (n) => `e${n}`)).toContain("Turn 10: 900 tokens, $0.09");
 });
 
 test("amounts are short", () => {
-  const counts = [0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(shortCount);
+  const counts = [0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(formatShortCount);
   expect(counts.join(" ")).toBe("0 999 1k 12.3k 999k 1M 47.6M");
-  expect([0, 0.00123, 0.25, 30.331].map(money)).toEqual(["$0", "$0.0012", "$0.25", "$30.33"]);
+  expect([0, 0.00123, 0.25, 30.331].map(formatCost)).toEqual(["$0", "$0.0012", "$0.25", "$30.33"]);
 });

@@ -2,11 +2,11 @@
 
 import { expect, test } from "vitest";
 import type { RowTuple } from "../../src/page/row.ts";
-import { placeIn } from "../../src/page/script/links.ts";
+import { parsePlace } from "../../src/page/script/links.ts";
 import { type FilterName, TreeModel } from "../../src/page/script/model.ts";
-import { stretchText } from "../../src/page/script/say.ts";
-import { sidesOf } from "../../src/page/script/sides.ts";
-import { countIn, lowered, patternOf, placesIn, wordsIn } from "../../src/page/script/text.ts";
+import { describeStretch } from "../../src/page/script/say.ts";
+import { compareBranches } from "../../src/page/script/sides.ts";
+import { countPlaces, lowerText, makePattern, findPlaces, collectWords } from "../../src/page/script/text.ts";
 import { forSeeds, range } from "../support/random.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
@@ -50,7 +50,7 @@ test("branches stand beside the path that they left, steps within a turn are fol
   expect(listed(model, "labels")).toEqual(["..a4/3*"]);
   expect(listed(model, "all")).toHaveLength(ROWS.length);
   expect(listed(model, "user", [], ["r2", "a4"])).toEqual(["..a4/3*", "r2*"]);
-  expect(stretchText(model, [1, 2, 3, 4])).toEqual({ words: "4 steps: read, edit", failed: 1 });
+  expect(describeStretch(model, [1, 2, 3, 4])).toEqual({ words: "4 steps: read, edit", failed: 1 });
 });
 
 test("a branch goes on to the leaf, or else to what was said last", () => {
@@ -63,7 +63,7 @@ test("a branch goes on to the leaf, or else to what was said last", () => {
 
 test("two ends have in common what their paths share, and count what each did since", () => {
   const model = modelOf(ROWS, "q4");
-  const { common, sides } = sidesOf(model, model.find("q4"), model.find("a4"));
+  const { common, branches: sides } = compareBranches(model, model.find("q4"), model.find("a4"));
   expect(model.rows[common].id).toBe("q1");
   const [{ said, read, changed, tools, ...own }, other] = sides;
   expect(tools.join(" ")).toBe("edit,1,1 read,1,0");
@@ -107,20 +107,20 @@ test("words of entries are taken from their blocks, without heads, folds' beginn
     '<div class="result" id="r"><pre class="out">three<br>four</pre></div></div></article>\n<div class="left" data-at="a">no</div>' +
     '<div class="note" id="n"><p>Model</p></div>';
   const found: Record<string, string> = {};
-  wordsIn(html, (id, words) => {
+  collectWords(html, (id, words) => {
     found[id] = words;
   });
   expect(found).toEqual({ a: "One <two>bashall", r: "threefour", n: "Model" });
 });
 
 test("queries of several words are found over any space, and signs are signs", () => {
-  const text = lowered("The LOCK\n  file (v2) and the lock file");
-  const counts = ["lock file", "the", "(v2)", "missing"].map((query) => countIn(text, patternOf(query) as never));
-  expect([counts, patternOf(" ")]).toEqual([[2, 2, 1, 0], undefined]);
-  const places = placesIn(text, patternOf("lock file") as never, 10);
+  const text = lowerText("The LOCK\n  file (v2) and the lock file");
+  const counts = ["lock file", "the", "(v2)", "missing"].map((query) => countPlaces(text, makePattern(query) as never));
+  expect([counts, makePattern(" ")]).toEqual([[2, 2, 1, 0], undefined]);
+  const places = findPlaces(text, makePattern("lock file") as never, 10);
   expect(places.map(([from, to]) => text.slice(from, to))).toEqual(["lock\n  file", "lock file"]);
   // The small letter of this one is two.
-  expect(lowered("aİB")).toBe("aİb");
+  expect(lowerText("aİB")).toBe("aİb");
 });
 
 test.each([
@@ -132,4 +132,4 @@ test.each([
   ["#%E0%A4%A", undefined],
   ["#a@b@c", undefined],
   ['#"><img>', undefined],
-])("%s leads to %j", (hash, place) => expect(placeIn(hash)).toEqual(place));
+])("%s leads to %j", (hash, place) => expect(parsePlace(hash)).toEqual(place));

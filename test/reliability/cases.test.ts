@@ -19,7 +19,7 @@ import {
 import { join } from "node:path";
 import { expect, type TestOptions, test } from "vitest";
 import * as z from "zod";
-import { table } from "../../src/handlers/shared/table.ts";
+import { commandTable } from "../../src/handlers/shared/table.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { makeFileLocks } from "../../src/storage/locks/locks.ts";
 import { PROGRAM } from "../support/build.ts";
@@ -129,7 +129,7 @@ shows("R22", {}, async () => {
   const resolved = (param: Json): Json =>
     param.$ref ? components.contentDescriptors[param.$ref.split("/").pop()] : param;
   const published = new Map<string, Json>(methods.map((method: Json) => [method.name, method]));
-  for (const { name, params } of table) {
+  for (const { name, params } of commandTable) {
     const enforced = z.toJSONSchema(params, { io: "input", unrepresentable: "any" }) as Json;
     const told = published.get(name).params.map(resolved);
     const names = (list: Json[]): string[] => list.map((param) => param.name).sort();

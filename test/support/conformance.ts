@@ -5,7 +5,7 @@ import { parseArguments } from "../../src/cli/options.ts";
 import { COMBINATIONS, type Combination } from "../../src/conformance/combination.ts";
 import type { Launcher } from "../../src/conformance/launch.ts";
 import type { Theme } from "../../src/conformance/rule.ts";
-import { allThemes } from "../../src/conformance/rules.ts";
+import { listThemes } from "../../src/conformance/rules.ts";
 import { type ConformanceOptions, type ConformanceResult, runRules } from "../../src/conformance/run.ts";
 import { serve } from "../../src/server/main.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
@@ -23,7 +23,7 @@ let known: readonly Theme[] | undefined;
 
 /** Returns all themes, whose transcripts are read once. */
 export function everyTheme(): readonly Theme[] {
-  known ??= allThemes();
+  known ??= listThemes();
   return known;
 }
 

@@ -5,7 +5,7 @@
 
 import { appendFileSync } from "node:fs";
 import { expect, vi } from "vitest";
-import { table } from "../../src/handlers/shared/table.ts";
+import { commandTable } from "../../src/handlers/shared/table.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "./drafts.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "./example.ts";
@@ -50,7 +50,7 @@ const LAST = new Set(["shutdown", "exit"]);
 
 /** Commands that act on the current session, whatever their params are. */
 const ORDERED = new Set(
-  table
+  commandTable
     .filter(({ effect, ofAny, params }) => effect !== "server" && !ofAny && !("sessionId" in params.shape))
     .map(({ name }) => name),
 );
@@ -66,7 +66,7 @@ interface Step {
 function steps(text: (example: unknown) => string, session: string, store: Trial["store"]): Step[] {
   const found: Step[] = [];
   const add = (name: string, params: Json, foreign = false): void => void found.push({ name, params, foreign });
-  for (const { name, example, effect } of table) {
+  for (const { name, example, effect } of commandTable) {
     if (LAST.has(name)) continue;
     const params = JSON.parse(text(example.params));
     // Nobody answers questions here.

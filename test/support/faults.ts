@@ -6,7 +6,7 @@
 import { appendFileSync, readFileSync } from "node:fs";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import type { Combination } from "../../src/conformance/combination.ts";
-import { FrameCutter, inFrame } from "../../src/conformance/frames.ts";
+import { FrameCutter, frameMessage } from "../../src/conformance/frames.ts";
 import type { Json } from "./server.ts";
 
 /** One connection through a proxy with a fault. */
@@ -409,7 +409,7 @@ export function faultyStreams(
   const fault: Fault = { ...FAULTS, ...PROCESS_FAULTS }[name];
   const server = { input: new PassThrough(), output: new PassThrough() };
   const { framing = "lines" } = fault;
-  const say: Say = (text) => output.write(passing.frame?.(text) ?? inFrame(framing, text));
+  const say: Say = (text) => output.write(passing.frame?.(text) ?? frameMessage(framing, text));
   const passing = fault.pass(say);
   const fromHost = new FrameCutter(framing);
   const fromServer = new FrameCutter(framing);
@@ -424,7 +424,7 @@ export function faultyStreams(
       const sent = payload.toString("utf8");
       // What is not changed passes as the bytes that it is.
       for (const text of message === undefined ? [sent] : passing.request(sent, message))
-        server.input.write(inFrame(framing, text === sent ? payload : text));
+        server.input.write(frameMessage(framing, text === sent ? payload : text));
     }
   });
   input.on("end", () => server.input.end());

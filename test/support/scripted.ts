@@ -2,7 +2,7 @@
 
 import { PassThrough } from "node:stream";
 import { Client } from "../../src/client/client.ts";
-import { type Life, lifeOf } from "../../src/client/life.ts";
+import { type ServerProcess, superviseProcess } from "../../src/client/life.ts";
 import { MessageStream } from "../../src/client/message-stream.ts";
 import type { ClientOptions } from "../../src/client/types.ts";
 import type { Json } from "./server.ts";
@@ -14,7 +14,7 @@ export type Script = (request: Json, server: ScriptedServer) => unknown;
 export const STATE = { sessionId: "s", sessionFile: "/s.jsonl", persisted: true };
 
 export class ScriptedServer {
-  readonly life: Life;
+  readonly life: ServerProcess;
   /** All messages that came. */
   readonly heard: Json[] = [];
   killed = 0;
@@ -29,7 +29,7 @@ export class ScriptedServer {
     const gone = new Promise<string>((resolve) => {
       this.tellGone = resolve;
     });
-    this.life = lifeOf(new MessageStream(this.toClient, fromClient), gone, () => {
+    this.life = superviseProcess(new MessageStream(this.toClient, fromClient), gone, () => {
       this.killed++;
       this.die();
     });
@@ -60,7 +60,7 @@ export class ScriptedServer {
 /** Connects to the first of these servers; each takes the place of the one before when that died. */
 export function scriptedClient(servers: readonly ScriptedServer[], options: ClientOptions = {}): Promise<Client> {
   const [first, ...others] = servers.map(({ life }) => life);
-  const revive = (): Promise<Life> | null => {
+  const revive = (): Promise<ServerProcess> | null => {
     const next = others.shift();
     return next ? Promise.resolve(next) : null;
   };

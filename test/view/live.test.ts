@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { AskFailed } from "../../src/view/answer.ts";
-import { eventsOf, placeText } from "../../src/view/live.ts";
+import { streamEvents, formatPlace } from "../../src/view/live.ts";
 import type { Watch, Watches } from "../../src/view/watches.ts";
 
 test("pictures of a batch that no answer has room for are shown one by one, and left out where one is too large", async () => {
@@ -34,9 +34,9 @@ test("pictures of a batch that no answer has room for are shown one by one, and 
       return { entries: [...entries, entry("plain", "large")], leafId: "plain" };
     },
   } as unknown as Watch;
-  const query = new URLSearchParams({ from: placeText({ after: "first", tail: "first" }) ?? "" });
+  const query = new URLSearchParams({ from: formatPlace({ after: "first", tail: "first" }) ?? "" });
   const request = { path: "events", query, lastEventId: undefined, signal: stop.signal };
-  const { body } = await eventsOf({ open: async () => watch } as unknown as Watches, request);
+  const { body } = await streamEvents({ open: async () => watch } as unknown as Watches, request);
   const events: string[] = [];
   for await (const event of body as AsyncIterable<string>) events.push(event);
   const shown = events.filter((event) => event.includes("event: entry"));

@@ -2,7 +2,7 @@
 
 import { connect } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { textAnswer, type ViewRequest } from "../../src/view/answer.ts";
+import { makeTextAnswer, type ViewRequest } from "../../src/view/answer.ts";
 import { Guard } from "../../src/view/guard.ts";
 import { serveWeb } from "../../src/view/web.ts";
 import { request, untilSo } from "../support/viewing.ts";
@@ -22,7 +22,7 @@ async function served(stallTime?: number) {
     stallTime,
     async answer(request) {
       asked.push(request);
-      return request.path === "endless" ? { ...textAnswer("", 200), body: endless() } : textAnswer("hello", 200);
+      return request.path === "endless" ? { ...makeTextAnswer("", 200), body: endless() } : makeTextAnswer("hello", 200);
     },
   });
   onTestFinished(() => web.close());

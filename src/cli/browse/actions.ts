@@ -2,7 +2,7 @@
 
 import { basename, extname, join } from "node:path";
 import type { FlatNode } from "../entries.ts";
-import { cutTo, oneLine } from "../terminal/text.ts";
+import { cutTo, escapeLine } from "../terminal/text.ts";
 import { type Asking, CommandFailed, type ResultOf } from "../verb.ts";
 import type { ExportFormat } from "../verbs/export.ts";
 import type {
@@ -11,13 +11,13 @@ import type {
   BrowseEffect,
   ChangeOutcome,
   Facts,
-  Happening,
+  BrowseEvent,
   ListQuery,
 } from "./state.ts";
 
 /** Effects with an outcome that comes later. */
 export type Action = Exclude<BrowseEffect, { do: "end" } | { do: "copy" }>;
-type Told = Happening | undefined;
+type NextEvent = BrowseEvent | undefined;
 
 /** Nodes of a tree that are asked for at a time, so that keys come in between. */
 const NODES = 2000;
@@ -37,15 +37,15 @@ const INVALID_PARAMS = -32602;
 const DAMAGED = new Set(["corrupt", "not_a_session"]);
 
 /** Returns a function that carries out effects. It resolves to nothing where a later one took their place. */
-export function actions(asking: Asking): (effect: Action) => Promise<Told> {
+export function createActions(asking: Asking): (effect: Action) => Promise<NextEvent> {
   const waitForSearch = latest(SEARCH_WAIT);
   const waitForPreview = latest(PREVIEW_WAIT);
   const looking = new Set<string>();
-  const doings: Doings = { since: asking.page(0).now, paths: new Set() };
+  const doings: UndoableActions = { since: asking.page(0).now, paths: new Set() };
   return async (effect) => {
     switch (effect.do) {
       case "list":
-        return told(true, () => list(asking, effect));
+        return catchFailure(true, () => list(asking, effect));
       case "search":
         return (await waitForSearch()) ? search(asking, effect) : undefined;
       case "preview":
@@ -53,9 +53,9 @@ export function actions(asking: Asking): (effect: Action) => Promise<Told> {
       case "look":
         return look(asking, effect.sessionPath, looking);
       case "open":
-        return told(false, () => openTree(asking, effect.session));
+        return catchFailure(false, () => openTree(asking, effect.session));
       case "change":
-        return told(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change, doings) }));
+        return catchFailure(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change, doings) }));
     }
   };
 }
@@ -74,7 +74,7 @@ function latest(milliseconds: number): () => Promise<boolean> {
   };
 }
 
-async function told(isList: boolean, run: () => Promise<Told>): Promise<Told> {
+async function catchFailure(isList: boolean, run: () => Promise<NextEvent>): Promise<NextEvent> {
   try {
     return await run();
   } catch (error) {
@@ -89,7 +89,7 @@ function hasCode(error: unknown, code: number): error is CommandFailed {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action & { do: "list" }): Promise<Happening> {
+async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action & { do: "list" }): Promise<BrowseEvent> {
   if (query.shelf === "trash") return trash(ask, query);
   try {
     if (isQuick) {
@@ -115,7 +115,7 @@ function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Read
   };
 }
 
-async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise<Happening> {
+async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise<BrowseEvent> {
   const items: ResultOf<"list_trash">["items"][number][] = [];
   let cursor: string | undefined;
   try {
@@ -149,7 +149,7 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
   return { what: "listed", sessions, total: sessions.length, cursor: undefined };
 }
 
-async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & { do: "search" }): Promise<Happening> {
+async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & { do: "search" }): Promise<BrowseEvent> {
   try {
     const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, agents, limit: HITS, cursor });
     return { what: "found", words, hits, from: cursor, cursor: nextCursor };
@@ -159,7 +159,7 @@ async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & 
   }
 }
 
-async function preview({ ask }: Asking, { place, ticket }: Action & { do: "preview" }): Promise<Happening> {
+async function preview({ ask }: Asking, { place, ticket }: Action & { do: "preview" }): Promise<BrowseEvent> {
   try {
     return { what: "previewed", ticket, shown: await ask("preview_session", { ...place, ...AROUND }) };
   } catch (error) {
@@ -170,7 +170,7 @@ async function preview({ ask }: Asking, { place, ticket }: Action & { do: "previ
 }
 
 /** Looks at a session for its marks, unless it is being looked at. */
-async function look({ ask }: Asking, sessionPath: string, looking: Set<string>): Promise<Told> {
+async function look({ ask }: Asking, sessionPath: string, looking: Set<string>): Promise<NextEvent> {
   if (looking.has(sessionPath)) return undefined;
   looking.add(sessionPath);
   let facts: Facts = { damageCount: 0 };
@@ -187,7 +187,7 @@ async function look({ ask }: Asking, sessionPath: string, looking: Set<string>):
 }
 
 /** Reads a tree by parts. The session is open for that time only, and for reading. */
-async function openTree({ ask }: Asking, session: BrowsedSession): Promise<Happening> {
+async function openTree({ ask }: Asking, session: BrowsedSession): Promise<BrowseEvent> {
   const path = session.itemPath ?? session.sessionPath;
   const { sessionId } = await ask("open_session", { sessionPath: path, readOnly: true });
   try {
@@ -210,12 +210,12 @@ async function openTree({ ask }: Asking, session: BrowsedSession): Promise<Happe
 
 /** Returns the name of a session, so short that the rest of a notice has room. */
 function titleOf({ name, firstMessage, sessionId }: BrowsedSession): string {
-  return `"${cutTo(oneLine(name ?? firstMessage ?? sessionId), 24)}"`;
+  return `"${cutTo(escapeLine(name ?? firstMessage ?? sessionId), 24)}"`;
 }
 
 const TAKEN_BACK = "u takes it back.";
 
-async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings): Promise<ChangeOutcome> {
+async function carriedOut(asking: Asking, change: BrowseChange, doings: UndoableActions): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
   const title = "session" in change ? titleOf(change.session) : "";
@@ -319,7 +319,7 @@ async function fork(
 }
 
 /** The changes of this screen, which `u` takes back without a question. */
-interface Doings {
+interface UndoableActions {
   readonly since: number;
   readonly paths: Set<string>;
 }
@@ -330,7 +330,7 @@ const LATEST = 100;
 async function undo(
   { ask }: Asking,
   change: BrowseChange & { change: "undo" },
-  doings: Doings,
+  doings: UndoableActions,
 ): Promise<ChangeOutcome> {
   const { operationId } = change;
   if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));

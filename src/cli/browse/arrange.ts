@@ -3,7 +3,7 @@
 import type { BrowsedHit, BrowsedSession, ListRow, ListState } from "./state.ts";
 
 /** Returns the rows of a list. With words, sessions come by name first, then those in which the words were said. */
-export function arranged({ sessions, query, whole, found }: Omit<ListState, "rows">): ListRow[] {
+export function arrangeRows({ sessions, query, whole, found }: Omit<ListState, "rows">): ListRow[] {
   const inFamilies = query.sort === "modified" || query.sort === "created";
   if (query.words.trim() === "") return inFamilies ? family(sessions) : sessions.map(alone);
   const hits = hitsByPath(found && found.words === query.words ? found.hits : []);

@@ -1,7 +1,7 @@
 /** The keys, as the last line and the help show them. */
 
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutTo, widthOf, wrap } from "../terminal/text.ts";
+import { cutTo, measureWidth, wrap } from "../terminal/text.ts";
 import type { BrowseState, Shelf } from "./state.ts";
 
 type KeyLine = readonly [keys: string, meaning: string];
@@ -142,7 +142,7 @@ const TREE_FIRST = [...HELP.filter(([title]) => title === "Tree"), ...HELP.filte
 const HELP_KEY = "  ? help";
 
 /** Returns the keys of the screen in one line, as many as there is room for. */
-export function keyLine(state: BrowseState, width: number): string {
+export function formatKeyLine(state: BrowseState, width: number): string {
   const { tree, list } = state;
   const kind = tree ? (tree.isTyping ? "treeTyping" : "tree") : list.isTyping ? "typing" : list.query.shelf;
   let line = "";
@@ -152,14 +152,14 @@ export function keyLine(state: BrowseState, width: number): string {
     const does = keys === "Tab" ? (list.query.cwd === undefined ? "this folder" : "all folders") : meaning;
     const next = `${line}${line === "" ? "" : "  "}${keys} ${does}`;
     if (keys === "?") needed = "";
-    if (widthOf(next) + needed.length > width) break;
+    if (measureWidth(next) + needed.length > width) break;
     line = next;
   }
   return line === "" ? line : line + needed;
 }
 
 /** Returns the lines of the help, which begins with the keys of the screen from which it is asked for. */
-export function helpLines({ width, paint }: OutputStyle, inTree: boolean): string[] {
+export function formatHelpLines({ width, paint }: OutputStyle, inTree: boolean): string[] {
   const left = Math.min(30, Math.max(8, Math.floor(width * 0.3)));
   const lines: string[] = [];
   for (const [title, keys] of inTree ? TREE_FIRST : HELP) {
@@ -168,9 +168,9 @@ export function helpLines({ width, paint }: OutputStyle, inTree: boolean): strin
     for (const [key, meaning] of keys) {
       const rows = wrap(meaning, Math.max(1, width - left - 2));
       // A narrow screen has the keys above their meaning.
-      if (widthOf(key) > left) lines.push(paint("cyan", cutTo(key, width)));
+      if (measureWidth(key) > left) lines.push(paint("cyan", cutTo(key, width)));
       rows.forEach((row, i) => {
-        const head = (i === 0 && widthOf(key) <= left ? key : "").padEnd(left);
+        const head = (i === 0 && measureWidth(key) <= left ? key : "").padEnd(left);
         lines.push(left + 2 < width ? `${paint("cyan", head)}  ${row}` : cutTo(`${head}  ${row}`, width));
       });
     }

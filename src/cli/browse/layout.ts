@@ -9,7 +9,7 @@ interface Layout {
   readonly listHeight: number;
   readonly treeHeight: number;
   readonly hasPreview: boolean;
-  readonly isBeside: boolean;
+  readonly isWide: boolean;
   /** Columns and lines of the preview; 0 without one. */
   readonly previewColumns: number;
   readonly previewHeight: number;
@@ -26,7 +26,7 @@ export const BETWEEN = 3;
 /** Lines without which a preview shows nothing. */
 const LEAST = 3;
 
-export function layoutOf({ rows, columns, preview }: Pick<BrowseState, "rows" | "columns" | "preview">): Layout {
+export function computeLayout({ rows, columns, preview }: Pick<BrowseState, "rows" | "columns" | "preview">): Layout {
   const isBeside = columns >= WIDE;
   const body = Math.max(1, rows - AROUND_LIST);
   const below = Math.max(LEAST, Math.floor(body / 2));
@@ -40,7 +40,7 @@ export function layoutOf({ rows, columns, preview }: Pick<BrowseState, "rows" | 
     listHeight: Math.max(1, rows - AROUND_LIST - taken),
     treeHeight: Math.max(1, rows - AROUND_TREE - taken),
     hasPreview,
-    isBeside,
+    isWide: isBeside,
     previewColumns: !hasPreview ? 0 : isBeside ? columns - listColumns - BETWEEN : columns,
     previewHeight: !hasPreview ? 0 : isBeside ? rows - 2 : below - 1,
   };

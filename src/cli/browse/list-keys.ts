@@ -1,39 +1,39 @@
 /** The keys of the list. */
 
 import type { Key } from "../terminal/keys.ts";
-import { count, cutTo, oneLine, sizeText } from "../terminal/text.ts";
-import { beginTyping, isAwaited, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
+import { count, cutTo, escapeLine, sizeText } from "../terminal/text.ts";
+import { beginTyping, isAwaited, moveInList, moveToNextHit, requery, getSelectedRow, typeFilter } from "./list.ts";
 import {
   askBefore,
   type BrowseChange,
   type BrowsedSession,
   type BrowseState,
   change,
-  edited,
+  editLine,
   type LineChange,
   type Shelf,
   SORTS,
   type Step,
-  saying,
-  still,
-  withEffect,
+  showNotice,
+  toStep,
+  addEffect,
 } from "./state.ts";
 
 /** The effect of a key on the selected session. */
 type OnSession = (state: BrowseState, session: BrowsedSession) => Step;
 
-export function keyInList(state: BrowseState, key: Key): Step | undefined {
+export function handleListKey(state: BrowseState, key: Key): Step | undefined {
   const { list } = state;
-  if (isAwaited(state) && isOnRows(state, key)) return still({ ...state, waiting: [key] });
+  if (isAwaited(state) && isOnRows(state, key)) return toStep({ ...state, waiting: [key] });
   if (list.isTyping) {
     const typed = key.name === "escape" || key.name !== "tab" ? typeFilter(state, key) : undefined;
     if (typed) return typed;
   }
-  const session = selectedRow(state)?.session;
+  const session = getSelectedRow(state)?.session;
   const own = list.isTyping ? undefined : ON_LIST[key.text ?? ""];
   if (own) return own(state);
   const onSession = ON_SESSION[list.isTyping ? (key.name ?? "") : (key.name ?? key.text ?? "")];
-  if (onSession) return session ? onSession(state, session) : still(state);
+  if (onSession) return session ? onSession(state, session) : toStep(state);
   if (key.name === "tab") return flipScope(state);
   if (key.name === "escape") return list.query.words === "" ? leaveShelf(state) : requery(state, { words: "" });
   return moveInList(state, key);
@@ -42,13 +42,13 @@ export function keyInList(state: BrowseState, key: Key): Step | undefined {
 /** Whether a key does something with the rows, and not with the request for them. */
 function isOnRows({ list: { isTyping, query } }: BrowseState, key: Key): boolean {
   if (key.name === "escape" || key.name === "tab") return false;
-  return isTyping ? edited(query.words, key) === undefined : ON_LIST[key.text ?? ""] === undefined;
+  return isTyping ? editLine(query.words, key) === undefined : ON_LIST[key.text ?? ""] === undefined;
 }
 
 const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {
   "/": beginTyping,
-  n: (state) => nextHit(state, 1),
-  N: (state) => nextHit(state, -1),
+  n: (state) => moveToNextHit(state, 1),
+  N: (state) => moveToNextHit(state, -1),
   s: (state) => nextSort(state),
   m: (state) => requery(state, { isNamed: !state.list.query.isNamed }),
   O: (state) => requery(state, { agents: state.list.query.agents ? undefined : "all" }),
@@ -58,11 +58,11 @@ const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {
 
 const ON_SESSION: Readonly<Record<string, OnSession>> = {
   enter: (state, session) => {
-    if (session.itemPath) return saying(state, RESTORE_FIRST);
-    return session.agent ? saying(state, FORK_FIRST) : withEffect(state, { do: "end", session });
+    if (session.itemPath) return showNotice(state, RESTORE_FIRST);
+    return session.agent ? showNotice(state, FORK_FIRST) : addEffect(state, { do: "end", session });
   },
-  t: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
-  right: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
+  t: (state, session) => addEffect({ ...state, isBusy: true }, { do: "open", session }),
+  right: (state, session) => addEffect({ ...state, isBusy: true }, { do: "open", session }),
   r: (state, session) =>
     session.itemPath
       ? change(state, { change: "restore", session })
@@ -84,7 +84,7 @@ const FORK_FIRST = "It is another agent's own: f makes a session of yours of it.
 const RESTORE_FIRST = "It is in the trash: r brings it back.";
 
 function unlessTrashed(then: OnSession): OnSession {
-  return (state, session) => (session.itemPath ? saying(state, RESTORE_FIRST) : then(state, session));
+  return (state, session) => (session.itemPath ? showNotice(state, RESTORE_FIRST) : then(state, session));
 }
 
 function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
@@ -92,30 +92,30 @@ function askLine(state: BrowseState, label: string, text: string, wanted: LineCh
 }
 
 function askForLeafLabel(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return saying(state, RESTORE_FIRST);
+  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
   const { place, shown } = state.preview;
   const leafId = place?.sessionPath === session.sessionPath ? shown?.leafId : undefined;
   if (typeof leafId !== "string")
-    return saying(state, "p shows where the conversation stands; then l labels that. t labels any entry.");
+    return showNotice(state, "p shows where the conversation stands; then l labels that. t labels any entry.");
   return askLine(state, "Label where it stands: ", "", { change: "label", session, entryId: leafId });
 }
 
 function archive(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return saying(state, RESTORE_FIRST);
+  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
   return change(state, { change: state.list.query.shelf === "archive" ? "unarchive" : "archive", session });
 }
 
 function askToDelete(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return saying(state, "It is deleted already: r brings it back.");
+  if (session.itemPath) return showNotice(state, "It is deleted already: r brings it back.");
   const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
   const facts =
     messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${sizeText(sizeBytes ?? 0)}`;
-  const question = `Delete "${cutTo(oneLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
+  const question = `Delete "${cutTo(escapeLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
   return askBefore(state, { ask: "yes", question, wanted: { change: "delete", session } });
 }
 
 function copied(state: BrowseState, text: string): Step {
-  return withEffect({ ...state, notice: `Copied: ${text}` }, { do: "copy", text });
+  return addEffect({ ...state, notice: `Copied: ${text}` }, { do: "copy", text });
 }
 
 /** Returns the beginning of a file's name for a session. */
@@ -147,7 +147,7 @@ const SORT_NAMES: Readonly<Record<(typeof SORTS)[number], string>> = {
   cost: "dearest first",
 };
 
-export function sortName(sort: (typeof SORTS)[number]): string {
+export function getSortName(sort: (typeof SORTS)[number]): string {
   return SORT_NAMES[sort];
 }
 
@@ -157,7 +157,7 @@ function nextSort(state: BrowseState): Step {
 }
 
 /** Returns the change that a typed line asks for; undefined when it asks for none. */
-export function changeOf(wanted: LineChange, line: string): BrowseChange | undefined {
+export function completeChange(wanted: LineChange, line: string): BrowseChange | undefined {
   const text = line.trim();
   if (wanted.change === "label") return { ...wanted, label: text };
   if (text === "") return undefined;

@@ -1,23 +1,23 @@
 /** The list: what is asked for, what comes, and which row is selected. One request is under way at a time. */
 
 import type { Key } from "../terminal/keys.ts";
-import { arranged } from "./arrange.ts";
-import { layoutOf } from "./layout.ts";
-import { lookedAt, previewed } from "./looks.ts";
+import { arrangeRows } from "./arrange.ts";
+import { computeLayout } from "./layout.ts";
+import { requestLookup, requestPreview } from "./looks.ts";
 import {
-  after,
+  joinSteps,
   type BrowsedSession,
   type BrowseState,
-  edited,
-  type Happening,
+  editLine,
+  type BrowseEvent,
   type ListQuery,
   type ListRow,
   type ListState,
-  moved,
+  moveSelection,
   type Step,
-  scrolled,
-  still,
-  withEffect,
+  scrollToSelection,
+  toStep,
+  addEffect,
 } from "./state.ts";
 
 /** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */
@@ -29,7 +29,7 @@ const WHOLE = 1000;
 /** Places that a search for what was said shows at most. */
 const MAX_HITS = 100;
 
-export function emptyList(query: ListQuery): ListState {
+export function makeEmptyList(query: ListQuery): ListState {
   return {
     query,
     isTyping: false,
@@ -47,27 +47,27 @@ export function emptyList(query: ListQuery): ListState {
   };
 }
 
-export function selectedRow({ list }: BrowseState): ListRow | undefined {
+export function getSelectedRow({ list }: BrowseState): ListRow | undefined {
   return list.rows[list.selected];
 }
 
 /** Returns the state with its selection within the list and on the screen. */
-export function shownList(state: BrowseState): BrowseState {
+export function showListSelection(state: BrowseState): BrowseState {
   const { list } = state;
   const selected = Math.max(0, Math.min(list.selected, list.rows.length - 1));
-  const top = scrolled(list.top, selected, list.rows.length, layoutOf(state).listHeight);
+  const top = scrollToSelection(list.top, selected, list.rows.length, computeLayout(state).listHeight);
   return { ...state, list: { ...list, selected, top } };
 }
 
 function withList(state: BrowseState, change: Partial<ListState>): BrowseState {
-  return shownList({ ...state, list: { ...state.list, ...change } });
+  return showListSelection({ ...state, list: { ...state.list, ...change } });
 }
 
 /** Returns the state with its rows made anew, and the same session selected in the same line of the screen. */
 function rearranged(state: BrowseState, change: Partial<ListState>): BrowseState {
   const before = state.list.rows[state.list.selected]?.session.sessionPath;
   const list = { ...state.list, ...change };
-  const rows = arranged(list);
+  const rows = arrangeRows(list);
   const wanted = list.wanted ?? before;
   const found = rows.findIndex(({ session }) => session.sessionPath === wanted);
   const selected = found < 0 ? list.selected : found;
@@ -79,14 +79,14 @@ function rearranged(state: BrowseState, change: Partial<ListState>): BrowseState
 export function askForList(state: BrowseState, cursor?: string, least = 0): Step {
   const { query, toEnd } = state.list;
   // The request under way comes first; its outdated result will be recognised.
-  if (state.list.asked) return still(state);
+  if (state.list.asked) return toStep(state);
   const limit = toEnd ? LONG_PAGE : Math.max(PAGE, Math.min(least, LONG_PAGE * 5));
   return request(state, { query, cursor, isQuick: false, isBegun: false }, limit);
 }
 
 function request(state: BrowseState, asked: NonNullable<ListState["asked"]>, limit: number): Step {
   const { query, cursor, isQuick } = asked;
-  return withEffect(withList(state, { asked }), { do: "list", query, cursor, limit, isQuick });
+  return addEffect(withList(state, { asked }), { do: "list", query, cursor, limit, isQuick });
 }
 
 /** Asks for what is enough for the first screen; the whole list is asked for when that is there. */
@@ -97,14 +97,14 @@ export function askForFirst(state: BrowseState): Step {
 
 /** Asks again for all that was loaded, because it may have changed. */
 export function reload(state: BrowseState, wanted?: string): Step {
-  const path = wanted ?? selectedRow(state)?.session.sessionPath;
+  const path = wanted ?? getSelectedRow(state)?.session.sessionPath;
   return askForList(withList(state, { wanted: path }), undefined, state.list.sessions.length);
 }
 
-export function listed(state: BrowseState, { sessions, total, cursor }: Happening & { what: "listed" }): Step {
+export function showListed(state: BrowseState, { sessions, total, cursor }: BrowseEvent & { what: "listed" }): Step {
   const { list } = state;
   const { asked } = list;
-  if (!asked) return still(state);
+  if (!asked) return toStep(state);
   // The request changed meanwhile.
   if (asked.query !== list.query) return askForList(withList(state, { asked: undefined }));
   if (asked.isQuick) return begun(state, sessions);
@@ -124,16 +124,16 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
   const isAnew = isFirst && list.wanted === undefined && !(asked.isBegun && list.selected > 0);
   let next = isAnew ? fresh(state, { ...change, selected: 0, top: 0 }) : rearranged(state, change);
   next = withList(next, { wanted: undefined, ...(list.toEnd ? { selected: next.list.rows.length - 1 } : {}) });
-  return lookedAt(followed(more(next)));
+  return requestLookup(followed(more(next)));
 }
 
 /** Shows the first part of a list, and asks for the whole of it. */
 function begun(state: BrowseState, sessions: readonly BrowsedSession[]): Step {
   const there = fresh(state, { sessions, total: sessions.length, asked: undefined });
   const { query } = there.list;
-  const step = sessions.length === 0 ? still(there) : followed(still(there));
+  const step = sessions.length === 0 ? toStep(there) : followed(toStep(there));
   const asked = { query, cursor: undefined, isQuick: false, isBegun: true };
-  return after(step, request(step.state, asked, PAGE));
+  return joinSteps(step, request(step.state, asked, PAGE));
 }
 
 /** Whether the list that came first, that of the directory, has nothing. */
@@ -155,58 +155,58 @@ function isWider({ shelf, isNamed }: ListQuery): boolean {
 
 function fresh(state: BrowseState, change: Partial<ListState>): BrowseState {
   const list = { ...state.list, ...change };
-  return withList(state, { ...change, rows: arranged(list) });
+  return withList(state, { ...change, rows: arrangeRows(list) });
 }
 
 /** Asks for more of the list when its end comes near, or when little is missing. */
 function more(state: BrowseState): Step {
   const { cursor, toEnd, selected, rows, asked, total } = state.list;
-  const isNear = toEnd || total <= WHOLE || selected + 2 * layoutOf(state).listHeight >= rows.length;
-  return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : still(state);
+  const isNear = toEnd || total <= WHOLE || selected + 2 * computeLayout(state).listHeight >= rows.length;
+  return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : toStep(state);
 }
 
 /** Adds the request for the preview of what is selected. */
 function followed(step: Step): Step {
-  return after(step, previewOfSelected(step.state));
+  return joinSteps(step, previewSelected(step.state));
 }
 
 /** Shows the selected session beside the list, at the hit where there is one. */
-export function previewOfSelected(state: BrowseState): Step {
-  const row = selectedRow(state);
-  if (!row) return previewed(state, undefined);
+export function previewSelected(state: BrowseState): Step {
+  const row = getSelectedRow(state);
+  if (!row) return requestPreview(state, undefined);
   const { session, hits } = row;
   const path = session.itemPath ?? session.sessionPath;
   const isSame = state.preview.place?.sessionPath === path;
   const hit = isSame ? Math.min(state.preview.hit, Math.max(0, hits.length - 1)) : 0;
-  return previewed(
+  return requestPreview(
     { ...state, preview: { ...state.preview, hit } },
     { sessionPath: path, entryId: hits[hit]?.entryId },
   );
 }
 
 /** Shows the next hit in the selected session. */
-export function nextHit(state: BrowseState, step: 1 | -1): Step {
-  const hits = selectedRow(state)?.hits ?? [];
-  if (hits.length < 2) return still({ ...state, notice: hits.length === 1 ? "There is no other place." : "" });
+export function moveToNextHit(state: BrowseState, step: 1 | -1): Step {
+  const hits = getSelectedRow(state)?.hits ?? [];
+  if (hits.length < 2) return toStep({ ...state, notice: hits.length === 1 ? "There is no other place." : "" });
   const hit = (state.preview.hit + step + hits.length) % hits.length;
   const next = { ...state, preview: { ...state.preview, hit }, notice: `Place ${hit + 1} of ${hits.length}.` };
-  return previewOfSelected(next);
+  return previewSelected(next);
 }
 
-export function found(state: BrowseState, { words, hits, from, cursor }: Happening & { what: "found" }): Step {
+export function showHits(state: BrowseState, { words, hits, from, cursor }: BrowseEvent & { what: "found" }): Step {
   const { list } = state;
-  if (words !== list.query.words) return still(state);
+  if (words !== list.query.words) return toStep(state);
   const before = from !== undefined && list.found?.words === words ? list.found.hits : [];
   const all = [...before, ...hits];
   const next = rearranged(state, { found: { words, hits: all } });
   // Whoever has not moved wants the first, whatever comes before it now.
-  const shown = lookedAt(followed(still(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
+  const shown = requestLookup(followed(toStep(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
   if (cursor === undefined || all.length >= MAX_HITS) return shown;
-  return after(shown, withEffect(shown.state, { do: "search", words, ...placeOf(list.query), cursor }));
+  return joinSteps(shown, addEffect(shown.state, { do: "search", words, ...placeOf(list.query), cursor }));
 }
 
 /** Returns the state after a search that failed, which therefore has no hits. */
-export function unfound(state: BrowseState): BrowseState {
+export function clearHits(state: BrowseState): BrowseState {
   return withList(state, { found: state.list.found ?? { words: state.list.query.words, hits: [] } });
 }
 
@@ -218,11 +218,11 @@ function placeOf({ cwd, agents }: ListQuery): Pick<ListQuery, "cwd" | "agents"> 
 /** Moves the selection. */
 export function moveInList(state: BrowseState, key: Key): Step | undefined {
   const { selected, rows, cursor } = state.list;
-  const to = moved(selected, rows.length, layoutOf(state).listHeight, key);
+  const to = moveSelection(selected, rows.length, computeLayout(state).listHeight, key);
   if (to === undefined) return undefined;
   const isEnd = key.name === "end" || key.text === "G";
   const toEnd = isEnd && to === rows.length - 1 && cursor !== undefined;
-  return lookedAt(followed(more(withList(state, { selected: to, toEnd }))));
+  return requestLookup(followed(more(withList(state, { selected: to, toEnd }))));
 }
 
 /** Whether the rows on the screen are not those that were asked for, so that no key may act on them. */
@@ -243,14 +243,14 @@ function isSearched({ shelf, words }: ListQuery): boolean {
 export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   const query = { ...state.list.query, ...change };
   const isSame = Object.entries(change).every(([name, value]) => state.list.query[name as keyof ListQuery] === value);
-  if (isSame) return still(state);
+  if (isSame) return toStep(state);
   // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
   const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
   const isOther = (["words", "cwd", "shelf", "agents"] as const).some((name) => query[name] !== state.list.query[name]);
   const found = isOther ? undefined : state.list.found;
   const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, found, ...emptied }));
   return isOther && isSearched(query)
-    ? after(step, withEffect(step.state, { do: "search", words: query.words, ...placeOf(query) }))
+    ? joinSteps(step, addEffect(step.state, { do: "search", words: query.words, ...placeOf(query) }))
     : step;
 }
 
@@ -258,18 +258,18 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
 export function typeFilter(state: BrowseState, key: Key): Step | undefined {
   const { words } = state.list.query;
   if (key.name === "escape") return requery(withList(state, { isTyping: false }), { words: "" });
-  const to = edited(words, key);
+  const to = editLine(words, key);
   if (to !== undefined) return requery(state, { words: to });
   // Whoever moves has found what fits; from then on letters are keys again.
   return moveInList(withList(state, { isTyping: false }), key);
 }
 
 export function beginTyping(state: BrowseState): Step {
-  return still(withList(state, { isTyping: true }));
+  return toStep(withList(state, { isTyping: true }));
 }
 
 /** Takes a session out of the list, which is somewhere else now. */
-export function without(state: BrowseState, sessionPath: string): Step {
+export function removeSession(state: BrowseState, sessionPath: string): Step {
   const { list } = state;
   const sessions = list.sessions.filter((session) => session.sessionPath !== sessionPath);
   const hits = list.found?.hits.filter((hit) => hit.sessionPath !== sessionPath);
@@ -279,11 +279,11 @@ export function without(state: BrowseState, sessionPath: string): Step {
     whole: list.whole.filter((session) => session.sessionPath !== sessionPath),
     found: hits && list.found && { ...list.found, hits },
   });
-  return lookedAt(followed(more(next)));
+  return requestLookup(followed(more(next)));
 }
 
 /** Changes members of a session in the list. */
-export function amended(state: BrowseState, sessionPath: string, change: Partial<BrowsedSession>): BrowseState {
+export function amendSession(state: BrowseState, sessionPath: string, change: Partial<BrowsedSession>): BrowseState {
   const amend = (session: BrowsedSession): BrowsedSession =>
     session.sessionPath === sessionPath ? { ...session, ...change } : session;
   return rearranged(state, { sessions: state.list.sessions.map(amend), whole: state.list.whole.map(amend) });

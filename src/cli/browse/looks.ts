@@ -1,18 +1,18 @@
 /** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
 
-import { holderText } from "../holder.ts";
-import { layoutOf } from "./layout.ts";
+import { formatLockOwner } from "../holder.ts";
+import { computeLayout } from "./layout.ts";
 import {
-  aboutTo,
-  after,
+  getChangedSession,
+  joinSteps,
   type BrowseState,
   type Facts,
-  type Happening,
+  type BrowseEvent,
   isRefused,
   type PreviewPlace,
   type Step,
-  still,
-  withEffect,
+  toStep,
+  addEffect,
 } from "./state.ts";
 
 /** Sessions whose facts are remembered. */
@@ -25,9 +25,9 @@ function isSamePlace(a: PreviewPlace | undefined, b: PreviewPlace | undefined): 
 }
 
 /** Asks for the preview of a place, if there is room for one and it is not the one that is shown. */
-export function previewed(state: BrowseState, place: PreviewPlace | undefined): Step {
+export function requestPreview(state: BrowseState, place: PreviewPlace | undefined): Step {
   const { preview } = state;
-  if (!layoutOf(state).hasPreview || isSamePlace(place, preview.place)) return still(state);
+  if (!computeLayout(state).hasPreview || isSamePlace(place, preview.place)) return toStep(state);
   const isSameSession = place !== undefined && place.sessionPath === preview.place?.sessionPath;
   const ticket = preview.ticket + 1;
   const next: BrowseState = {
@@ -41,21 +41,21 @@ export function previewed(state: BrowseState, place: PreviewPlace | undefined): 
       failed: undefined,
     },
   };
-  return place ? withEffect(next, { do: "preview", place, ticket }) : still(next);
+  return place ? addEffect(next, { do: "preview", place, ticket }) : toStep(next);
 }
 
-export function previewCame(state: BrowseState, { ticket, shown }: Happening & { what: "previewed" }): Step {
+export function showPreview(state: BrowseState, { ticket, shown }: BrowseEvent & { what: "previewed" }): Step {
   const { preview } = state;
-  if (ticket !== preview.ticket || !preview.place) return still(state);
+  if (ticket !== preview.ticket || !preview.place) return toStep(state);
   const next = { ...state, preview: { ...preview, shown, failed: undefined } };
-  return still(withFacts(next, preview.place.sessionPath, shown));
+  return toStep(withFacts(next, preview.place.sessionPath, shown));
 }
 
-export function previewFailed(state: BrowseState, happening: Happening & { what: "unpreviewed" }): Step {
+export function showPreviewFailure(state: BrowseState, happening: BrowseEvent & { what: "unpreviewed" }): Step {
   const { preview } = state;
-  if (happening.ticket !== preview.ticket || !preview.place) return still(state);
+  if (happening.ticket !== preview.ticket || !preview.place) return toStep(state);
   const next = { ...state, preview: { ...preview, shown: undefined, failed: happening.message } };
-  return still(happening.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
+  return toStep(happening.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
 }
 
 function withFacts(
@@ -67,33 +67,33 @@ function withFacts(
   return { ...state, facts: kept.set(path, { lockedBy, canJoin, readOnly, damageCount, store }) };
 }
 
-export function looked(state: BrowseState, { sessionPath, facts }: Happening & { what: "looked" }): Step {
-  return lookedAt(still(answered(withFacts(state, sessionPath, facts), sessionPath, facts)));
+export function storeFacts(state: BrowseState, { sessionPath, facts }: BrowseEvent & { what: "looked" }): Step {
+  return requestLookup(toStep(answered(withFacts(state, sessionPath, facts), sessionPath, facts)));
 }
 
 /** Asks what waited for a look at its session, or says instead which process has the session. */
 function answered(state: BrowseState, sessionPath: string, facts: Facts): BrowseState {
   const { lockedBy } = facts;
   const { prompt, held } = state;
-  const isWaiting = held !== undefined && aboutTo(held) === sessionPath;
+  const isWaiting = held !== undefined && getChangedSession(held) === sessionPath;
   const next = isWaiting ? { ...state, held: undefined, isBusy: false, prompt: held } : state;
   const asked = next.prompt ?? prompt;
-  if (!lockedBy || asked === undefined || aboutTo(asked) !== sessionPath || !isRefused(asked, facts)) return next;
-  return { ...next, prompt: undefined, notice: `Open in ${holderText(lockedBy)}: close it there first.` };
+  if (!lockedBy || asked === undefined || getChangedSession(asked) !== sessionPath || !isRefused(asked, facts)) return next;
+  return { ...next, prompt: undefined, notice: `Open in ${formatLockOwner(lockedBy)}: close it there first.` };
 }
 
 /** Adds a look at the first session on the screen of which no facts are known. */
-export function lookedAt(step: Step): Step {
+export function requestLookup(step: Step): Step {
   const { state } = step;
   const { rows, top, query } = state.list;
   if (query.shelf === "trash") return step;
   const unknown = rows
-    .slice(top, top + layoutOf(state).listHeight)
+    .slice(top, top + computeLayout(state).listHeight)
     .find(({ session }) => !state.facts.has(session.sessionPath) && !((session.sizeBytes ?? 0) > LARGE));
   if (!unknown) return step;
-  return after(step, withEffect(state, { do: "look", sessionPath: unknown.session.sessionPath }));
+  return joinSteps(step, addEffect(state, { do: "look", sessionPath: unknown.session.sessionPath }));
 }
 
-export function scrolledPreview(state: BrowseState, by: number): Step {
-  return still({ ...state, preview: { ...state.preview, scroll: state.preview.scroll + by } });
+export function scrollPreview(state: BrowseState, by: number): Step {
+  return toStep({ ...state, preview: { ...state.preview, scroll: state.preview.scroll + by } });
 }

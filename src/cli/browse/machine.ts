@@ -2,43 +2,43 @@
 
 import type { Key } from "../terminal/keys.ts";
 import { plain } from "../terminal/page.ts";
-import { helpLines } from "./help.ts";
+import { formatHelpLines } from "./help.ts";
 import {
-  amended,
+  amendSession,
   askForFirst,
   askForList,
-  emptyList,
-  found,
+  makeEmptyList,
+  showHits,
   isAwaited,
-  listed,
-  previewOfSelected,
+  showListed,
+  previewSelected,
   reload,
   requery,
-  shownList,
-  unfound,
-  without,
+  showListSelection,
+  clearHits,
+  removeSession,
 } from "./list.ts";
-import { changeOf, keyInList } from "./list-keys.ts";
-import { looked, lookedAt, previewCame, previewFailed, scrolledPreview } from "./looks.ts";
+import { completeChange, handleListKey } from "./list-keys.ts";
+import { storeFacts, requestLookup, showPreview, showPreviewFailure, scrollPreview } from "./looks.ts";
 import {
-  after,
+  joinSteps,
   type BrowseState,
   type ChangeOutcome,
   change,
-  edited,
+  editLine,
   end,
-  type Happening,
+  type BrowseEvent,
   type Prompt,
   type Step,
-  saying,
-  still,
-  withEffect,
+  showNotice,
+  toStep,
+  addEffect,
 } from "./state.ts";
-import { askForLabel, askToMove, keyInTree, leaveTree, opened, shownTree, treeAfter } from "./tree.ts";
+import { askForLabel, askToMove, handleTreeKey, leaveTree, showOpenedTree, showTreeSelection, updateTreeAfter } from "./tree.ts";
 
 /** Begins with the sessions of a directory. */
 export function begin(rows: number, columns: number, cwd: string): Step {
-  const list = emptyList({ shelf: "sessions", cwd, words: "", sort: "modified", isNamed: false });
+  const list = makeEmptyList({ shelf: "sessions", cwd, words: "", sort: "modified", isNamed: false });
   return askForFirst({
     rows,
     columns,
@@ -65,7 +65,7 @@ export function begin(rows: number, columns: number, cwd: string): Step {
   });
 }
 
-export function step(state: BrowseState, happening: Happening): Step {
+export function step(state: BrowseState, happening: BrowseEvent): Step {
   const next = stepOf(state, happening);
   return happening.what === "key" ? next : withWaiting(next);
 }
@@ -77,31 +77,31 @@ function withWaiting(step: Step): Step {
   let next: Step = { ...step, state: { ...step.state, waiting: [] } };
   for (const key of waiting) {
     if (next.effects.some((effect) => effect.do === "end")) break;
-    next = after(next, press(next.state, key));
+    next = joinSteps(next, press(next.state, key));
   }
   return next;
 }
 
-function stepOf(state: BrowseState, happening: Happening): Step {
+function stepOf(state: BrowseState, happening: BrowseEvent): Step {
   switch (happening.what) {
     case "key":
       return press(state, happening.key);
     case "resized":
-      return lookedAt(refreshed({ ...state, rows: happening.rows, columns: happening.columns }));
+      return requestLookup(refreshed({ ...state, rows: happening.rows, columns: happening.columns }));
     case "listed":
-      return listed(state, happening);
+      return showListed(state, happening);
     case "found":
-      return found(state, happening);
+      return showHits(state, happening);
     case "unfound":
-      return saying(unfound({ ...state, waiting: [] }), happening.message);
+      return showNotice(clearHits({ ...state, waiting: [] }), happening.message);
     case "previewed":
-      return previewCame(state, happening);
+      return showPreview(state, happening);
     case "unpreviewed":
-      return previewFailed(state, happening);
+      return showPreviewFailure(state, happening);
     case "looked":
-      return looked(state, happening);
+      return storeFacts(state, happening);
     case "opened":
-      return opened(state, happening);
+      return showOpenedTree(state, happening);
     case "done":
       return done({ ...state, isBusy: false }, happening.outcome);
     case "failed":
@@ -111,12 +111,12 @@ function stepOf(state: BrowseState, happening: Happening): Step {
 
 /** Fits list, tree and preview to a screen that became another. */
 function refreshed(state: BrowseState): Step {
-  const fitting = shownTree(shownList(state));
-  return fitting.tree ? still(fitting) : previewOfSelected(fitting);
+  const fitting = showTreeSelection(showListSelection(state));
+  return fitting.tree ? toStep(fitting) : previewSelected(fitting);
 }
 
-function failed(state: BrowseState, { isList, message }: Happening & { what: "failed" }): Step {
-  if (!isList) return saying({ ...state, isBusy: false }, message);
+function failed(state: BrowseState, { isList, message }: BrowseEvent & { what: "failed" }): Step {
+  if (!isList) return showNotice({ ...state, isBusy: false }, message);
   const { list } = state;
   const next: BrowseState = {
     ...state,
@@ -126,15 +126,15 @@ function failed(state: BrowseState, { isList, message }: Happening & { what: "fa
   };
   // The request changed while the one that failed was under way.
   if (list.asked && list.asked.query !== list.query) return askForList(next);
-  return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : still(next);
+  return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : toStep(next);
 }
 
 /** Takes over what a change did. */
 function done(before: BrowseState, outcome: ChangeOutcome): Step {
-  if (outcome.question) return still({ ...before, prompt: outcome.question });
+  if (outcome.question) return toStep({ ...before, prompt: outcome.question });
   const state: BrowseState = { ...before, notice: outcome.notice, text: outcome.text ?? before.text };
-  const copying = outcome.text === undefined ? still(state) : withEffect(state, { do: "copy", text: outcome.text });
-  return after(copying, treeStep(listStep(copying.state, outcome), outcome));
+  const copying = outcome.text === undefined ? toStep(state) : addEffect(state, { do: "copy", text: outcome.text });
+  return joinSteps(copying, treeStep(listStep(copying.state, outcome), outcome));
 }
 
 function treeStep(step: Step, outcome: ChangeOutcome): Step {
@@ -142,26 +142,26 @@ function treeStep(step: Step, outcome: ChangeOutcome): Step {
   const { tree } = state;
   // What was taken back may be anything in the tree.
   if (tree && outcome.undone)
-    return after(step, withEffect({ ...state, isBusy: true }, { do: "open", session: tree.session }));
-  return after(step, treeAfter(state, outcome));
+    return joinSteps(step, addEffect({ ...state, isBusy: true }, { do: "open", session: tree.session }));
+  return joinSteps(step, updateTreeAfter(state, outcome));
 }
 
 function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
   switch (change.change) {
     case "rename":
-      return still(amended(state, change.session.sessionPath, { name: change.name }));
+      return toStep(amendSession(state, change.session.sessionPath, { name: change.name }));
     case "archive":
     case "unarchive":
     case "delete":
     case "restore":
-      return without(state, change.session.sessionPath);
+      return removeSession(state, change.session.sessionPath);
     case "fork":
       return reload(state, made);
     case "undo":
     case "redo":
       return reload(state);
     default:
-      return still(state);
+      return toStep(state);
   }
 }
 
@@ -171,20 +171,20 @@ function press(before: BrowseState, key: Key): Step {
   const state = before.notice === "" ? before : { ...before, notice: "" };
   const { name, text } = key;
   if (name === "ctrl+c") return end(state);
-  if (state.isBusy) return text === "q" ? end(state) : still(state);
+  if (state.isBusy) return text === "q" ? end(state) : toStep(state);
   if (state.prompt) return answer(state, state.prompt, key);
   if (state.help !== undefined) return inHelp(state, state.help, key);
-  if (state.waiting.length > 0) return still({ ...state, waiting: name === "escape" ? [] : [...state.waiting, key] });
+  if (state.waiting.length > 0) return toStep({ ...state, waiting: name === "escape" ? [] : [...state.waiting, key] });
   const isTyping = state.tree ? state.tree.isTyping : state.list.isTyping;
-  return (isTyping ? undefined : common(state, key)) ?? own(state, key) ?? still(state);
+  return (isTyping ? undefined : common(state, key)) ?? own(state, key) ?? toStep(state);
 }
 
 /** Keys that mean the same in the list and in the tree. */
 function common(state: BrowseState, { name, text }: Key): Step | undefined {
   if (text === "q") return end(state);
-  if (text === "?") return still({ ...state, help: 0 });
+  if (text === "?") return toStep({ ...state, help: 0 });
   if (text === "p") return flipPreview(state);
-  if (text === "J" || text === "K") return scrolledPreview(state, text === "J" ? 3 : -3);
+  if (text === "J" || text === "K") return scrollPreview(state, text === "J" ? 3 : -3);
   if (text === "u") return change(state, { change: "undo" });
   if (text === "U" || name === "ctrl+r") return change(state, { change: "redo" });
   return undefined;
@@ -192,13 +192,13 @@ function common(state: BrowseState, { name, text }: Key): Step | undefined {
 
 function own(state: BrowseState, key: Key): Step | undefined {
   const { tree } = state;
-  if (!tree) return keyInList(state, key);
+  if (!tree) return handleListKey(state, key);
   if (!tree.isTyping) {
     if (key.name === "escape" || key.name === "tab") return leaveTree(state);
     if (key.name === "enter") return askToMove(state, tree);
     if (key.text === "l") return askForLabel(state, tree);
   }
-  return keyInTree(state, tree, key);
+  return handleTreeKey(state, tree, key);
 }
 
 function flipPreview(state: BrowseState): Step {
@@ -210,27 +210,27 @@ function flipPreview(state: BrowseState): Step {
 
 function answer(state: BrowseState, prompt: Prompt, key: Key): Step {
   const { name, text } = key;
-  if (name === "escape") return saying({ ...state, prompt: undefined }, "Nothing was changed.");
+  if (name === "escape") return showNotice({ ...state, prompt: undefined }, "Nothing was changed.");
   if (prompt.ask === "yes") {
     if (text === "y" || text === "Y") return change(state, prompt.wanted);
     return text === "n" || text === "N"
-      ? saying({ ...state, prompt: undefined }, "Nothing was changed.")
-      : still(state);
+      ? showNotice({ ...state, prompt: undefined }, "Nothing was changed.")
+      : toStep(state);
   }
   if (name === "enter") {
-    const wanted = changeOf(prompt.wanted, prompt.text);
-    return wanted ? change(state, wanted) : saying({ ...state, prompt: undefined }, "Nothing was changed.");
+    const wanted = completeChange(prompt.wanted, prompt.text);
+    return wanted ? change(state, wanted) : showNotice({ ...state, prompt: undefined }, "Nothing was changed.");
   }
-  const line = edited(prompt.text, key);
-  return still(line === undefined ? state : { ...state, prompt: { ...prompt, text: line } });
+  const line = editLine(prompt.text, key);
+  return toStep(line === undefined ? state : { ...state, prompt: { ...prompt, text: line } });
 }
 
 function inHelp(state: BrowseState, top: number, { name, text }: Key): Step {
   if (text === "q" || text === "?" || name === "escape" || name === "enter")
-    return still({ ...state, help: undefined });
+    return toStep({ ...state, help: undefined });
   const { rows, columns } = state;
   const page = { width: columns, paint: plain, now: 0, home: "", isTerminal: true };
-  const last = Math.max(0, helpLines(page, state.tree !== undefined).length - (rows - 2));
+  const last = Math.max(0, formatHelpLines(page, state.tree !== undefined).length - (rows - 2));
   const by =
     name === "pageDown" || text === " "
       ? rows - 3
@@ -241,5 +241,5 @@ function inHelp(state: BrowseState, top: number, { name, text }: Key): Step {
           : name === "up" || text === "k"
             ? -1
             : 0;
-  return still({ ...state, help: Math.max(0, Math.min(last, top + by)) });
+  return toStep({ ...state, help: Math.max(0, Math.min(last, top + by)) });
 }

@@ -1,26 +1,26 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
 import { BEFORE_ALL } from "../conversation.ts";
-import { holderText } from "../holder.ts";
+import { formatLockOwner } from "../holder.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
   cutTo,
-  grouped,
-  highlighted,
-  inertLines,
-  oneLine,
-  shortIdText,
-  shortPath,
+  groupThousands,
+  highlightWords,
+  escapeLines,
+  escapeLine,
+  shortenId,
+  shortenPath,
   sizeText,
-  soughtWords,
+  parseSearchWords,
   wrap,
 } from "../terminal/text.ts";
-import { money } from "../usage-report.ts";
+import { formatMoney } from "../usage-report.ts";
 import type { ResultOf } from "../verb.ts";
 import { isSetting } from "./branches.ts";
 import type { BrowsedSession, PreviewState } from "./state.ts";
-import { callsText, colourOf, headOf } from "./tree-rows.ts";
+import { formatTreeCalls, getEntryColour, getEntryHead } from "./tree-rows.ts";
 
 /** Lines of an entry that are shown: of one that was looked for, of what people and the model say, of anything else. */
 const NAMED_LINES = 60;
@@ -39,7 +39,7 @@ interface PreviewText {
 const written = new WeakMap<PreviewedSession, { key: string; text: PreviewText }>();
 
 /** Returns the lines of the pane, `height` of them at most. */
-export function previewLines(
+export function formatPreview(
   { shown, failed, place, scroll }: PreviewState,
   session: BrowsedSession | undefined,
   words: string,
@@ -50,7 +50,7 @@ export function previewLines(
   const head = factLines(session, shown, page);
   const room = Math.max(0, height - head.length);
   if (failed !== undefined)
-    return [...head, ...wrap(oneLine(failed), page.width).map((line) => page.paint("yellow", line))].slice(0, height);
+    return [...head, ...wrap(escapeLine(failed), page.width).map((line) => page.paint("yellow", line))].slice(0, height);
   if (!shown) return head.slice(0, height);
   const { lines, focus } = textOf(shown, place.entryId, words, page);
   const begin = place.entryId === undefined ? lines.length - room : focus - Math.floor(room / 3);
@@ -72,17 +72,17 @@ function textOf(shown: PreviewedSession, entryId: string | undefined, words: str
 function factLines(session: BrowsedSession, shown: PreviewedSession | undefined, page: OutputStyle): string[] {
   const { paint, width } = page;
   const { name, firstMessage, sessionId, cwd, messageCount, sizeBytes, cost, forkedFrom } = session;
-  const facts = [shortIdText(String(sessionId))];
-  if (cwd) facts.push(shortPath(cwd, page.home));
+  const facts = [shortenId(String(sessionId))];
+  if (cwd) facts.push(shortenPath(cwd, page.home));
   if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
   if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
   if (typeof sizeBytes === "number") facts.push(sizeText(sizeBytes));
-  if (typeof cost === "number" && cost > 0) facts.push(money(cost, 2));
+  if (typeof cost === "number" && cost > 0) facts.push(formatMoney(cost, 2));
   const lines = [
-    paint("bold", cutTo(oneLine(name ?? firstMessage ?? "(nothing said)"), width)),
+    paint("bold", cutTo(escapeLine(name ?? firstMessage ?? "(nothing said)"), width)),
     paint("dim", cutTo(facts.join("  "), width)),
   ];
-  if (forkedFrom) lines.push(paint("dim", cutTo(`fork of ${oneLine(forkedFrom.name ?? forkedFrom.sessionId)}`, width)));
+  if (forkedFrom) lines.push(paint("dim", cutTo(`fork of ${escapeLine(forkedFrom.name ?? forkedFrom.sessionId)}`, width)));
   for (const warning of warnings(shown)) lines.push(paint("yellow", cutTo(warning, width)));
   return lines;
 }
@@ -90,7 +90,7 @@ function factLines(session: BrowsedSession, shown: PreviewedSession | undefined,
 function warnings(shown: PreviewedSession | undefined): string[] {
   const { lockedBy, readOnly, damageCount = 0 } = shown ?? {};
   const found: string[] = [];
-  if (lockedBy) found.push(`Open in ${holderText(lockedBy)}.`);
+  if (lockedBy) found.push(`Open in ${formatLockOwner(lockedBy)}.`);
   if (readOnly !== undefined) found.push("It can be read, and not be written.");
   if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify tells more.`);
   return found;
@@ -122,7 +122,7 @@ function conversation(
 
 /** Returns the first line that has one of the words; the first of all when none has. */
 function hitLine(lines: readonly string[], words: string): number {
-  const sought = soughtWords(words.toLowerCase());
+  const sought = parseSearchWords(words.toLowerCase());
   // The head has the role, which may be one of the words.
   const found = lines.findIndex((line, i) => i > 0 && sought.some((word) => line.toLowerCase().includes(word)));
   return Math.max(0, found);
@@ -135,20 +135,20 @@ function* entryLines(
   page: OutputStyle,
 ): Generator<string> {
   const { paint, width } = page;
-  const [kind, detail] = headOf(entry);
-  const calls = callsText(entry.calls);
-  const label = entry.label === undefined ? "" : ` [${oneLine(entry.label)}]`;
+  const [kind, detail] = getEntryHead(entry);
+  const calls = formatTreeCalls(entry.calls);
+  const label = entry.label === undefined ? "" : ` [${escapeLine(entry.label)}]`;
   const isTalk = kind === "user" || kind === "assistant";
   const said = String(entry.text ?? "").trimEnd();
   if (!isNamed && (isSetting(entry) || (said === "" && calls === "" && label === ""))) return;
   const head = cutTo(`${isNamed ? "> " : ""}${[kind, detail].filter(Boolean).join(" ")}${label}`, width);
-  yield paint(colourOf(entry), head);
+  yield paint(getEntryColour(entry), head);
   const most = isNamed ? NAMED_LINES : isTalk ? TALK_LINES : OTHER_LINES;
-  const text = said === "" ? [] : inertLines(said).flatMap((line) => wrap(line, width));
+  const text = said === "" ? [] : escapeLines(said).flatMap((line) => wrap(line, width));
   const from = isNamed ? Math.max(0, hitLine(["", ...text], words) - 1 - Math.floor(most / 2)) : 0;
-  if (from > 0) yield paint("dim", cutTo(`(${grouped(from)} lines above)`, width));
-  for (const line of text.slice(from, from + most)) yield highlighted(cutTo(line, width), words, page);
+  if (from > 0) yield paint("dim", cutTo(`(${groupThousands(from)} lines above)`, width));
+  for (const line of text.slice(from, from + most)) yield highlightWords(cutTo(line, width), words, page);
   const left = text.length - from - most;
-  if (left > 0 || entry.isCut) yield paint("dim", cutTo(left > 0 ? `(${grouped(left)} more lines)` : "(more)", width));
-  for (const call of entry.calls ?? []) yield paint("yellow", cutTo(callsText([call]), width));
+  if (left > 0 || entry.isCut) yield paint("dim", cutTo(left > 0 ? `(${groupThousands(left)} more lines)` : "(more)", width));
+  for (const call of entry.calls ?? []) yield paint("yellow", cutTo(formatTreeCalls([call]), width));
 }

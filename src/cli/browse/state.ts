@@ -174,7 +174,7 @@ export interface BrowseState {
   readonly text: string | undefined;
 }
 
-export type Happening =
+export type BrowseEvent =
   | { readonly what: "key"; readonly key: Key }
   | { readonly what: "resized"; readonly rows: number; readonly columns: number }
   | {
@@ -243,29 +243,29 @@ export interface Step {
   readonly effects: readonly BrowseEffect[];
 }
 
-export function still(state: BrowseState): Step {
+export function toStep(state: BrowseState): Step {
   return { state, effects: [] };
 }
 
-export function withEffect(state: BrowseState, ...effects: BrowseEffect[]): Step {
+export function addEffect(state: BrowseState, ...effects: BrowseEffect[]): Step {
   return { state, effects };
 }
 
 /** Returns a step with the effects of an earlier one before its own. */
-export function after({ effects }: Step, { state, effects: more }: Step): Step {
+export function joinSteps({ effects }: Step, { state, effects: more }: Step): Step {
   return { state, effects: [...effects, ...more] };
 }
 
 export function end(state: BrowseState): Step {
-  return withEffect(state, { do: "end", session: null });
+  return addEffect(state, { do: "end", session: null });
 }
 
-export function saying(state: BrowseState, notice: string): Step {
-  return still({ ...state, notice });
+export function showNotice(state: BrowseState, notice: string): Step {
+  return toStep({ ...state, notice });
 }
 
 /** Returns the path of the session that a question would change; undefined when it changes none. */
-export function aboutTo({ wanted }: Prompt): string | undefined {
+export function getChangedSession({ wanted }: Prompt): string | undefined {
   return "session" in wanted && wanted.change !== "export" ? wanted.session.sessionPath : undefined;
 }
 
@@ -282,21 +282,21 @@ export function isRefused({ wanted }: Prompt, { lockedBy, canJoin }: Facts): boo
  * known before anything is asked.
  */
 export function askBefore(state: BrowseState, prompt: Prompt): Step {
-  const sessionPath = aboutTo(prompt);
-  if (sessionPath === undefined) return still({ ...state, prompt });
+  const sessionPath = getChangedSession(prompt);
+  if (sessionPath === undefined) return toStep({ ...state, prompt });
   const facts = state.facts.get(sessionPath);
   const isHeld = facts !== undefined && isRefused(prompt, facts);
   const next = isHeld ? { ...state, held: prompt, isBusy: true } : { ...state, prompt };
-  return withEffect(next, { do: "look", sessionPath });
+  return addEffect(next, { do: "look", sessionPath });
 }
 
 /** Begins a change; until it is done, other keys do nothing. */
 export function change(state: BrowseState, what: BrowseChange): Step {
-  return withEffect({ ...state, isBusy: true, prompt: undefined }, { do: "change", change: what });
+  return addEffect({ ...state, isBusy: true, prompt: undefined }, { do: "change", change: what });
 }
 
 /** Returns the new position of a selection; undefined for keys that do not move it. */
-export function moved(from: number, length: number, height: number, { name, text }: Key): number | undefined {
+export function moveSelection(from: number, length: number, height: number, { name, text }: Key): number | undefined {
   const within = (to: number): number => Math.max(0, Math.min(length - 1, to));
   if (name === "up" || text === "k") return within(from - 1);
   if (name === "down" || text === "j") return within(from + 1);
@@ -308,13 +308,13 @@ export function moved(from: number, length: number, height: number, { name, text
 }
 
 /** Returns the first line of a screen of `height` lines that shows `selected`, with as few empty lines as possible. */
-export function scrolled(top: number, selected: number, length: number, height: number): number {
+export function scrollToSelection(top: number, selected: number, length: number, height: number): number {
   const least = Math.max(0, Math.min(top, length - height));
   return Math.max(selected - height + 1, Math.min(least, selected));
 }
 
 /** Returns a line that a key was typed into, without its end; undefined for keys that do not edit it. */
-export function edited(line: string, { name, text }: Key): string | undefined {
+export function editLine(line: string, { name, text }: Key): string | undefined {
   if (text !== undefined) return line + text;
   if (name === "backspace") return Array.from(line).slice(0, -1).join("");
   if (name === "ctrl+u") return "";

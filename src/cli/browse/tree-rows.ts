@@ -2,7 +2,7 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Colour, OutputStyle } from "../terminal/page.ts";
-import { column, count, cutTo, grouped, highlighted, inert, oneLine, widthOf } from "../terminal/text.ts";
+import { padColumn, count, cutTo, groupThousands, highlightWords, escapeControls, escapeLine, measureWidth } from "../terminal/text.ts";
 import type { Branches } from "./branches.ts";
 
 /** Columns of one indent. */
@@ -34,29 +34,29 @@ const COLOURS: Readonly<Record<string, Colour>> = {
 /** Returns the name of an entry's kind: the role of a message, the type of anything else. */
 function kindOf({ type, role }: ShownEntry): string {
   const name = type === "message" && typeof role === "string" ? role : type;
-  return Object.hasOwn(KINDS, name) ? KINDS[name] : inert(name);
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : escapeControls(name);
 }
 
 /** An entry of a tree, or of one of two branches. */
 type ShownEntry = Pick<FlatNode, "type" | "role" | "toolName" | "isError">;
 
 /** Returns the colour in which an entry begins. */
-export function colourOf(node: ShownEntry): Colour {
+export function getEntryColour(node: ShownEntry): Colour {
   const kind = kindOf(node);
   return node.isError ? "red" : Object.hasOwn(COLOURS, kind) ? COLOURS[kind] : "dim";
 }
 
 /** Returns calls as they are shown, `[bash: npm test] [edit: src/store.ts]`. */
-export function callsText(calls: FlatNode["calls"]): string {
+export function formatTreeCalls(calls: FlatNode["calls"]): string {
   return (calls ?? [])
-    .map(({ name, argument }) => `[${oneLine(argument === "" ? name : `${name}: ${argument}`)}]`)
+    .map(({ name, argument }) => `[${escapeLine(argument === "" ? name : `${name}: ${argument}`)}]`)
     .join(" ");
 }
 
 /** Returns the words of an entry: its text, and the calls that it makes. */
-export function wordsOf({ preview, calls, role, type }: FlatNode): string {
-  const text = oneLine(preview ?? "");
-  const made = callsText(calls);
+export function getEntryWords({ preview, calls, role, type }: FlatNode): string {
+  const text = escapeLine(preview ?? "");
+  const made = formatTreeCalls(calls);
   const said = made !== "" && text.startsWith("[") ? "" : text;
   const words = [said, made].filter(Boolean).join(" ");
   return type === "bashExecution" || role === "bashExecution" ? `$ ${words}` : words;
@@ -67,7 +67,7 @@ const ID_WORD = 4;
 
 /** Whether an entry has all the words, which are in lower case, or begins with one as its id. */
 export function hasWords(node: FlatNode, words: readonly string[]): boolean {
-  const text = `${kindOf(node)} ${wordsOf(node)} ${node.label ?? ""}`.toLowerCase();
+  const text = `${kindOf(node)} ${getEntryWords(node)} ${node.label ?? ""}`.toLowerCase();
   const id = String(node.id).toLowerCase();
   return words.every((word) => text.includes(word) || (word.length >= ID_WORD && id.startsWith(word)));
 }
@@ -78,8 +78,8 @@ function rails(level: number, isHead: boolean, width: number): string {
   const most = Math.max(1, Math.floor(width / LEVEL));
   const end = isHead ? "├─ " : "│  ";
   if (level <= most) return `${"│  ".repeat(level - 1)}${end}`;
-  const mark = `${grouped(level)}… `;
-  const room = Math.max(0, Math.floor((width - widthOf(mark)) / LEVEL) - 1);
+  const mark = `${groupThousands(level)}… `;
+  const room = Math.max(0, Math.floor((width - measureWidth(mark)) / LEVEL) - 1);
   return cutTo(`${mark}${"│  ".repeat(Math.min(room, level - 1))}${end}`, Math.max(LEVEL, width));
 }
 
@@ -94,22 +94,22 @@ interface RowStyle {
 }
 
 /** Returns the names of heads as they are shown behind what is there; "" for none. */
-export function headsText(names: readonly string[] | undefined): string {
+export function formatHeads(names: readonly string[] | undefined): string {
   if (names === undefined || names.length === 0) return "";
-  return ` (${names.length === 1 ? "head" : "heads"} ${names.map(oneLine).join(", ")})`;
+  return ` (${names.length === 1 ? "head" : "heads"} ${names.map(escapeLine).join(", ")})`;
 }
 
 /** Returns a row as one line of a page. */
-export function treeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
+export function formatTreeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const { paint, width } = page;
   const node = branches.node(row);
   const isLeaf = branches.hasLeaf(row);
-  const own = inert(node.id);
+  const own = escapeControls(node.id);
   const hasId = style.idWidth > 0 && width >= READABLE;
-  const id = hasId ? `${column(own, Math.min(Math.max(style.idWidth, widthOf(own)), Math.floor(width / 2)))}  ` : "";
-  const space = Math.max(0, width - 2 - widthOf(id));
+  const id = hasId ? `${padColumn(own, Math.min(Math.max(style.idWidth, measureWidth(own)), Math.floor(width / 2)))}  ` : "";
+  const space = Math.max(0, width - 2 - measureWidth(id));
   const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
-  const left = space - widthOf(lines);
+  const left = space - measureWidth(lines);
   const text =
     branches.lineLength(row) > 0
       ? lineText(branches, row, page, left, style)
@@ -119,8 +119,8 @@ export function treeRow(branches: Branches, row: number, page: OutputStyle, styl
 
 /** Returns the text of a row that stands for a line of entries. */
 function lineText(branches: Branches, row: number, { paint }: OutputStyle, width: number, { heads }: RowStyle): string {
-  const standing = cutTo(headsText(heads?.get(row)), Math.floor(width / 2));
-  const facts = cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width - widthOf(standing)));
+  const standing = cutTo(formatHeads(heads?.get(row)), Math.floor(width / 2));
+  const facts = cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width - measureWidth(standing)));
   return `${paint("dim", facts)}${paint("green", standing)}`;
 }
 
@@ -134,7 +134,7 @@ function lineFacts(branches: Branches, row: number): string {
   }
   const facts = [count(branches.lineLength(row), "entry", "entries")];
   if (calls > 0) facts.push(count(calls, "call", "calls"));
-  if (failed > 0) facts.push(`${grouped(failed)} failed`);
+  if (failed > 0) facts.push(`${groupThousands(failed)} failed`);
   return facts.join(", ");
 }
 
@@ -143,45 +143,45 @@ function rowText(branches: Branches, row: number, page: OutputStyle, width: numb
   const { words = "" } = style;
   const node = branches.node(row);
   const hidden = branches.hiddenBehind(row);
-  const more = hidden > 0 ? ` (+${grouped(hidden)})` : "";
-  const standing = cutTo(headsText(style.heads?.get(row)), Math.floor(width * 0.4));
+  const more = hidden > 0 ? ` (+${groupThousands(hidden)})` : "";
+  const standing = cutTo(formatHeads(style.heads?.get(row)), Math.floor(width * 0.4));
   const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
-  const head = headOf(node).filter(Boolean).join(" ");
-  const said = wordsOf(node);
-  const room = Math.max(0, width - widthOf(label) - widthOf(standing) - more.length);
+  const head = getEntryHead(node).filter(Boolean).join(" ");
+  const said = getEntryWords(node);
+  const room = Math.max(0, width - measureWidth(label) - measureWidth(standing) - more.length);
   const line = cutTo(said === "" ? head : `${head}: ${said}`, room);
-  const colour = colourOf(node);
+  const colour = getEntryColour(node);
   const base = branches.isActive(row) ? "bold" : "plain";
   const tail = `${paint("dim", more)}${paint("yellow", label)}${paint("green", standing)}`;
   if (!line.startsWith(`${head}:`)) return `${paint(colour, line)}${tail}`;
   const rest = line.slice(head.length + 1);
-  return `${paint(colour, `${head}:`)}${highlighted(rest, words, page, base)}${tail}`;
+  return `${paint(colour, `${head}:`)}${highlightWords(rest, words, page, base)}${tail}`;
 }
 
 /** Returns the kind of an entry as its row begins, and the tool that a result is of. */
-export function headOf(node: ShownEntry): [string, string] {
+export function getEntryHead(node: ShownEntry): [string, string] {
   const kind = kindOf(node);
-  const tool = kind === "result" && typeof node.toolName === "string" ? oneLine(node.toolName) : "";
+  const tool = kind === "result" && typeof node.toolName === "string" ? escapeLine(node.toolName) : "";
   return [node.isError ? "failed" : kind, node.isError && tool === "" ? kind : tool];
 }
 
 function labelText({ label }: FlatNode, width: number): string {
-  const text = label === undefined ? "" : cutTo(oneLine(label), width - 3);
+  const text = label === undefined ? "" : cutTo(escapeLine(label), width - 3);
   return text === "" ? "" : ` [${text}]`;
 }
 
 /** Returns a row in words alone, for readers of screens. */
-export function plainRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
+export function formatPlainRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const node = branches.node(row);
-  const parts = [style.idWidth > 0 ? `${inert(node.id)} ` : ""];
+  const parts = [style.idWidth > 0 ? `${escapeControls(node.id)} ` : ""];
   if (branches.hasLeaf(row)) parts.push("(leaf) ");
-  if (branches.isHead(row)) parts.push(`branch of ${inert(node.parentId ?? "nothing")}: `);
+  if (branches.isHead(row)) parts.push(`branch of ${escapeControls(node.parentId ?? "nothing")}: `);
   if (branches.lineLength(row) > 0) parts.push(lineFacts(branches, row));
   else {
-    const said = wordsOf(node);
-    parts.push(headOf(node).filter(Boolean).join(" "), said === "" ? "" : `: ${said}`);
+    const said = getEntryWords(node);
+    parts.push(getEntryHead(node).filter(Boolean).join(" "), said === "" ? "" : `: ${said}`);
   }
-  if (node.label !== undefined) parts.push(`, label ${oneLine(node.label)}`);
-  parts.push(headsText(style.heads?.get(row)));
+  if (node.label !== undefined) parts.push(`, label ${escapeLine(node.label)}`);
+  parts.push(formatHeads(style.heads?.get(row)));
   return cutTo(parts.join(""), page.width);
 }

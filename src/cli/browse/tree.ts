@@ -2,36 +2,36 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
-import { cutTo, oneLine } from "../terminal/text.ts";
+import { cutTo, escapeLine } from "../terminal/text.ts";
 import { Branches, FILTERS, FOLDED, type Folds } from "./branches.ts";
-import { layoutOf } from "./layout.ts";
-import { previewOfSelected } from "./list.ts";
-import { previewed } from "./looks.ts";
+import { computeLayout } from "./layout.ts";
+import { previewSelected } from "./list.ts";
+import { requestPreview } from "./looks.ts";
 import {
-  after,
+  joinSteps,
   askBefore,
   type BrowsedSession,
   type BrowseState,
   type ChangeOutcome,
-  edited,
-  type Happening,
-  moved,
+  editLine,
+  type BrowseEvent,
+  moveSelection,
   type Step,
-  saying,
-  scrolled,
-  still,
+  showNotice,
+  scrollToSelection,
+  toStep,
   type TreeState,
 } from "./state.ts";
-import { hasWords, wordsOf } from "./tree-rows.ts";
+import { hasWords, getEntryWords } from "./tree-rows.ts";
 
 /** Rows from which on lines of entries are folded when a tree is opened. */
 const FOLD_FROM = 60;
 
-export function opened(state: BrowseState, { session, nodes, leafId }: Happening & { what: "opened" }): Step {
+export function showOpenedTree(state: BrowseState, { session, nodes, leafId }: BrowseEvent & { what: "opened" }): Step {
   const whole = new Branches(nodes, leafId);
   const branches = whole.rows > FOLD_FROM ? whole.with({ folds: FOLDED }) : whole;
   const selected = Math.max(0, branches.leafRow);
-  const top = selected - Math.floor(layoutOf(state).treeHeight / 2);
+  const top = selected - Math.floor(computeLayout(state).treeHeight / 2);
   const tree: TreeState = {
     session,
     branches,
@@ -49,11 +49,11 @@ export function opened(state: BrowseState, { session, nodes, leafId }: Happening
 function withTree(state: BrowseState, tree: TreeState): BrowseState {
   const { rows } = tree.branches;
   const selected = Math.max(0, Math.min(tree.selected, rows - 1));
-  const top = scrolled(tree.top, selected, rows, layoutOf(state).treeHeight);
+  const top = scrollToSelection(tree.top, selected, rows, computeLayout(state).treeHeight);
   return { ...state, tree: { ...tree, selected, top } };
 }
 
-export function shownTree(state: BrowseState): BrowseState {
+export function showTreeSelection(state: BrowseState): BrowseState {
   return state.tree ? withTree(state, state.tree) : state;
 }
 
@@ -65,7 +65,7 @@ function nodeAt({ branches, selected }: TreeState): FlatNode | undefined {
 function followedTree(state: BrowseState): Step {
   const { tree } = state;
   const node = tree && nodeAt(tree);
-  return tree && node ? previewed(state, { sessionPath: pathOf(tree.session), entryId: node.id }) : still(state);
+  return tree && node ? requestPreview(state, { sessionPath: pathOf(tree.session), entryId: node.id }) : toStep(state);
 }
 
 function pathOf({ itemPath, sessionPath }: BrowsedSession): string {
@@ -73,7 +73,7 @@ function pathOf({ itemPath, sessionPath }: BrowsedSession): string {
 }
 
 export function leaveTree(state: BrowseState): Step {
-  return previewOfSelected({ ...state, tree: undefined });
+  return previewSelected({ ...state, tree: undefined });
 }
 
 /** Returns the state with other rows of the same tree, and the same entry selected in the same line of the screen. */
@@ -91,12 +91,12 @@ function selectRow(state: BrowseState, tree: TreeState, selected: number): Step 
 /** Keys that act on the selected row, which a tree without rows has not. */
 const FOLDING = new Set(["left", "right", "h", " ", "[", "]"]);
 
-export function keyInTree(state: BrowseState, tree: TreeState, key: Key): Step | undefined {
+export function handleTreeKey(state: BrowseState, tree: TreeState, key: Key): Step | undefined {
   const { branches, selected } = tree;
   const { name, text } = key;
   if (tree.isTyping) return typeWords(state, tree, key);
-  if (branches.rows === 0 && (FOLDING.has(name ?? "") || FOLDING.has(text ?? ""))) return still(state);
-  if (text === "/") return still(withTree(state, { ...tree, isTyping: true, words: "" }));
+  if (branches.rows === 0 && (FOLDING.has(name ?? "") || FOLDING.has(text ?? ""))) return toStep(state);
+  if (text === "/") return toStep(withTree(state, { ...tree, isTyping: true, words: "" }));
   if (text === "n" || text === "N") return lookFor(state, tree, text === "n" ? 1 : -1);
   if (name === "left" || text === "h") return fold(state, tree);
   if (name === "right") return unfold(state, tree);
@@ -106,11 +106,11 @@ export function keyInTree(state: BrowseState, tree: TreeState, key: Key): Step |
       : fold(state, tree);
   if (text === "z") return regrown(state, tree, branches.with({ folds: flipped(branches.folds) }));
   if (text === "[" || text === "]") return jump(state, tree, text === "]" ? 1 : -1);
-  if (text === "=") return branches.leafRow < 0 ? still(state) : selectRow(state, tree, branches.leafRow);
+  if (text === "=") return branches.leafRow < 0 ? toStep(state) : selectRow(state, tree, branches.leafRow);
   const filter =
     text === "f" ? FILTERS[(FILTERS.indexOf(tree.filter) + 1) % FILTERS.length] : FILTERS[Number(text) - 1];
   if (filter !== undefined) return regrown(state, tree, branches.with({ filter }));
-  const to = moved(selected, branches.rows, layoutOf(state).treeHeight, key);
+  const to = moveSelection(selected, branches.rows, computeLayout(state).treeHeight, key);
   return to === undefined ? undefined : selectRow(state, tree, to);
 }
 
@@ -130,7 +130,7 @@ function fold(state: BrowseState, tree: TreeState): Step {
   }
   const head = branches.headOf(selected);
   if (head !== selected || !branches.isHead(head)) return selectRow(state, tree, head);
-  if (branches.hiddenBehind(head) > 0) return still(state);
+  if (branches.hiddenBehind(head) > 0) return toStep(state);
   const closed = new Set(folds.closed).add(branches.node(head).id);
   return regrown(state, tree, branches.with({ folds: { ...folds, closed } }));
 }
@@ -149,13 +149,13 @@ function unfold(state: BrowseState, tree: TreeState): Step {
   const { branches, selected } = tree;
   const { folds } = branches;
   const id = nodeAt(tree)?.id;
-  if (id === undefined) return still(state);
+  if (id === undefined) return toStep(state);
   if (branches.hiddenBehind(selected) > 0) {
     const closed = new Set(folds.closed);
     closed.delete(id);
     return regrown(state, tree, branches.with({ folds: { ...folds, closed } }));
   }
-  if (branches.lineLength(selected) === 0) return still(state);
+  if (branches.lineLength(selected) === 0) return toStep(state);
   return regrown(state, tree, branches.with({ folds: { ...folds, opened: new Set(folds.opened).add(id) } }));
 }
 
@@ -164,23 +164,23 @@ function jump(state: BrowseState, tree: TreeState, step: 1 | -1): Step {
   const { branches, selected } = tree;
   for (let row = selected + step; row >= 0 && row < branches.rows; row += step)
     if (branches.isHead(row) || branches.isPoint(row)) return selectRow(state, tree, row);
-  return saying(state, step > 0 ? "There is no branch further down." : "There is no branch further up.");
+  return showNotice(state, step > 0 ? "There is no branch further down." : "There is no branch further up.");
 }
 
 function typeWords(state: BrowseState, tree: TreeState, key: Key): Step {
-  if (key.name === "escape") return still(withTree(state, { ...tree, isTyping: false, words: "" }));
+  if (key.name === "escape") return toStep(withTree(state, { ...tree, isTyping: false, words: "" }));
   if (key.name === "enter") return lookFor(state, { ...tree, isTyping: false }, 1, true);
-  const words = edited(tree.words, key);
-  return still(words === undefined ? state : withTree(state, { ...tree, words }));
+  const words = editLine(tree.words, key);
+  return toStep(words === undefined ? state : withTree(state, { ...tree, words }));
 }
 
 /** Selects the next entry that has all the words, and opens what it is folded into. */
 function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = false): Step {
   const words = tree.words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return saying(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");
+  if (words.length === 0) return showNotice(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");
   const { branches, selected } = tree;
   const id = branches.find(selected, step, (node) => hasWords(node, words));
-  if (id === undefined) return saying(withTree(state, tree), `Nothing here has ${oneLine(tree.words)}.`);
+  if (id === undefined) return showNotice(withTree(state, tree), `Nothing here has ${escapeLine(tree.words)}.`);
   const shown = branches.revealing(id);
   return selectRow(state, { ...tree, branches: shown }, Math.max(0, shown.row(id)));
 }
@@ -189,22 +189,22 @@ function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = fa
 export function askToMove(state: BrowseState, tree: TreeState): Step {
   const { branches, selected, session, leafId } = tree;
   const node = nodeAt(tree);
-  if (!node) return still(state);
-  if (session.itemPath) return saying(state, "It is in the trash: Esc, then r brings it back.");
+  if (!node) return toStep(state);
+  if (session.itemPath) return showNotice(state, "It is in the trash: Esc, then r brings it back.");
   if (branches.lineLength(selected) > 0) return unfold(state, tree);
   const isAnew = node.type === "message" && node.role === "user";
-  if (!isAnew && node.id === leafId) return saying(state, "The conversation goes on from here already.");
-  const words = cutTo(wordsOf(node), 40);
+  if (!isAnew && node.id === leafId) return showNotice(state, "The conversation goes on from here already.");
+  const words = cutTo(getEntryWords(node), 40);
   const question = isAnew
     ? `Go back to before "${words}", and take its text along?`
-    : `Continue after "${words === "" ? oneLine(node.type) : words}"?`;
+    : `Continue after "${words === "" ? escapeLine(node.type) : words}"?`;
   const wanted = { change: "move", session, entryId: node.id, position: isAnew ? "before" : "at", leafId } as const;
   return askBefore(state, { ask: "yes", question, wanted });
 }
 
 export function askForLabel(state: BrowseState, tree: TreeState): Step {
   const node = nodeAt(tree);
-  if (!node) return still(state);
+  if (!node) return toStep(state);
   const { session } = tree;
   return askBefore(state, {
     ask: "line",
@@ -215,14 +215,14 @@ export function askForLabel(state: BrowseState, tree: TreeState): Step {
 }
 
 /** Changes the tree as a change of its session did. */
-export function treeAfter(state: BrowseState, { change, leafId }: ChangeOutcome): Step {
+export function updateTreeAfter(state: BrowseState, { change, leafId }: ChangeOutcome): Step {
   const { tree } = state;
-  if (!tree) return still(state);
+  if (!tree) return toStep(state);
   let { branches } = tree;
   if (change.change === "label") branches = branches.labelled(change.entryId, change.label || undefined);
   if (leafId === undefined) return regrown(state, tree, branches);
   branches = branches.with({ leafId });
   const step = regrown(state, { ...tree, leafId }, branches);
   const { leafRow } = branches;
-  return leafRow < 0 || !step.state.tree ? step : after(step, selectRow(step.state, step.state.tree, leafRow));
+  return leafRow < 0 || !step.state.tree ? step : joinSteps(step, selectRow(step.state, step.state.tree, leafRow));
 }

@@ -1,45 +1,45 @@
 /** Draws the screen of `browse`. Only the rows that are on it are laid out. */
 
-import { AGE, fitColumns, headLine, type SessionColumns, sessionLine } from "../session-columns.ts";
+import { AGE, fitColumns, formatListHead, type SessionColumns, formatSessionLine } from "../session-columns.ts";
 import { type OutputStyle, plain } from "../terminal/page.ts";
 import {
-  ageText,
-  column,
+  formatAge,
+  padColumn,
   cutFront,
   cutTo,
-  grouped,
-  highlighted,
-  inert,
-  oneLine,
-  shortPath,
+  groupThousands,
+  highlightWords,
+  escapeControls,
+  escapeLine,
+  shortenPath,
   sizeText,
-  widthOf,
+  measureWidth,
 } from "../terminal/text.ts";
-import { money } from "../usage-report.ts";
-import { helpLines, keyLine } from "./help.ts";
-import { BETWEEN, layoutOf } from "./layout.ts";
-import { selectedRow } from "./list.ts";
-import { sortName } from "./list-keys.ts";
-import { previewLines } from "./preview.ts";
+import { formatMoney } from "../usage-report.ts";
+import { formatHelpLines, formatKeyLine } from "./help.ts";
+import { BETWEEN, computeLayout } from "./layout.ts";
+import { getSelectedRow } from "./list.ts";
+import { getSortName } from "./list-keys.ts";
+import { formatPreview } from "./preview.ts";
 import type { BrowsedSession, BrowseState, ListRow, Sort, TreeState } from "./state.ts";
-import { treeRow } from "./tree-rows.ts";
+import { formatTreeRow } from "./tree-rows.ts";
 
 /** Returns the lines of the screen, none wider than it. */
-export function view(state: BrowseState, page: OutputStyle): string[] {
+export function renderScreen(state: BrowseState, page: OutputStyle): string[] {
   if (state.help !== undefined) return helpView(state, state.help, page);
-  const { listColumns } = layoutOf(state);
+  const { listColumns } = computeLayout(state);
   const inner = { ...page, width: listColumns };
   const lines = state.tree ? treeView(state, state.tree, inner) : listView(state, inner);
   return [...withPreview(state, lines, page), lastLine(state, page)];
 }
 
 function helpView({ rows, columns, tree }: BrowseState, top: number, page: OutputStyle): string[] {
-  const all = helpLines(page, tree !== undefined);
+  const all = formatHelpLines(page, tree !== undefined);
   const height = Math.max(1, rows - 2);
   const shown = all.slice(top, top + height);
   while (shown.length < height) shown.push("");
   const left = all.length - top - height;
-  const more = left > 0 ? `  j, PgDn: ${grouped(left)} more lines` : "";
+  const more = left > 0 ? `  j, PgDn: ${groupThousands(left)} more lines` : "";
   return [
     page.paint("bold", cutTo("Keys", columns)),
     ...shown,
@@ -62,7 +62,7 @@ const TITLE = 24;
 const CWD = 30;
 
 function columnsOf({ list: { query } }: BrowseState, visible: readonly ListRow[], width: number): SessionColumns {
-  const numbers = visible.map(({ session }) => grouped(session.messageCount ?? 0).length);
+  const numbers = visible.map(({ session }) => groupThousands(session.messageCount ?? 0).length);
   const wanted = {
     age: AGE,
     count: Math.max(4, ...numbers),
@@ -77,11 +77,11 @@ function columnsOf({ list: { query } }: BrowseState, visible: readonly ListRow[]
 function listView(state: BrowseState, page: OutputStyle): string[] {
   const { list } = state;
   const { rows, top, selected, query } = list;
-  const height = layoutOf(state).listHeight;
+  const height = computeLayout(state).listHeight;
   const visible = rows.slice(top, top + height);
   const columns = columnsOf(state, visible, page.width);
   const age = query.shelf === "trash" ? "GONE" : "AGE";
-  const head = headLine(columns, age, query.sort.toUpperCase(), page.width);
+  const head = formatListHead(columns, age, query.sort.toUpperCase(), page.width);
   const lines = visible.map((row, i) => {
     const isSelected = top + i === selected;
     return marked(isSelected, (paint) => rowLine(state, row, columns, { ...page, paint }), page);
@@ -90,7 +90,7 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
   while (lines.length < height) lines.push("");
   const total =
     query.words.trim() === "" ? Math.max(list.total, rows.length) : rows.length + list.total - list.sessions.length;
-  const place = rows.length === 0 ? "" : `${grouped(selected + 1)} of ${grouped(total)}`;
+  const place = rows.length === 0 ? "" : `${groupThousands(selected + 1)} of ${groupThousands(total)}`;
   return [
     titleLine(titleOf(state, page), place, page),
     page.paint("dim", cutTo(`${" ".repeat(CURSOR + MARKS)}${head}`, page.width)),
@@ -99,11 +99,11 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
 }
 
 function titleOf({ list: { query, isTyping }, cwd }: BrowseState, { home }: OutputStyle): string {
-  const filter = isTyping || query.words !== "" ? `Filter: ${inert(query.words)}${isTyping ? "_" : ""}  ` : "";
+  const filter = isTyping || query.words !== "" ? `Filter: ${escapeControls(query.words)}${isTyping ? "_" : ""}  ` : "";
   const shelf = query.shelf === "archive" ? "Archive" : query.shelf === "trash" ? "Trash" : "Sessions";
   const where =
-    query.shelf === "trash" ? "" : query.cwd === undefined ? " of all folders" : ` of ${shortPath(cwd, home)}`;
-  const sort = query.shelf === "trash" || query.sort === "modified" ? "" : `, ${sortName(query.sort)}`;
+    query.shelf === "trash" ? "" : query.cwd === undefined ? " of all folders" : ` of ${shortenPath(cwd, home)}`;
+  const sort = query.shelf === "trash" || query.sort === "modified" ? "" : `, ${getSortName(query.sort)}`;
   const whose = query.agents && query.shelf !== "trash" ? " and those of other agents" : "";
   return `${filter}${shelf}${where}${whose}${query.isNamed ? ", named" : ""}${sort}`;
 }
@@ -130,19 +130,19 @@ function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page
   const time = sort === "created" ? session.created : session.modified;
   const marks = marksOf(state, session);
   const cells = {
-    age: typeof time === "string" ? ageText(now - Date.parse(time)) : "",
-    count: session.messageCount === undefined ? "" : grouped(session.messageCount),
+    age: typeof time === "string" ? formatAge(now - Date.parse(time)) : "",
+    count: session.messageCount === undefined ? "" : groupThousands(session.messageCount),
     amount: extraText(session, sort),
     title: titleCell(state, row, columns.title, page),
-    cwd: shortPath(session.cwd ?? "", home),
-    id: inert(session.shortId ?? String(session.sessionId).slice(0, ID)),
+    cwd: shortenPath(session.cwd ?? "", home),
+    id: escapeControls(session.shortId ?? String(session.sessionId).slice(0, ID)),
   };
-  return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${sessionLine(columns, cells, paint)}`;
+  return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${formatSessionLine(columns, cells, paint)}`;
 }
 
 function extraText({ sizeBytes, cost }: BrowsedSession, sort: Sort): string {
   if (sort === "size") return typeof sizeBytes === "number" ? sizeText(sizeBytes) : "";
-  return typeof cost === "number" ? money(cost, 2) : "";
+  return typeof cost === "number" ? formatMoney(cost, 2) : "";
 }
 
 /** Returns the title in its column: rails of a fork, the name, and where the words of the filter were said. */
@@ -151,35 +151,35 @@ function titleCell({ list }: BrowseState, { session, depth, hits }: ListRow, wid
   const { words } = list.query;
   const { name, firstMessage, forkedFrom, agent } = session;
   const rail = depth === 0 ? "" : cutTo(`${"  ".repeat(Math.min(depth - 1, 4))}└ `, width);
-  const said = oneLine(name ?? firstMessage ?? "");
+  const said = escapeLine(name ?? firstMessage ?? "");
   const own = agent === undefined ? said : `${agent}: ${said === "" ? "(nothing said)" : said}`;
   const origin =
     depth === 0 && forkedFrom
-      ? ` (fork of ${oneLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`
+      ? ` (fork of ${escapeLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`
       : "";
-  const room = Math.max(0, width - widthOf(rail));
+  const room = Math.max(0, width - measureWidth(rail));
   const text = cutTo(
     own === "" ? "(nothing said)" : own,
     hits.length > 0 ? Math.max(8, Math.floor(room * 0.45)) : room,
   );
-  const more = hits.length > 0 ? `  ${oneLine(hits[0].line ?? hits[0].snippet ?? "")}` : origin;
-  const rest = cutTo(more, Math.max(0, room - widthOf(text)));
-  const space = " ".repeat(Math.max(0, room - widthOf(text) - widthOf(rest)));
+  const more = hits.length > 0 ? `  ${escapeLine(hits[0].line ?? hits[0].snippet ?? "")}` : origin;
+  const rest = cutTo(more, Math.max(0, room - measureWidth(text)));
+  const space = " ".repeat(Math.max(0, room - measureWidth(text) - measureWidth(rest)));
   const base = own === "" ? "dim" : name ? "bold" : "plain";
-  const shown = highlighted(cutTo(text, room), words, page, base);
-  return `${paint("dim", rail)}${shown}${highlighted(rest, words, page, "dim")}${space}`;
+  const shown = highlightWords(cutTo(text, room), words, page, base);
+  return `${paint("dim", rail)}${shown}${highlightWords(rest, words, page, "dim")}${space}`;
 }
 
 // --- the tree ----------------------------------------------------------------------------------------------------
 
 function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): string[] {
   const { branches, selected, top, filter, words, isTyping, session } = tree;
-  const height = layoutOf(state).treeHeight;
+  const height = computeLayout(state).treeHeight;
   const inner = { ...page, width: Math.max(1, page.width - CURSOR) };
   const lines: string[] = [];
   const style = { idWidth: page.width >= 100 ? ENTRY_ID : 0, words };
   for (let row = top; row < Math.min(top + height, branches.rows); row++)
-    lines.push(marked(row === selected, (paint) => treeRow(branches, row, { ...inner, paint }, style), page));
+    lines.push(marked(row === selected, (paint) => formatTreeRow(branches, row, { ...inner, paint }, style), page));
   if (branches.rows === 0)
     lines.push(
       cutTo(
@@ -188,18 +188,18 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
       ),
     );
   while (lines.length < height) lines.push("");
-  const search = isTyping || words !== "" ? `Search: ${inert(words)}${isTyping ? "_" : ""}  ` : "";
-  const title = `${search}${oneLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
-  const place = branches.rows === 0 ? filter : `${filter}  ${grouped(selected + 1)} of ${grouped(branches.rows)}`;
+  const search = isTyping || words !== "" ? `Search: ${escapeControls(words)}${isTyping ? "_" : ""}  ` : "";
+  const title = `${search}${escapeLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
+  const place = branches.rows === 0 ? filter : `${filter}  ${groupThousands(selected + 1)} of ${groupThousands(branches.rows)}`;
   return [titleLine(title, place, page), ...lines];
 }
 
 // --- lines -------------------------------------------------------------------------------------------------------
 
 function titleLine(title: string, place: string, { width, paint }: OutputStyle): string {
-  const room = width - widthOf(place) - GAP;
+  const room = width - measureWidth(place) - GAP;
   if (room < 8) return paint("bold", cutTo(title, width));
-  return `${paint("bold", column(title, room))}  ${paint("dim", place)}`;
+  return `${paint("bold", padColumn(title, room))}  ${paint("dim", place)}`;
 }
 
 /** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
@@ -209,23 +209,23 @@ function marked(
   { paint, width }: OutputStyle,
 ): string {
   if (!isSelected) return cutWhole(`  ${text(paint)}`, text, width);
-  return paint("inverse", column(`> ${text(plain)}`, width));
+  return paint("inverse", padColumn(`> ${text(plain)}`, width));
 }
 
 /** Returns a painted line if it fits, else the same without paint, cut: only screens of a few columns need that. */
 function cutWhole(line: string, text: (paint: OutputStyle["paint"]) => string, width: number): string {
   const bare = `  ${text(plain)}`;
-  return widthOf(bare) <= width ? line : cutTo(bare, width);
+  return measureWidth(bare) <= width ? line : cutTo(bare, width);
 }
 
 /** Puts the preview beside the lines, or below them. */
 function withPreview(state: BrowseState, lines: string[], page: OutputStyle): string[] {
-  const { hasPreview, isBeside, previewColumns, previewHeight, listColumns } = layoutOf(state);
+  const { hasPreview, isWide: isBeside, previewColumns, previewHeight, listColumns } = computeLayout(state);
   if (!hasPreview) return lines;
   const { tree, list, preview } = state;
-  const session = tree ? tree.session : selectedRow(state)?.session;
+  const session = tree ? tree.session : getSelectedRow(state)?.session;
   const words = tree ? tree.words : list.query.words;
-  const pane = previewLines(preview, session, words, { ...page, width: previewColumns }, previewHeight);
+  const pane = formatPreview(preview, session, words, { ...page, width: previewColumns }, previewHeight);
   if (!isBeside) {
     const rule = page.paint("dim", "─".repeat(page.width));
     while (pane.length < previewHeight) pane.push("");
@@ -242,7 +242,7 @@ function withPreview(state: BrowseState, lines: string[], page: OutputStyle): st
 function padded(line: string, width: number): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
   const bare = line.replace(/\u001b\[\d+m/g, "");
-  return `${line}${" ".repeat(Math.max(0, width - widthOf(bare)))}`;
+  return `${line}${" ".repeat(Math.max(0, width - measureWidth(bare)))}`;
 }
 
 function lastLine(state: BrowseState, { paint }: OutputStyle): string {
@@ -251,18 +251,18 @@ function lastLine(state: BrowseState, { paint }: OutputStyle): string {
     const ending = " y/n";
     return paint(
       "red",
-      `${cutTo(oneLine(prompt.question), Math.max(1, columns - ending.length))}${columns > 8 ? ending : ""}`,
+      `${cutTo(escapeLine(prompt.question), Math.max(1, columns - ending.length))}${columns > 8 ? ending : ""}`,
     );
   }
   if (prompt?.ask === "line") return cutTo(promptLine(prompt.label, prompt.text, columns), columns);
-  if (notice !== "") return paint("yellow", cutTo(oneLine(notice), columns));
+  if (notice !== "") return paint("yellow", cutTo(escapeLine(notice), columns));
   if (isBusy) return cutTo("One moment…", columns);
   return paint(
     "dim",
     cutTo(
       waiting.length > 0 || (list.asked && list.rows.length === 0 && !state.tree)
         ? "Reading the sessions…"
-        : keyLine(state, columns),
+        : formatKeyLine(state, columns),
       columns,
     ),
   );
@@ -270,6 +270,6 @@ function lastLine(state: BrowseState, { paint }: OutputStyle): string {
 
 /** Returns a line that is typed: its end stays in view. */
 function promptLine(label: string, text: string, columns: number): string {
-  const room = columns - widthOf(label) - 1;
-  return room < 8 ? `${cutFront(inert(text), Math.max(1, columns - 1))}_` : `${label}${cutFront(inert(text), room)}_`;
+  const room = columns - measureWidth(label) - 1;
+  return room < 8 ? `${cutFront(escapeControls(text), Math.max(1, columns - 1))}_` : `${label}${cutFront(escapeControls(text), room)}_`;
 }

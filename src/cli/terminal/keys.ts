@@ -51,7 +51,7 @@ const BEGINNING = /^(?:\[[0-?]*[ -/]*|O)?$/;
  * Returns the keys in what a terminal sent, and the rest of it: the beginning of a sequence, or the escape key, which
  * only time can tell apart. Unknown sequences and control characters are skipped.
  */
-export function keysIn(sent: string): { keys: Key[]; rest: string } {
+export function parseKeys(sent: string): { keys: Key[]; rest: string } {
   const keys: Key[] = [];
   let rest = sent;
   while (rest !== "") {
@@ -81,7 +81,7 @@ export function keysIn(sent: string): { keys: Key[]; rest: string } {
 }
 
 /** Returns the keys of the rest when nothing more comes: the escape key, and what may have been typed after it. */
-export function keysAtRest(rest: string): Key[] {
+export function flushKeys(rest: string): Key[] {
   if (rest === "") return [];
   return [{ name: "escape" }, ...Array.from(rest.slice(1), (text): Key => ({ text }))];
 }

@@ -38,7 +38,7 @@ function wantsColours(variables: Variables, isTerminal: boolean): boolean {
 }
 
 /** Returns the page for a terminal of so many columns, or for output that is not a terminal (undefined). */
-export function pageFor(
+export function makeOutputStyle(
   variables: Variables,
   columns: number | undefined,
   now: number,

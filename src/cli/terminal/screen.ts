@@ -2,7 +2,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import type { ReadStream, WriteStream } from "node:tty";
-import { type Key, keysAtRest, keysIn } from "./keys.ts";
+import { type Key, flushKeys, parseKeys } from "./keys.ts";
 
 export interface Screen {
   readonly rows: number;
@@ -51,7 +51,7 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
     input.setRawMode(true);
     output.write("\u001b[?1049h\u001b[?25l\u001b[?7l");
   };
-  const giveBack = (): void => {
+  const restore = (): void => {
     output.write("\u001b[?7h\u001b[?25h\u001b[?1049l");
     if (!input.destroyed) input.setRawMode(false);
   };
@@ -61,7 +61,7 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
     clearTimeout(waiting);
     process.off("exit", close);
     unlisten();
-    giveBack();
+    restore();
     input.pause();
   };
   enter();
@@ -79,7 +79,7 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
         if (one.name === "ctrl+l") redraw();
         else if (one.name !== "ctrl+z") key(one);
         else if (stop) {
-          giveBack();
+          restore();
           stop();
         }
       };
@@ -89,13 +89,13 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
       };
       const receive = (chunk: Buffer): void => {
         clearTimeout(waiting);
-        const { keys, rest } = keysIn(unread + decoder.write(chunk));
+        const { keys, rest } = parseKeys(unread + decoder.write(chunk));
         unread = rest;
         for (const one of keys) if (isOpen) take(one);
         if (rest === "" || !isOpen) return;
         waiting = setTimeout(() => {
           unread = "";
-          for (const one of keysAtRest(rest)) if (isOpen) take(one);
+          for (const one of flushKeys(rest)) if (isOpen) take(one);
         }, ESCAPE_WAIT);
       };
       const refreshSize = (): void => {

@@ -8,7 +8,7 @@ import { startPager } from "./pager.ts";
 import { runProgram } from "./programs.ts";
 import { openScreen, type Screen } from "./screen.ts";
 
-export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
+export function getRealTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   const { stdin, stdout, stderr } = process;
   // The reader of our output may stop before the end, as `head` does; writers learn of that through their callbacks.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});

@@ -2,10 +2,10 @@
 
 import type { Colour, OutputStyle } from "./page.ts";
 
-export { sizeText } from "../../page/amounts.ts";
+export { formatSize as sizeText } from "../../page/amounts.ts";
 
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
-export function inert(text: unknown): string {
+export function escapeControls(text: unknown): string {
   return String(text).replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
     /[\u0000-\u001f\u007f-\u009f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
@@ -14,38 +14,38 @@ export function inert(text: unknown): string {
 }
 
 /** Returns a path as its reader needs it: inert for a terminal, unchanged for a program. */
-export function exact(path: string, isTerminal: boolean): string {
-  return isTerminal ? inert(path) : path;
+export function toRawPath(path: string, isTerminal: boolean): string {
+  return isTerminal ? escapeControls(path) : path;
 }
 
 /** Returns an inert text on one line; white space becomes one space. */
-export function oneLine(text: unknown): string {
-  return inert(String(text).replace(/\s+/g, " ").trim());
+export function escapeLine(text: unknown): string {
+  return escapeControls(String(text).replace(/\s+/g, " ").trim());
 }
 
 /** Returns the lines of a text, each inert. Tabs become spaces up to the next multiple of eight columns. */
-export function inertLines(text: unknown): string[] {
+export function escapeLines(text: unknown): string[] {
   return String(text)
     .split(/\r\n|\n|\r/)
-    .map((line) => inert(untabbed(line)));
+    .map((line) => escapeControls(untabbed(line)));
 }
 
 function untabbed(line: string): string {
   const [first, ...rest] = line.split("\t");
-  return rest.reduce((text, part) => `${text}${" ".repeat(8 - (widthOf(text) % 8))}${part}`, first);
+  return rest.reduce((text, part) => `${text}${" ".repeat(8 - (measureWidth(text) % 8))}${part}`, first);
 }
 
 export function count(n: number, one: string, many: string): string {
-  return `${grouped(n)} ${n === 1 ? one : many}`;
+  return `${groupThousands(n)} ${n === 1 ? one : many}`;
 }
 
 /** Returns a whole number with commas between the thousands. */
-export function grouped(n: number): string {
+export function groupThousands(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** Returns milliseconds as the largest unit that fits, in four columns at most. */
-export function ageText(milliseconds: number): string {
+export function formatAge(milliseconds: number): string {
   const minutes = Math.floor(milliseconds / 60_000);
   if (minutes < 1) return "now";
   const days = Math.floor(minutes / 1440);
@@ -58,7 +58,7 @@ export function ageText(milliseconds: number): string {
 }
 
 /** Returns a moment to the minute, as clocks here show it; an empty text where it is none. */
-export function clockText(moment: unknown): string {
+export function formatClock(moment: unknown): string {
   const time = typeof moment === "number" || typeof moment === "string" ? new Date(moment) : undefined;
   if (time === undefined || Number.isNaN(time.getTime())) return "";
   const two = (value: number): string => String(value).padStart(2, "0");
@@ -87,7 +87,7 @@ function charactersOf(text: string): Intl.Segments {
 }
 
 /** Returns the columns that an inert text takes. */
-export function widthOf(text: string): number {
+export function measureWidth(text: string): number {
   if (PLAIN.test(text)) return text.length;
   let width = 0;
   for (const { segment } of charactersOf(text)) width += characterWidth(segment);
@@ -128,7 +128,7 @@ export function cutTo(text: string, width: number): string {
 
 /** Returns the end of an inert text that fits, with an ellipsis if that is not all of it. */
 export function cutFront(text: string, width: number): string {
-  if (widthOf(text) <= width) return text;
+  if (measureWidth(text) <= width) return text;
   if (width < 1) return "";
   const parts = Array.from(charactersOf(text.slice(-(width + 1) * MAX_COLUMN)), ({ segment }) => segment);
   let used = 1;
@@ -137,15 +137,15 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
-export function column(text: string, width: number, side: "left" | "right" = "left"): string {
+export function padColumn(text: string, width: number, side: "left" | "right" = "left"): string {
   const fitting = cutTo(text, width);
-  const space = " ".repeat(Math.max(0, width - widthOf(fitting)));
+  const space = " ".repeat(Math.max(0, width - measureWidth(fitting)));
   return side === "left" ? `${fitting}${space}` : `${space}${fitting}`;
 }
 
 /** Wraps an inert line into as many lines as it takes, between words where possible. */
 export function wrap(line: string, width: number): string[] {
-  if (widthOf(line) <= width) return [line];
+  if (measureWidth(line) <= width) return [line];
   const lines: string[] = [];
   let text = "";
   let used = 0;
@@ -155,11 +155,11 @@ export function wrap(line: string, width: number): string[] {
     used = 0;
   };
   for (const word of line.split(/(?<=\s)(?=\S)/)) {
-    const wanted = widthOf(word.trimEnd());
+    const wanted = measureWidth(word.trimEnd());
     if (used > 0 && used + wanted > width) end();
     if (wanted <= width) {
       text += word;
-      used += widthOf(word);
+      used += measureWidth(word);
       continue;
     }
     for (const { segment } of charactersOf(word)) {
@@ -174,46 +174,46 @@ export function wrap(line: string, width: number): string[] {
 }
 
 /** Returns an inert path, with the user's home folder as `~`. */
-export function shortPath(path: string, home: string): string {
+export function shortenPath(path: string, home: string): string {
   const own = home.length > 1 && (path === home || path.startsWith(`${home}/`));
-  return inert(own ? `~${path.slice(home.length)}` : path);
+  return escapeControls(own ? `~${path.slice(home.length)}` : path);
 }
 
 /** Characters of an id that tell sessions apart which were begun in different seconds. */
 const ID = 13;
 
 /** Returns the beginning of a session's id, which every verb takes. */
-export function shortIdText(sessionId: string): string {
-  return inert(sessionId.slice(0, ID));
+export function shortenId(sessionId: string): string {
+  return escapeControls(sessionId.slice(0, ID));
 }
 
 /** Returns the end of a backup's name, which tells its kind; the rest is the name of what it is of. */
-export function backupText(path: string): string {
-  return inert(/\.[a-z0-9]+\.bak(?:\.\d+)?$/.exec(path)?.[0] ?? path);
+export function formatBackupName(path: string): string {
+  return escapeControls(/\.[a-z0-9]+\.bak(?:\.\d+)?$/.exec(path)?.[0] ?? path);
 }
 
 /** Returns a line in as many lines as it takes, each with the spaces before it; colours go where it is too long. */
-export function fitted(line: string, width: number): string[] {
+export function wrapLine(line: string, width: number): string[] {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
   const bare = line.replace(/\u001b\[[\d;]*m/g, "");
-  if (widthOf(bare) <= width) return [line];
+  if (measureWidth(bare) <= width) return [line];
   const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
   return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
 }
 
 /** Returns the words that somebody looks for, as a search takes them: quotation marks hold some together. */
-export function soughtWords(query: string): string[] {
+export function parseSearchWords(query: string): string[] {
   return query.replaceAll('"', " ").split(/\s+/).filter(Boolean);
 }
 
 /** Returns an inert line with the words of a query highlighted where they appear in the same spelling, in any case. */
-export function highlighted(
+export function highlightWords(
   line: string,
   query: string,
   { paint }: Pick<OutputStyle, "paint">,
   base: Colour = "plain",
 ): string {
-  const words = soughtWords(query);
+  const words = parseSearchWords(query);
   if (words.length === 0) return paint(base, line);
   const any = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
   const parts = line.split(new RegExp(`(${any})`, "giu"));

@@ -1,12 +1,12 @@
 import { Failure } from "../../core/failure.ts";
 import { resumeSession } from "../agent.ts";
-import { type Action, actions } from "../browse/actions.ts";
+import { type Action, createActions } from "../browse/actions.ts";
 import { begin, step } from "../browse/machine.ts";
-import type { Happening, Step } from "../browse/state.ts";
-import { view } from "../browse/view.ts";
+import type { BrowseEvent, Step } from "../browse/state.ts";
+import { renderScreen } from "../browse/view.ts";
 import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
-import { exact, inertLines } from "../terminal/text.ts";
+import { toRawPath, escapeLines } from "../terminal/text.ts";
 import { type Asking, CommandFailed, defineVerb, FAILURE, OK } from "../verb.ts";
 
 export default defineVerb({
@@ -37,9 +37,9 @@ q and Ctrl+C end with status 1, print nothing and start nothing.`,
     return picked.sessionPath === null || isForScript ? picked : resumed(asking, picked.sessionPath);
   },
   print({ sessionPath, text, status }, _given, page) {
-    const lines = sessionPath === null || typeof status === "number" ? [] : [exact(sessionPath, page.isTerminal)];
+    const lines = sessionPath === null || typeof status === "number" ? [] : [toRawPath(sessionPath, page.isTerminal)];
     // A program that reads our output wants the path alone.
-    return text === undefined || !page.isTerminal ? lines : [...lines, ...inertLines(text)];
+    return text === undefined || !page.isTerminal ? lines : [...lines, ...escapeLines(text)];
   },
   status: ({ sessionPath, status }) => status ?? (sessionPath === null ? FAILURE : OK),
 });
@@ -65,7 +65,7 @@ async function resumed(asking: Asking, sessionPath: string): Promise<Picked> {
 
 /** Resolves to the session that is picked, if any. */
 function pick(asking: Asking, screen: Screen): Promise<Picked> {
-  const act = actions(asking);
+  const act = createActions(asking);
   return new Promise((resolve, reject) => {
     let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd);
     // Keys that were sent before the screen was closed are ignored.
@@ -74,7 +74,7 @@ function pick(asking: Asking, screen: Screen): Promise<Picked> {
       isOver = true;
       resolve({ sessionPath, text: state.text });
     };
-    const go = (happening: Happening): void => {
+    const go = (happening: BrowseEvent): void => {
       if (isOver) return;
       ({ state, effects } = step(state, happening));
       show();
@@ -83,7 +83,7 @@ function pick(asking: Asking, screen: Screen): Promise<Picked> {
       act(effect).then((happening) => happening && go(happening), reject);
     };
     const show = (): void => {
-      screen.draw(view(state, asking.page(screen.columns)));
+      screen.draw(renderScreen(state, asking.page(screen.columns)));
       for (const effect of effects) {
         if (effect.do === "end") end(effect.session?.sessionPath ?? null);
         else if (effect.do === "copy") screen.copy(effect.text);

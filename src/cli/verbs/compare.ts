@@ -1,7 +1,7 @@
 import type { Commands } from "../../client/protocol.ts";
-import { numberAbove0 } from "../options.ts";
-import { sessionNamed } from "../sessions.ts";
-import { comparisonLines } from "../sides.ts";
+import { parsePositiveNumber } from "../options.ts";
+import { findNamedSession } from "../sessions.ts";
+import { formatComparison } from "../sides.ts";
 import { type Asking, CommandFailed, defineVerb, named, open } from "../verb.ts";
 
 export default defineVerb({
@@ -20,18 +20,18 @@ export default defineVerb({
     "  compare <session> <a>           the leaf and another branch",
   async run(asking, { operands: [session, a, b], flags }) {
     await open(asking, session);
-    const limit = numberAbove0(flags, "--limit");
+    const limit = parsePositiveNumber(flags, "--limit");
     const other = flags.get("--with");
     if (other !== undefined)
-      return asking.ask("compare_branches", { a, b, ...(await otherNamed(asking, other)), limit });
+      return asking.ask("compare_branches", { a, b, ...(await findOtherSession(asking, other)), limit });
     return b === undefined ? compareWith(asking, a, limit) : asking.ask("compare_branches", { a, b, limit });
   },
-  print: (result, _given, page) => comparisonLines(result, page),
+  print: (result, _given, page) => formatComparison(result, page),
 });
 
 /** Returns the params that name the other of two sessions. Throws session_not_found, ambiguous_id, UsageError. */
-export async function otherNamed(asking: Asking, operand: string): Promise<{ otherPath: string }> {
-  const { params, listed } = await sessionNamed(asking, operand, "both");
+export async function findOtherSession(asking: Asking, operand: string): Promise<{ otherPath: string }> {
+  const { params, listed } = await findNamedSession(asking, operand, "both");
   return { otherPath: listed?.path ?? (params as { sessionPath: string }).sessionPath };
 }
 
@@ -57,7 +57,7 @@ async function compareWith(asking: Asking, operand: string, limit: number | unde
     return await compared({ a: "leaf", b: operand });
   } catch (error) {
     if (!isNotNamed(error)) throw error;
-    const other = await otherNamed(asking, operand).catch(() => {
+    const other = await findOtherSession(asking, operand).catch(() => {
       throw error;
     });
     return compared(other);

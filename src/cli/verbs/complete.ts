@@ -1,6 +1,6 @@
 import { type Flag, OPTIONS } from "../options.ts";
-import { open } from "../sessions.ts";
-import { ageText, cutTo, inert, oneLine } from "../terminal/text.ts";
+import { openNamedSession } from "../sessions.ts";
+import { formatAge, cutTo, escapeControls, escapeLine } from "../terminal/text.ts";
 import type { Asking, Verb } from "../verb.ts";
 
 /** A word that the shell may put there, and the text that it shows beside it. */
@@ -23,7 +23,7 @@ const FILES = ":files";
  * Returns the verb that the completion scripts call with the words up to the cursor. It prints a line for each offer:
  * the word, a tab, a text. Neither has a character that a terminal or a shell obeys, and the scripts evaluate nothing.
  */
-export function completeWith(find: (name: string) => Verb | undefined): Verb {
+export function defineComplete(find: (name: string) => Verb | undefined): Verb {
   return {
     name: "complete",
     meaning: "print what a word of a command line can be",
@@ -106,9 +106,9 @@ async function linesFor(asking: Asking, { verb, kind, before }: WordPlace, word:
   if (kind === "file" || /^[./~]|\//.test(word)) return [FILES];
   const offers = await offersOf(asking, verb, kind, before, word);
   return offers
-    .filter(([value]) => value.startsWith(word) && value !== "" && inert(value) === value)
+    .filter(([value]) => value.startsWith(word) && value !== "" && escapeControls(value) === value)
     .slice(0, MOST)
-    .map(([value, text]) => `${value}\t${cutTo(oneLine(text), TEXT)}`);
+    .map(([value, text]) => `${value}\t${cutTo(escapeLine(text), TEXT)}`);
 }
 
 function offersOf(
@@ -129,7 +129,7 @@ function sessions({ service, page }: Asking, { name }: Verb, word: string): Offe
   const { candidates, ids } = service.offered(word, MOST_SESSIONS, name === "unarchive" ? "archived" : others);
   const { now } = page();
   return candidates.map(({ sessionId, name, firstMessage, modified }) => {
-    const age = modified === null ? "" : ageText(now - Date.parse(modified));
+    const age = modified === null ? "" : formatAge(now - Date.parse(modified));
     const said = name ?? firstMessage ?? "(nothing said)";
     return [shortId(sessionId, ids, word.length), age === "" ? said : `${age} ${said}`];
   });
@@ -162,7 +162,7 @@ function indexOf(sorted: readonly string[], id: string): number {
 /** Returns labels, then what the user said, the latest first. */
 async function entries(asking: Asking, session: string | undefined): Promise<Offer[]> {
   if (session === undefined) return [];
-  await open(asking, session);
+  await openNamedSession(asking, session);
   const { nodes = [] } = await asking.ask("get_tree", { format: "flat" });
   const latest = [...nodes].reverse();
   const labels = latest.flatMap(({ label, id, preview }): Offer[] =>

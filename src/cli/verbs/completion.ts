@@ -29,7 +29,7 @@ interface CompletionWords {
 }
 
 /** Returns the verb that prints the scripts, which are made from the other verbs. */
-export function completionOf(verbs: () => readonly Verb[]): Verb {
+export function defineCompletion(verbs: () => readonly Verb[]): Verb {
   return {
     name: "completion",
     meaning: "print the script for a shell's completion",

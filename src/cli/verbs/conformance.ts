@@ -1,6 +1,6 @@
 import type { Combination, ConformanceResult, Theme } from "../../conformance/main.ts";
-import { listLines, type RuleList, reportLines } from "../conformance-report.ts";
-import { numberAbove0, UsageError } from "../options.ts";
+import { formatRuleList, type RuleList, formatReport } from "../conformance-report.ts";
+import { parsePositiveNumber, UsageError } from "../options.ts";
 import { defineVerb, FAILURE, type Given, OK } from "../verb.ts";
 
 /** Milliseconds that a reply may take. */
@@ -46,8 +46,8 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
         command,
         themes,
         combinations,
-        timeout: numberAbove0(flags, "--timeout") ?? TIMEOUT,
-        limit: 1000 * (numberAbove0(flags, "--limit") ?? LIMIT),
+        timeout: parsePositiveNumber(flags, "--timeout") ?? TIMEOUT,
+        limit: 1000 * (parsePositiveNumber(flags, "--limit") ?? LIMIT),
         cwd: asking.cwd,
         variables: asking.variables,
         keep: flags.has("--keep"),
@@ -58,7 +58,7 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
       throw error;
     }
   },
-  print: (result, _given, page) => ("themes" in result ? listLines(result, page) : reportLines(result, page)),
+  print: (result, _given, page) => ("themes" in result ? formatRuleList(result, page) : formatReport(result, page)),
   status: (result) => ("themes" in result || (result as ConformanceResult).ok ? OK : FAILURE),
 });
 

@@ -1,9 +1,9 @@
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { NamedSession } from "../sessions.ts";
-import { allNamed, asSeen, doEach, printingEach } from "../several.ts";
+import { findNamedSessions, expectUnchangedSince, doEach, printEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, count, cutTo, inert, oneLine, shortIdText, shortPath } from "../terminal/text.ts";
+import { formatAge, count, cutTo, escapeControls, escapeLine, shortenId, shortenPath } from "../terminal/text.ts";
 import { type Asking, CommandFailed, defineVerb, type ResultOf } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
@@ -24,7 +24,7 @@ export default defineVerb({
   async run(asking, given) {
     const { flags } = given;
     const permanent = flags.has("--permanent") ? true : undefined;
-    const sessions = await allNamed(asking, given, "both");
+    const sessions = await findNamedSessions(asking, given, "both");
     if (flags.has("--yes")) requireIds(sessions);
     else
       await requireYes(asking, await question(asking, sessions, permanent === true), {
@@ -33,12 +33,12 @@ export default defineVerb({
       });
     const isAsked = !flags.has("--yes");
     return doEach(sessions, ({ params, listed }, group) => {
-      const expected = isAsked && listed ? asSeen(listed) : undefined;
+      const expected = isAsked && listed ? expectUnchangedSince(listed) : undefined;
       return asking.ask("delete_session", { ...params, permanent, group, expected });
     });
   },
-  ...printingEach(({ sessionId, trash }: ResultOf<"delete_session">) => {
-    const id = shortIdText(sessionId);
+  ...printEach(({ sessionId, trash }: ResultOf<"delete_session">) => {
+    const id = shortenId(sessionId);
     if (trash === "none") return [`${id} is deleted for good.`];
     if (trash === "desktop") return [`${id} is in the desktop's trash.`];
     return [`${id} is in the trash; undo brings it back, and so does restore.`];
@@ -74,14 +74,14 @@ async function fateIn({ ask }: Asking): Promise<string> {
 async function describe(asking: Asking, session: NamedSession, page: OutputStyle): Promise<string> {
   const { operand, listed } = session;
   const said = listed ?? (await factsAt(asking, operand));
-  if (said === undefined) return inert(operand);
+  if (said === undefined) return escapeControls(operand);
   const { name, firstMessage, messageCount, cwd, modified } = said;
-  const title = oneLine(name ?? firstMessage ?? "");
+  const title = escapeLine(name ?? firstMessage ?? "");
   return [
-    title === "" ? inert(operand) : `"${cutTo(title, NAME)}"`,
+    title === "" ? escapeControls(operand) : `"${cutTo(title, NAME)}"`,
     count(messageCount, "message", "messages"),
-    ...(cwd ? [shortPath(cwd, page.home)] : []),
-    ...(modified === null ? [] : [ageText(page.now - modified)]),
+    ...(cwd ? [shortenPath(cwd, page.home)] : []),
+    ...(modified === null ? [] : [formatAge(page.now - modified)]),
   ].join(", ");
 }
 

@@ -1,9 +1,9 @@
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
+import { formatAge, count, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, sizeText, wrap } from "../terminal/text.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
-import { inVerbs } from "../wording.ts";
+import { rewordAsVerbs } from "../wording.ts";
 
 /** The health of this machine and its sessions, and what was mended. */
 type Diagnosis = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
@@ -33,7 +33,7 @@ export const doctor = defineVerb({
     const health = await ask("get_health");
     if (health.fixes.length === 0 || flags.has("--dry-run")) return health;
     if (!flags.has("--yes")) {
-      const list = health.fixes.map(({ text, path }) => `  ${inert(text)} ${inert(path)}\n`).join("");
+      const list = health.fixes.map(({ text, path }) => `  ${escapeControls(text)} ${escapeControls(path)}\n`).join("");
       await requireYes({ confirm }, `${list}Do this?`, {
         alone: "doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.",
         refused: "Nothing was changed.",
@@ -50,7 +50,7 @@ function* report(health: Diagnosis, most: number, page: OutputStyle): Generator<
   yield* facts(health, page);
   yield* damagedLines(health.damaged, most, page);
   yield* hiddenLines(health.hidden, most, page);
-  yield* notReadLines(health.notRead, page, most);
+  yield* formatUnreadFiles(health.notRead, page, most);
   yield* lockLines(health.locks, most, page);
   yield* leftoverLines(health, page);
   yield* exposedLines(health.exposed, most, page);
@@ -60,7 +60,7 @@ function* report(health: Diagnosis, most: number, page: OutputStyle): Generator<
 }
 
 /** Returns the lines of a fact: its label, in so many columns, and texts below each other. */
-export function fact(label: string, texts: readonly string[], page: OutputStyle, columns = LABEL): string[] {
+export function formatFact(label: string, texts: readonly string[], page: OutputStyle, columns = LABEL): string[] {
   return texts
     .flatMap((text) => wrap(text, Math.max(12, page.width - columns)))
     .map((text, i) => `${page.paint("dim", (i === 0 ? label : "").padEnd(columns))}${text}`);
@@ -68,28 +68,28 @@ export function fact(label: string, texts: readonly string[], page: OutputStyle,
 
 function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<string> {
   const { server, node, roots, counts, catalog, fleet, space, stateFolder } = health;
-  yield* fact("Program", [`${inert(server.name)} ${inert(server.version)}`], page);
-  yield* fact(
+  yield* formatFact("Program", [`${escapeControls(server.name)} ${escapeControls(server.version)}`], page);
+  yield* formatFact(
     "Node",
-    [node.supported ? inert(node.version) : `${inert(node.version)}: use ${node.required} or newer`],
+    [node.supported ? escapeControls(node.version) : `${escapeControls(node.version)}: use ${node.required} or newer`],
     page,
   );
-  yield* fact(
+  yield* formatFact(
     "Folders",
     roots.map((root) => rootText(root, page)),
     page,
   );
-  yield* fact("State", [shortPath(stateFolder, page.home)], page);
-  yield* fact("Sessions", countTexts(counts), page);
-  yield* fact("Catalog", [catalogText(catalog)], page);
-  if (fleet) yield* fact("Fleet", fleetTexts(fleet), page);
-  if (space) yield* fact("Disk", [`${sizeText(space.freeBytes)} of ${sizeText(space.totalBytes)} free`], page);
+  yield* formatFact("State", [shortenPath(stateFolder, page.home)], page);
+  yield* formatFact("Sessions", countTexts(counts), page);
+  yield* formatFact("Catalog", [catalogText(catalog)], page);
+  if (fleet) yield* formatFact("Fleet", fleetTexts(fleet), page);
+  if (space) yield* formatFact("Disk", [`${sizeText(space.freeBytes)} of ${sizeText(space.totalBytes)} free`], page);
 }
 
 const AGENTS: Readonly<Record<string, string>> = { pi: "Pi", pi_agent_rust: "pi_agent_rust" };
 
 function agentsText(agents: readonly string[]): string {
-  return agents.map((agent) => AGENTS[agent] ?? inert(agent)).join(" and ");
+  return agents.map((agent) => AGENTS[agent] ?? escapeControls(agent)).join(" and ");
 }
 
 function rootText(
@@ -99,18 +99,18 @@ function rootText(
   const of = agents.length === 0 ? [] : [`of ${agentsText(agents)}`];
   const notes = [...of, ...(exists ? [] : ["missing"]), ...(inUse ? [] : ["not used here"])];
   const index = hasRustIndex ? ["with the index of pi_agent_rust"] : [];
-  return `${shortPath(path, home)} (${[...notes, ...index].join(", ") || "used here"})`;
+  return `${shortenPath(path, home)} (${[...notes, ...index].join(", ") || "used here"})`;
 }
 
 function countTexts({ sessions, archived, trashed, containers, forks, databases }: Diagnosis["counts"]): string[] {
   const more = [
-    `${grouped(archived)} archived`,
-    `${grouped(trashed)} in the trash`,
+    `${groupThousands(archived)} archived`,
+    `${groupThousands(trashed)} in the trash`,
     count(forks, "fork", "forks"),
-    `${grouped(containers)} in Session Store V2`,
+    `${groupThousands(containers)} in Session Store V2`,
   ];
   return [
-    `${grouped(sessions)}; ${more.join(", ")}`,
+    `${groupThousands(sessions)}; ${more.join(", ")}`,
     ...(databases === 0
       ? []
       : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
@@ -119,7 +119,7 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
 
 function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"]>): string[] {
   return [
-    away === null ? "its database answers" : inert(away),
+    away === null ? "its database answers" : escapeControls(away),
     ...(owed === 0
       ? []
       : [
@@ -142,8 +142,8 @@ function catalogText({ state, sizeBytes, reason }: Diagnosis["catalog"]): string
   if (state === "sound") return `sound, ${sizeText(sizeBytes)}`;
   if (state === "missing") return "none yet; the next list makes it";
   if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
-  if (state === "busy") return `it could not be looked at (${inert(reason)})`;
-  return `damaged (${inert(reason)}); doctor --fix throws it away, and the next list makes another`;
+  if (state === "busy") return `it could not be looked at (${escapeControls(reason)})`;
+  return `damaged (${escapeControls(reason)}); doctor --fix throws it away, and the next list makes another`;
 }
 
 /** Returns a heading with the rows of a list, as many as are wanted. */
@@ -152,7 +152,7 @@ function* section(title: string, rows: readonly string[], most: number, page: Ou
   for (const line of wrap(title, page.width)) yield page.paint("bold", line);
   for (const row of rows.slice(0, most)) yield cutTo(row, page.width);
   if (rows.length > most)
-    yield page.paint("dim", cutTo(`  and ${grouped(rows.length - most)} more; --all`, page.width));
+    yield page.paint("dim", cutTo(`  and ${groupThousands(rows.length - most)} more; --all`, page.width));
 }
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
@@ -160,9 +160,9 @@ function sessionText(
   { shortId, sessionPath, name }: Pick<Diagnosis["damaged"][number], "shortId" | "sessionPath" | "name">,
   { width, home }: OutputStyle,
 ): string {
-  const id = shortId === null ? shortPath(sessionPath, home) : inert(shortId);
+  const id = shortId === null ? shortenPath(sessionPath, home) : escapeControls(shortId);
   const room = Math.floor(width * 0.35) - id.length;
-  return name === null || room < 8 ? id : `${id}  ${cutTo(oneLine(name), room)}`;
+  return name === null || room < 8 ? id : `${id}  ${cutTo(escapeLine(name), room)}`;
 }
 
 function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: OutputStyle): Generator<string> {
@@ -172,15 +172,15 @@ function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: Output
   for (const session of damaged.slice(0, most)) {
     const { reasons, damageCount } = session;
     yield cutTo(`  ${sessionText(session, page)}`, page.width);
-    const more = damageCount > reasons.length ? [`and ${grouped(damageCount - reasons.length)} more places`] : [];
-    for (const text of [...reasons.map((reason: string) => inVerbs(oneLine(reason))), ...more, remedyText(session)])
+    const more = damageCount > reasons.length ? [`and ${groupThousands(damageCount - reasons.length)} more places`] : [];
+    for (const text of [...reasons.map((reason: string) => rewordAsVerbs(escapeLine(reason))), ...more, remedyText(session)])
       for (const line of wrap(text, Math.max(12, page.width - 4))) yield `    ${line}`;
   }
-  if (damaged.length > most) yield page.paint("dim", `  and ${grouped(damaged.length - most)} more; --all`);
+  if (damaged.length > most) yield page.paint("dim", `  and ${groupThousands(damaged.length - most)} more; --all`);
 }
 
 function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damaged"][number]): string {
-  const name = shortId === null || archived ? inert(sessionPath) : inert(shortId);
+  const name = shortId === null || archived ? escapeControls(sessionPath) : escapeControls(shortId);
   if (remedy === "repair") return `Mend it: repair ${name}`;
   if (remedy === "finish")
     return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
@@ -211,29 +211,29 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
     yield "";
     for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
     for (const session of these.slice(0, most)) {
-      const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${oneLine(session.text)}` : "";
+      const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${escapeLine(session.text)}` : "";
       yield cutTo(`  ${sessionText(session, page)}${where}`, page.width);
     }
-    if (these.length > most) yield page.paint("dim", `  and ${grouped(these.length - most)} more; --all`);
+    if (these.length > most) yield page.paint("dim", `  and ${groupThousands(these.length - most)} more; --all`);
   }
 }
 
 /** Returns a paragraph about each file where sessions are kept that none can be read from. */
-export function* notReadLines(
+export function* formatUnreadFiles(
   files: readonly { readonly text: string; readonly isDamaged: boolean }[] = [],
   page: OutputStyle,
   most = MOST_ROWS,
 ): Generator<string> {
   if (files.length > 0) yield "";
   for (const { text, isDamaged } of files.slice(0, most))
-    for (const line of wrap(inVerbs(oneLine(text)), page.width)) yield isDamaged ? page.paint("red", line) : line;
+    for (const line of wrap(rewordAsVerbs(escapeLine(text)), page.width)) yield isDamaged ? page.paint("red", line) : line;
   if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 
 function* lockLines(locks: Diagnosis["locks"], most: number, page: OutputStyle): Generator<string> {
   const rowOf = ({ shortId, sessionPath, holder }: Diagnosis["locks"][number]): string => {
-    const session = shortId ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
-    return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
+    const session = shortId ?? shortenPath(sessionPath ?? "a session elsewhere", page.home);
+    return `  ${escapeControls(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${escapeControls(holder.client)}`;
   };
   const [held, stale] = [false, true].map((wanted) => locks.filter(({ isStale }) => isStale === wanted).map(rowOf));
   if (held.length > 0) yield* section(`${count(held.length, "session", "sessions")} in use:`, held, most, page);
@@ -252,14 +252,14 @@ export const KINDS: Readonly<Record<string, readonly [one: string, many: string]
 function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<string> {
   if (leftovers.length === 0) return;
   const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }) => {
-    const [one, many] = KINDS[kind] ?? [inert(kind), inert(kind)];
+    const [one, many] = KINDS[kind] ?? [escapeControls(kind), escapeControls(kind)];
     return `  ${sizeText(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
   });
   yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
 }
 
 /** Returns a line about something that takes room: its size, its age, and what it is. */
-export function sizedRow(bytes: number, at: string, text: string, page: OutputStyle): string {
+export function formatSizedRow(bytes: number, at: string, text: string, page: OutputStyle): string {
   return cutTo(`  ${sizeText(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${text}`, page.width);
 }
 
@@ -267,14 +267,14 @@ export function sizedRow(bytes: number, at: string, text: string, page: OutputSt
 function agoText(at: string, { now }: OutputStyle): string {
   const since = now - Date.parse(at);
   if (Number.isNaN(since)) return "some time ago";
-  return since < 60_000 ? "just now" : `${ageText(since)} ago`;
+  return since < 60_000 ? "just now" : `${formatAge(since)} ago`;
 }
 
 function* exposedLines(exposed: Diagnosis["exposed"], most: number, page: OutputStyle): Generator<string> {
   if (exposed.length === 0) return;
   const rows = exposed.map(({ path, mode, fileCount, isOwn }) => {
     const files = fileCount > 0 ? `, ${count(fileCount, "file", "files")}` : "";
-    return `  ${mode}  ${shortPath(path, page.home)}${isOwn ? " (ours; doctor --fix closes it)" : files}`;
+    return `  ${mode}  ${shortenPath(path, page.home)}${isOwn ? " (ours; doctor --fix closes it)" : files}`;
   });
   yield* section("Other users of this machine can read:", rows, most, page);
 }
@@ -282,12 +282,12 @@ function* exposedLines(exposed: Diagnosis["exposed"], most: number, page: Output
 function* fixLines({ fixes, fixed, failed }: Diagnosis, page: OutputStyle): Generator<string> {
   const rows = (list: Diagnosis["fixes"]): string[] =>
     list.flatMap(({ text, path }) => [
-      ...wrap(inert(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
-      `    ${shortPath(path, page.home)}`,
+      ...wrap(escapeControls(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
+      `    ${shortenPath(path, page.home)}`,
     ]);
   if (fixed && fixed.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
   if (failed && failed.length > 0) {
-    const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), `    ${inert(reason)}`]);
+    const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), `    ${escapeControls(reason)}`]);
     yield* section("Not done:", failures, Number.POSITIVE_INFINITY, page);
   }
   if (fixes.length > 0 && fixed === undefined)

@@ -1,9 +1,9 @@
 import type { Commands } from "../../client/protocol.ts";
-import { withEntry } from "../entries.ts";
-import { choiceOf } from "../options.ts";
-import { count, exact, inertLines, sizeText } from "../terminal/text.ts";
+import { runWithEntry } from "../entries.ts";
+import { getChoice } from "../options.ts";
+import { count, toRawPath, escapeLines, sizeText } from "../terminal/text.ts";
 import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
-import { fidelityLines } from "./verify.ts";
+import { formatFidelity } from "./verify.ts";
 
 type Exported = ResultOf<"export_session">;
 export type ExportFormat = Commands["export_session"]["params"]["format"];
@@ -15,8 +15,8 @@ const BY_NAME: readonly (readonly [RegExp, ExportFormat])[] = [
 ];
 
 const paramsOf = ({ operands: [, file], flags }: Given) => ({
-  format: choiceOf<ExportFormat>(flags, "--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
-  branches: choiceOf<"all" | "path" | "recent">(flags, "--branches"),
+  format: getChoice<ExportFormat>(flags, "--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+  branches: getChoice<"all" | "path" | "recent">(flags, "--branches"),
   outputPath: file,
   overwrite: flags.has("--overwrite") ? true : undefined,
   jsonl: flags.has("--no-jsonl") ? false : undefined,
@@ -32,7 +32,7 @@ function resumption({ path: written, resume, fidelity }: Exported): string[] {
   const place = path === undefined ? "in its folder of sessions" : `at ${path}`;
   const isThere = written !== undefined && written === path;
   return [
-    ...fidelityLines(fidelity, "entry", "entries"),
+    ...formatFidelity(fidelity, "entry", "entries"),
     `${isThere ? "Resume it" : `It belongs ${place}. There, it is resumed by`}: ${command}`,
   ];
 }
@@ -84,7 +84,7 @@ export default defineVerb({
     const params = paramsOf(given);
     const at = given.flags.get("--at");
     const ask = (leafId?: string) => asking.ask("export_session", { ...params, leafId });
-    const result = at === undefined ? await ask() : await withEntry(asking, at, ask);
+    const result = at === undefined ? await ask() : await runWithEntry(asking, at, ask);
     const { redactions, unjudged, review, leftOut } = result;
     if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
     if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
@@ -95,9 +95,9 @@ export default defineVerb({
   },
   isExact: () => true,
   print({ path, content }, _given, { isTerminal }) {
-    if (path !== undefined) return [exact(path, isTerminal)];
+    if (path !== undefined) return [toRawPath(path, isTerminal)];
     if (!isTerminal) return content ?? "";
-    const lines = inertLines(content);
+    const lines = escapeLines(content);
     if (lines.at(-1) === "") lines.pop();
     return lines;
   },

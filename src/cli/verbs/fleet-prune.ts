@@ -1,11 +1,11 @@
 import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../storage/fleet/pruning.ts";
 import { requireYes } from "../confirmed.ts";
-import { timeFlag } from "../moments.ts";
+import { parseTimeFlag } from "../moments.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
+import { count, escapeControls, escapeLine, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given } from "../verb.ts";
-import { sizedRow } from "./doctor.ts";
+import { formatSizedRow } from "./doctor.ts";
 
 export const PRUNING_FLAGS: Readonly<Record<string, Flag>> = {
   "--older-than": { value: "time", meaning: "what was deleted before this time, by default 30d" },
@@ -30,7 +30,7 @@ export async function prunedBy(
 ): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
-    const moment = timeFlag(flags, name, asking);
+    const moment = parseTimeFlag(flags, name, asking);
     return moment === undefined ? undefined : Math.max(0, now - Date.parse(moment));
   };
   const age = ageOf("--until");
@@ -92,7 +92,7 @@ function whatGoes(found: Prunable): string {
 
 export function* prunedLines(found: PrunedOrFound, page: OutputStyle): Generator<string> {
   const row = (bytes: number, at: string, id: string, title: string): string =>
-    sizedRow(bytes, at, `${inert(id)}  ${oneLine(title)}`, page);
+    formatSizedRow(bytes, at, `${escapeControls(id)}  ${escapeLine(title)}`, page);
   const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);
   for (const { sessionId, name, deletedAt, entries, bytes } of found.named)
     yield row(bytes, deletedAt, sessionId.slice(0, 8), name ?? count(entries, "entry", "entries"));

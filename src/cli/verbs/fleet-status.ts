@@ -10,7 +10,7 @@ import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
 import type { FleetStatus } from "../../storage/fleet/status.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, exact, grouped, inert, sizeText } from "../terminal/text.ts";
+import { count, toRawPath, groupThousands, escapeControls, sizeText } from "../terminal/text.ts";
 import type { Asking, Given } from "../verb.ts";
 
 /** Tenants that are printed at most. */
@@ -60,7 +60,7 @@ export function* metricLines({ metrics }: MeasuredFleet, page: OutputStyle): Gen
     yield `# TYPE ${name} gauge`;
     for (const { labels, value } of samples) {
       const pairs = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
-      yield exact(`${name}${pairs.length > 0 ? `{${pairs.join(",")}}` : ""} ${value}`, page.isTerminal);
+      yield toRawPath(`${name}${pairs.length > 0 ? `{${pairs.join(",")}}` : ""} ${value}`, page.isTerminal);
     }
   }
 }
@@ -77,7 +77,7 @@ export function others(tenant: unknown): string {
 
 export function* statusLines(status: ShownStatus): Generator<string> {
   const { address, server, durability, schemaVersion, migratedFrom, indexed = 0, inUse = [], ...sums } = status;
-  yield `${inert(address)}: ${inert(server)}`;
+  yield `${escapeControls(address)}: ${escapeControls(server)}`;
   if (schemaVersion === 0) {
     yield "It has no tables yet: pi-session-server fleet migrate makes them.";
     return;
@@ -87,23 +87,23 @@ export function* statusLines(status: ShownStatus): Generator<string> {
   if (inUse.length > 0)
     yield `${count(inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
   for (const id of sums.unreadable ?? [])
-    yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
+    yield `${escapeControls(id)}: its header or lines cannot be read; fleet verify tells more`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
   yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
-  yield `${grouped(sums.held)} of them have a writer now`;
+  yield `${groupThousands(sums.held)} of them have a writer now`;
   yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);
   const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
-    const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
+    const more = unfinished > 0 ? `, and ${groupThousands(unfinished)} begun and not finished` : "";
     yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
   }
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
   if (sums.unkept !== undefined)
-    yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
+    yield `Long values are not compressed as they could be (${escapeControls(sums.unkept)}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
     yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
 }
@@ -118,11 +118,11 @@ function* sizeLines({
     `${count(entries, "entry", "entries")}, ${sizeText(bytes)}`;
   const named = tenants.filter(({ tenant }) => tenant !== own);
   for (const one of named.slice(0, MOST_TENANTS))
-    yield `Tenant ${inert(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
+    yield `Tenant ${escapeControls(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
   if (named.length > MOST_TENANTS) yield `and ${count(named.length - MOST_TENANTS, "more tenant", "more tenants")}`;
   if (largest.length > 0) yield "The largest sessions:";
   for (const one of largest) {
-    const whose = one.tenant === own ? "" : `, of the tenant ${inert(one.tenant)}`;
-    yield `  ${inert(one.sessionId)}: ${sizes(one)}${whose}`;
+    const whose = one.tenant === own ? "" : `, of the tenant ${escapeControls(one.tenant)}`;
+    yield `  ${escapeControls(one.sessionId)}: ${sizes(one)}${whose}`;
   }
 }

@@ -20,7 +20,7 @@ import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
-import { count, grouped, inert, sizeText } from "../terminal/text.ts";
+import { count, groupThousands, escapeControls, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, defineVerb, FAILURE, type Given, OK, sentenceOf, type Verb } from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 import { measuredBy, metricLines, others, type ShownStatus, statusLines } from "./fleet-status.ts";
@@ -84,7 +84,7 @@ function careOf({ service }: Asking): FleetCare {
 
 /** Yields the name of the tenant that an answer is about. */
 function* tenantLine({ tenant }: { readonly tenant: string }): Generator<string> {
-  if (tenant) yield `Of the tenant ${inert(tenant)}:`;
+  if (tenant) yield `Of the tenant ${escapeControls(tenant)}:`;
 }
 
 const status = defineVerb({
@@ -200,9 +200,9 @@ const take = defineVerb({
   *print(result) {
     const { sessionId, holder } = result;
     yield* tenantLine(result);
-    if (holder === null) yield `Nobody has ${inert(sessionId)}; any server can write to it.`;
+    if (holder === null) yield `Nobody has ${escapeControls(sessionId)}; any server can write to it.`;
     else {
-      yield `Taken from ${inert(holder.client)} on ${inert(holder.host)}. The next server that writes to it has it: open it there and write.`;
+      yield `Taken from ${escapeControls(holder.client)} on ${escapeControls(holder.host)}. The next server that writes to it has it: open it there and write.`;
       yield "What that process writes after somebody else is refused and kept aside; recover lists it, on its machine.";
     }
   },
@@ -277,7 +277,7 @@ function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "mor
       for (const pushed of told.slice(0, MOST_PRINTED)) {
         const { sessionPath, outcome, message = "" } = pushed;
         if (outcome === "branched")
-          yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
+          yield `${escapeControls(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
         if (outcome === "refused") yield toldLine(sessionPath, { ...pushed, message });
       }
       if (told.length > MOST_PRINTED) yield `and ${count(told.length - MOST_PRINTED, "more session", "more sessions")}`;
@@ -313,7 +313,7 @@ const SESSIONS = "the table of sessions";
 
 /** Returns the line about one of what a result has a sentence for. */
 function toldLine(which: string, found: { readonly message: string }): string {
-  return `${inert(which)}: ${inert(sentenceOf(found))}`;
+  return `${escapeControls(which)}: ${escapeControls(sentenceOf(found))}`;
 }
 
 function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
@@ -337,19 +337,19 @@ function* journalLines(journal: readonly JournaledSession[]): Generator<string> 
     yield `${count(owed.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
   for (const { sessionPath, conflicts } of journal)
     for (const { at, entries, lastEntryId } of conflicts)
-      yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
+      yield `${escapeControls(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${escapeControls(at)}, which ends with ${escapeControls(lastEntryId)}`;
 }
 
 function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
   if (lacking.length === 0) return;
   yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore gives them back`;
   for (const { sessionId, entries, at } of lacking.slice(0, MOST_PRINTED))
-    yield `  ${inert(sessionId)}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${inert(at)}`;
+    yield `  ${escapeControls(sessionId)}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${escapeControls(at)}`;
 }
 
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   const { sessions, deleted, entries, bytes, faults, copies, lacking, journal, tenant } = verified;
-  const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
+  const aside = deleted > 0 ? `, ${groupThousands(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
@@ -360,7 +360,7 @@ function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   for (const [state, meaning] of Object.entries(STATES)) {
     const found = copies.filter((copy) => copy.state === state);
     if (found.length > 0) yield `${count(found.length, "copy", "copies")}: ${meaning}`;
-    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED)) yield `  ${inert(sessionPath)}`;
+    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED)) yield `  ${escapeControls(sessionPath)}`;
   }
   yield* journalLines(journal);
 }
@@ -391,7 +391,7 @@ function ofRefused({ refused, incomplete }: FleetFiles): number {
 function* fileLines(result: FleetFiles, did: string, place: string, more = ""): Generator<string> {
   const { folder, files, refused, incomplete } = result;
   const of = (outcome: FleetFile["outcome"]): number => files.filter((file) => file.outcome === outcome).length;
-  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already${more}`;
+  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${escapeControls(folder)}; ${groupThousands(of("known"))} were in ${place} already${more}`;
   const told = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
   for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;

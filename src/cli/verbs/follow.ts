@@ -1,8 +1,8 @@
 import { bytesOf, elements, parseText, textOf, valueAt } from "../../core/json/json.ts";
 import { getInfo } from "../../storage/fs/files.ts";
-import { entryLines, messageLines } from "../conversation.ts";
+import { formatEntry, formatMessage } from "../conversation.ts";
 import { UsageError } from "../options.ts";
-import { inert } from "../terminal/text.ts";
+import { escapeControls } from "../terminal/text.ts";
 import { type Asking, CommandFailed, defineVerb, type Given, open, type Result, type ResultOf } from "../verb.ts";
 
 /** Milliseconds between two looks at the session's file. The server looks for new entries as often. */
@@ -87,7 +87,7 @@ class Follower {
     if (last > 0 && messageCount > 0 && !this.flags.has("--json") && !this.flags.has("--entries")) {
       const cursor = `${leafId}.${Math.max(0, messageCount - last)}`;
       const { messages } = await this.asking.ask("get_messages", { cursor, images: "reference" });
-      for (const message of messages) await this.print(messageLines(message, this.asking.page(), this.isWhole));
+      for (const message of messages) await this.print(formatMessage(message, this.asking.page(), this.isWhole));
     }
     while (this.early.length > 0) await this.printAll(newIn(this.early.splice(0), leafId));
     this.hasBegun = true;
@@ -123,8 +123,8 @@ class Follower {
     const page = this.asking.page();
     const message = { timestamp: entry.timestamp, ...entry.message };
     const isSpoken = !showsAll && type === "message";
-    const lines = isSpoken ? messageLines(message, page, this.isWhole) : entryLines(entry, page, this.isWhole);
-    const jump = page.paint("dim", `(another branch, after ${parentId === null ? "nothing" : inert(parentId)})`);
+    const lines = isSpoken ? formatMessage(message, page, this.isWhole) : formatEntry(entry, page, this.isWhole);
+    const jump = page.paint("dim", `(another branch, after ${parentId === null ? "nothing" : escapeControls(parentId)})`);
     await this.print(isJump ? [jump, ...lines] : lines);
   }
 

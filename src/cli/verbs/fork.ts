@@ -1,5 +1,5 @@
-import { withEntry } from "../entries.ts";
-import { exact } from "../terminal/text.ts";
+import { runWithEntry } from "../entries.ts";
+import { toRawPath } from "../terminal/text.ts";
 import { defineVerb, open } from "../verb.ts";
 
 export default defineVerb({
@@ -14,9 +14,9 @@ export default defineVerb({
     await open(asking, session);
     if (entryId === undefined) return asking.ask("clone");
     const position = flags.has("--at") ? "at" : undefined;
-    return withEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));
+    return runWithEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));
   },
   isExact: () => true,
   print: ({ sessionFile }, _given, { isTerminal }) =>
-    sessionFile === null ? ["The copy was in memory only and is lost."] : [exact(sessionFile, isTerminal)],
+    sessionFile === null ? ["The copy was in memory only and is lost."] : [toRawPath(sessionFile, isTerminal)],
 });

@@ -1,4 +1,4 @@
-import { helpOf, helpWidth, verbsHelp } from "../help.ts";
+import { formatVerbHelp, getHelpWidth, formatVerbsHelp } from "../help.ts";
 import { UsageError } from "../options.ts";
 import type { Verb, VerbGroup } from "../verb.ts";
 
@@ -10,14 +10,14 @@ function subverbOf(verb: Verb, word: string | undefined): Verb {
 }
 
 /** Returns the verb that tells of all verbs, or of one. */
-export function helpAbout(groups: () => readonly VerbGroup[], find: (name: string) => Verb): Verb {
+export function defineHelp(groups: () => readonly VerbGroup[], find: (name: string) => Verb): Verb {
   return {
     name: "help",
     meaning: "list the verbs, or tell how one of them is used",
     operands: ["[verb]", "[word]"],
     async run({ page, isTerminal }, { operands: [about, word] }) {
-      const width = helpWidth(isTerminal ? page().width : undefined);
-      return { text: about === undefined ? verbsHelp(groups(), width) : helpOf(subverbOf(find(about), word), width) };
+      const width = getHelpWidth(isTerminal ? page().width : undefined);
+      return { text: about === undefined ? formatVerbsHelp(groups(), width) : formatVerbHelp(subverbOf(find(about), word), width) };
     },
     print: ({ text }) => text.trimEnd().split("\n"),
   };

@@ -1,28 +1,28 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { holderText } from "../holder.ts";
-import { limitLines } from "../limits.ts";
-import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, choiceOf, HERE_FLAG, numberAbove0 } from "../options.ts";
-import { AGE, fitColumns, headLine, type SessionColumns, sessionLine } from "../session-columns.ts";
+import { formatLockOwner } from "../holder.ts";
+import { formatLimits } from "../limits.ts";
+import { parseTimeFlag } from "../moments.ts";
+import { AGENTS_FLAG, parseAgents, CWD_FLAG, getChoice, HERE_FLAG, parsePositiveNumber } from "../options.ts";
+import { AGE, fitColumns, formatListHead, type SessionColumns, formatSessionLine } from "../session-columns.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
-  ageText,
-  column,
+  formatAge,
+  padColumn,
   count,
   cutTo,
-  exact,
-  grouped,
-  inert,
-  oneLine,
-  shortPath,
+  toRawPath,
+  groupThousands,
+  escapeControls,
+  escapeLine,
+  shortenPath,
   sizeText,
-  widthOf,
+  measureWidth,
   wrap,
 } from "../terminal/text.ts";
-import { money } from "../usage-report.ts";
+import { formatMoney } from "../usage-report.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
-import { notReadLines } from "./doctor.ts";
-import { trashLines } from "./trash.ts";
+import { formatUnreadFiles } from "./doctor.ts";
+import { formatTrash } from "./trash.ts";
 
 /** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
@@ -85,35 +85,35 @@ export default defineVerb({
     const of = flags.get("--cwd");
     return ask("list_sessions", {
       cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
-      agents: agentsIn(flags),
+      agents: parseAgents(flags),
       query: flags.get("--query"),
-      since: timeFlag(flags, "--since", asking),
-      until: timeFlag(flags, "--until", asking),
+      since: parseTimeFlag(flags, "--since", asking),
+      until: parseTimeFlag(flags, "--until", asking),
       named: flags.has("--named") ? true : undefined,
       unnamed: flags.has("--unnamed") ? true : undefined,
       top: flags.has("--top") ? true : undefined,
-      sort: choiceOf(flags, "--sort"),
+      sort: getChoice(flags, "--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
       here: flags.has("--here") ? true : undefined,
       holders: flags.has("--paths") ? undefined : true,
-      limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
+      limit: parsePositiveNumber(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
   },
   isExact: ({ flags }) => flags.has("--paths"),
   status: (result) => ("notRead" in result && result.notRead?.some(({ isDamaged }) => isDamaged) ? DAMAGE : OK),
   print(result, { flags }, page) {
-    if ("items" in result) return trashLines(result, page);
+    if ("items" in result) return formatTrash(result, page);
     const { sessions, total } = result;
-    if (flags.has("--paths")) return sessions.map(({ sessionPath }) => exact(sessionPath, page.isTerminal));
-    const limits = [...limitLines(result, page), ...notReadLines(result.notRead, page)];
+    if (flags.has("--paths")) return sessions.map(({ sessionPath }) => toRawPath(sessionPath, page.isTerminal));
+    const limits = [...formatLimits(result, page), ...formatUnreadFiles(result.notRead, page)];
     if (sessions.length === 0)
       return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
-    return [...table(sessions, total, page, flags.get("--sort")), ...limits];
+    return [...formatSessionTable(sessions, total, page, flags.get("--sort")), ...limits];
   },
 });
 
-export function* table(
+export function* formatSessionTable(
   sessions: readonly ListedSession[],
   total: number,
   page: OutputStyle,
@@ -121,7 +121,7 @@ export function* table(
 ): Generator<string> {
   const shown = AMOUNTS[sort ?? ""];
   const columns = columnsFor(sessions, page, shown);
-  yield page.paint("dim", headLine(columns, "AGE", shown?.head ?? "", page.width));
+  yield page.paint("dim", formatListHead(columns, "AGE", shown?.head ?? "", page.width));
   for (const session of sessions) yield sessionRow(session, columns, shown, page);
   const left = total - sessions.length;
   if (left > 0) yield page.paint("dim", cutTo(`${count(left, "more session", "more sessions")}.`, page.width));
@@ -131,7 +131,7 @@ export function* table(
 /** Yields which process has a session open, where that is known and one has. */
 function* holderLines(session: ListedSession, page: OutputStyle): Generator<string> {
   if (session.lockedBy === undefined) return;
-  const sentence = `${HELD} ${idText(session)} is open in ${holderText(session.lockedBy)}.`;
+  const sentence = `${HELD} ${idText(session)} is open in ${formatLockOwner(session.lockedBy)}.`;
   for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
 }
 
@@ -143,7 +143,7 @@ interface Amount {
 
 const AMOUNTS: Readonly<Record<string, Amount>> = {
   size: { head: "SIZE", of: ({ sizeBytes }) => sizeText(sizeBytes) },
-  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : money(cost, 2)) },
+  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : formatMoney(cost, 2)) },
 };
 
 /** Characters of an id that are shown at least. */
@@ -156,14 +156,14 @@ const TITLE = 16;
 /** Returns the widths in which sessions fit a page. */
 function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
   const widest = (least: number, of: (session: ListedSession) => string): number =>
-    sessions.reduce((most, session) => Math.max(most, widthOf(of(session))), least);
+    sessions.reduce((most, session) => Math.max(most, measureWidth(of(session))), least);
   return fitColumns(
     {
       age: AGE,
-      count: widest(4, ({ messageCount }) => grouped(messageCount)),
+      count: widest(4, ({ messageCount }) => groupThousands(messageCount)),
       amount: shown ? widest(AGE, shown.of) : 0,
       title: TITLE,
-      cwd: widest(1, ({ cwd }) => shortPath(cwd ?? "", home)),
+      cwd: widest(1, ({ cwd }) => shortenPath(cwd ?? "", home)),
       id: widest(ID, idText),
     },
     width,
@@ -172,7 +172,7 @@ function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputS
 
 /** Returns the beginning of a session's id that no other session's id has. */
 function idText({ sessionId, shortId }: ListedSession): string {
-  return inert(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
+  return escapeControls(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
 }
 
 /** Returns a session as one line, no wider than the page. */
@@ -187,23 +187,23 @@ function sessionRow(
   const { name, messageCount, modified, cwd } = session;
   const text = titleOf(session);
   const cells = {
-    age: modified === null ? "" : ageText(page.now - Date.parse(modified)),
-    count: grouped(messageCount),
+    age: modified === null ? "" : formatAge(page.now - Date.parse(modified)),
+    count: groupThousands(messageCount),
     amount: shown?.of(session) ?? "",
     title:
-      text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
-    cwd: shortPath(cwd ?? "", home),
+      text === "" ? paint("dim", padColumn("(nothing said)", title)) : paint(name ? "bold" : "plain", padColumn(text, title)),
+    cwd: shortenPath(cwd ?? "", home),
     id: idText(session),
   };
-  return sessionLine(columns, cells, paint);
+  return formatSessionLine(columns, cells, paint);
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
 function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: ListedSession): string {
-  const own = oneLine(name ?? firstMessage ?? "");
+  const own = escapeLine(name ?? firstMessage ?? "");
   const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
   const marks = [isDamaged ? DAMAGED : "", lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
   if (marks.length === 0) return text;
-  const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";
+  const original = forkedFrom?.name ? ` (fork of ${escapeLine(forkedFrom.name)})` : "";
   return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;
 }

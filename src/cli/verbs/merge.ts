@@ -1,7 +1,7 @@
 import { UsageError } from "../options.ts";
-import { count, inert, inertLines } from "../terminal/text.ts";
+import { count, escapeControls, escapeLines } from "../terminal/text.ts";
 import { type Asking, defineVerb, open } from "../verb.ts";
-import { otherNamed } from "./compare.ts";
+import { findOtherSession } from "./compare.ts";
 
 export default defineVerb({
   name: "merge",
@@ -25,15 +25,15 @@ export default defineVerb({
     const text = summary === "-" ? (await asking.readInput()).trim() : (summary ?? "");
     if (text.trim() === "") throw new UsageError("The summary is empty. --prepare prints what to summarise.");
     await open(asking, session);
-    const branch = other === undefined ? { from } : { from, ...(await otherNamed(asking, other)) };
+    const branch = other === undefined ? { from } : { from, ...(await findOtherSession(asking, other)) };
     return asking.ask("merge_branch", { ...branch, summary: text });
   },
   print(result, _given, { isTerminal }) {
     if ("conversationText" in result)
-      return isTerminal ? inertLines(result.conversationText) : [result.conversationText];
+      return isTerminal ? escapeLines(result.conversationText) : [result.conversationText];
     const { entryId, fromId, entryCount } = result;
     const what = count(entryCount, "entry", "entries");
-    return [`The summary of ${what} up to ${inert(fromId)} is ${inert(entryId)}, the new leaf.`];
+    return [`The summary of ${what} up to ${escapeControls(fromId)} is ${escapeControls(entryId)}, the new leaf.`];
   },
 });
 
@@ -41,7 +41,7 @@ export default defineVerb({
 async function prepared(asking: Asking, session: string, from: string, other: string | undefined) {
   await open(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });
-  const of = await otherNamed(asking, other);
+  const of = await findOtherSession(asking, other);
   const { commonAncestorId, b } = await asking.ask("compare_branches", { ...of, b: from, limit: 0 });
   await open(asking, other);
   return asking.ask("prepare_branch_summary", { fromId: b.entryId ?? undefined, targetId: commonAncestorId });

@@ -1,13 +1,13 @@
 /** Verbs that move a session between stores, and tell which one has it. */
 
-import { holderText } from "../holder.ts";
-import { choiceOf, UsageError } from "../options.ts";
+import { formatLockOwner } from "../holder.ts";
+import { getChoice, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
+import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
 import { askAt, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
-import { inVerbs } from "../wording.ts";
+import { rewordAsVerbs } from "../wording.ts";
 
-export const migrate = defineVerb<ResultOf<"migrate_session">>({
+export const migrateVerb = defineVerb<ResultOf<"migrate_session">>({
   name: "migrate",
   meaning: "move a session into a Session Store V2 container",
   operands: ["<session>"],
@@ -23,13 +23,13 @@ export const migrate = defineVerb<ResultOf<"migrate_session">>({
   more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The file stays beside it, and rollback makes it the session again.",
   run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
-    return { to: choiceOf(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };
+    return { to: getChoice(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };
   }),
   print: (result, _given, page) => (result.dryRun ? plan(result, page) : movementLines(result, page)),
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
 });
 
-export const rollback = defineVerb<ResultOf<"rollback_migration">>({
+export const rollbackVerb = defineVerb<ResultOf<"rollback_migration">>({
   name: "rollback",
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
@@ -46,20 +46,20 @@ const FORMATS: Record<string, string> = {
   sqlite_v1: "An SQLite database of pi_agent_rust",
 };
 
-export const status = defineVerb<ResultOf<"migration_status">>({
+export const statusVerb = defineVerb<ResultOf<"migration_status">>({
   name: "status",
   meaning: "print which store holds a session, and the state of its migration",
   operands: ["<session>"],
   more: "The exit status is 3 if a migration or rollback was interrupted; migrate --apply or rollback completes it.",
   run: askAt("migration_status"),
   print: ({ active, state, phase, reason, snapshotPath, interrupted, lockedBy, events }, _given, { home }) => [
-    `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
-    ...(lockedBy === undefined ? [] : [`Open in ${holderText(lockedBy)}.`]),
-    ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
-    ...(snapshotPath === null ? [] : [`The session file is kept as ${shortPath(snapshotPath, home)}.`]),
+    `${FORMATS[active]}, ${escapeControls(state)}${phase === null ? "" : ` (${escapeControls(phase)})`}.`,
+    ...(lockedBy === undefined ? [] : [`Open in ${formatLockOwner(lockedBy)}.`]),
+    ...(reason === null ? [] : [`Reason: ${escapeControls(reason)}.`]),
+    ...(snapshotPath === null ? [] : [`The session file is kept as ${shortenPath(snapshotPath, home)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
     ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
-    ...events.map(({ at, phase: step, outcome }) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`),
+    ...events.map(({ at, phase: step, outcome }) => `  ${escapeControls(at)}  ${escapeControls(step).padEnd(16)} ${escapeControls(outcome)}`),
   ],
   status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
 });
@@ -73,11 +73,11 @@ function plan(
       "The session cannot be migrated as it is:",
       ...obstacles.map(
         ({ kind, entryId, reason }) =>
-          `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(inVerbs(reason))}`,
+          `  ${escapeControls(kind)}${entryId === undefined ? "" : ` (entry ${escapeControls(entryId)})`}: ${escapeControls(rewordAsVerbs(reason))}`,
       ),
     ];
   return [
-    `${count(entryCount, "entry", "entries")} would go to ${shortPath(sessionPath, home)}. --apply does it.`,
+    `${count(entryCount, "entry", "entries")} would go to ${shortenPath(sessionPath, home)}. --apply does it.`,
     ...(hiddenFromPi ? ["Pi would not see the session there, until rollback makes its file the session again."] : []),
   ];
 }
@@ -89,16 +89,16 @@ function movementLines(
 ): string[] {
   const { state, sessionId, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
-    `The session is now ${shortPath(sessionPath, home)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
+    `The session is now ${shortenPath(sessionPath, home)} (${escapeControls(state)}, ${count(entryCount, "entry", "entries")}).`,
     ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them were added after the migration.`] : []),
     ...(hiddenFromPi
-      ? [`Pi does not see it there. rollback ${shortIdText(sessionId)} makes its file the session again.`]
+      ? [`Pi does not see it there. rollback ${shortenId(sessionId)} makes its file the session again.`]
       : []),
     ...(rebuilt ? ["There was no snapshot to go back to; the file was written from the container."] : []),
     ...(keptAt === null
       ? []
       : [
-          `${hiddenFromPi ? "A container that was there before" : "The container"} is kept as ${shortPath(keptAt, home)}.`,
+          `${hiddenFromPi ? "A container that was there before" : "The container"} is kept as ${shortenPath(keptAt, home)}.`,
         ]),
   ];
 }

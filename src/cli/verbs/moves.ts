@@ -3,20 +3,20 @@
 import type { Preferred } from "../../core/search/named.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
-import { timeFlag } from "../moments.ts";
+import { parseTimeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
-import { allNamed, doEach, type EachResult, isFailed, printingEach } from "../several.ts";
+import { findNamedSessions, doEach, type EachResult, isFailed, printEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
+import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
 import { type Asking, defineVerb, type Given, named, type ResultOf, type Verb } from "../verb.ts";
-import { type ListedSession, table } from "./list.ts";
+import { type ListedSession, formatSessionTable } from "./list.ts";
 
 function backLines({ sessionId, movedTo }: ResultOf<"restore_session">, { home }: OutputStyle): string[] {
-  return [`${shortIdText(sessionId)} is back at ${shortPath(movedTo, home)}.`];
+  return [`${shortenId(sessionId)} is back at ${shortenPath(movedTo, home)}.`];
 }
 
 function archivedLine({ sessionId }: { readonly sessionId: string }): string[] {
-  return [`${shortIdText(sessionId)} is in the archive now; undo brings it back, and so does unarchive.`];
+  return [`${shortenId(sessionId)} is in the archive now; undo brings it back, and so does unarchive.`];
 }
 
 type Moved = ResultOf<"archive_session" | "unarchive_session">;
@@ -30,10 +30,10 @@ function moving(
     ...verb,
     operands: ["<session...>"],
     run: async (asking, given) =>
-      doEach(await allNamed(asking, given, preferred), ({ params }, group) =>
+      doEach(await findNamedSessions(asking, given, preferred), ({ params }, group) =>
         asking.ask(`${verb.name}_session`, { ...params, group }),
       ),
-    ...printingEach<Moved>(verb.name === "archive" ? archivedLine : backLines),
+    ...printEach<Moved>(verb.name === "archive" ? archivedLine : backLines),
   });
 }
 
@@ -49,7 +49,7 @@ const archiving = moving("listed", {
 
 export const archive = defineVerb({
   ...archiving,
-  instead: ["--until"],
+  replacesOperands: ["--until"],
   flags: {
     "--until": {
       value: "time",
@@ -82,14 +82,14 @@ export const archive = defineVerb({
   print(result, given, page) {
     if (!("sessions" in result)) return archivedLines(result, given, page);
     const { sessions } = result;
-    return sessions.length === 0 ? ["There are no such sessions."] : table(sessions, sessions.length, page);
+    return sessions.length === 0 ? ["There are no such sessions."] : formatSessionTable(sessions, sessions.length, page);
   },
 });
 
 function oldSessions(asking: Asking, { flags }: Given) {
   const of = flags.get("--cwd");
   return asking.ask("list_sessions", {
-    until: timeFlag(flags, "--until", asking),
+    until: parseTimeFlag(flags, "--until", asking),
     cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
     holders: true,
   });
@@ -102,7 +102,7 @@ function toMove({ sessionPath, modified, messageCount }: ListedSession) {
 
 /** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
 async function mayMove(asking: Asking, sessions: readonly ListedSession[]): Promise<void> {
-  const shown = [...table(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
+  const shown = [...formatSessionTable(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
   const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
   await requireYes(asking, `${shown.join("\n")}\nArchive ${what}?`, {
     alone: "archive --until asks first, and there is no terminal to ask on; use --yes.",
@@ -117,7 +117,7 @@ function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: G
   const failed = results.filter(isFailed);
   const moved = count(results.length - failed.length, "session is", "sessions are");
   return [
-    ...failed.map(({ operand, sentence }) => `${inert(operand)}: ${inert(sentence)}`),
+    ...failed.map(({ operand, sentence }) => `${escapeControls(operand)}: ${escapeControls(sentence)}`),
     `${moved} in the archive now; undo brings ${results.length - failed.length === 1 ? "it" : "them"} back.`,
   ];
 }

@@ -1,11 +1,11 @@
 /** Verbs for what happened: the list of it, and the ways back and forth. */
 
-import { timeFlag } from "../moments.ts";
-import { numberAbove0 } from "../options.ts";
+import { parseTimeFlag } from "../moments.ts";
+import { parsePositiveNumber } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, column, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { formatAge, padColumn, cutTo, escapeControls, escapeLine, shortenPath, wrap } from "../terminal/text.ts";
 import { CommandFailed, defineVerb, FAILURE, named, OK, type ResultOf, type Verb } from "../verb.ts";
-import { inVerbs } from "../wording.ts";
+import { rewordAsVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
 const ON_TERMINAL = 20;
@@ -38,16 +38,16 @@ export const operations = defineVerb({
       ...(session === undefined ? {} : named(session)),
       // The record has each with its own id; a person thinks of what was done at once as one.
       grouped: flags.has("--json") ? undefined : true,
-      since: timeFlag(flags, "--since", asking),
+      since: parseTimeFlag(flags, "--since", asking),
       cursor: flags.get("--cursor"),
-      limit: numberAbove0(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
+      limit: parsePositiveNumber(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
     });
   },
   *print({ operations: found, nextCursor }, _given, page) {
     if (found.length === 0) yield "Nothing is recorded.";
     else yield page.paint("dim", cutTo(cells(page, "ID", "AGE", "SESSION", "OPERATION"), page.width));
     for (const operation of found) yield row(operation, page);
-    if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
+    if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
   },
 });
 
@@ -55,16 +55,16 @@ function row(operation: ResultOf<"list_operations">["operations"][number], page:
   const { operationId, at, name, sessionId, text, canUndo, undoneBy, reason, size = 1, undone = 0 } = operation;
   const part = undone > 0 && undone < size ? `(${undone} undone) ` : "";
   const mark = part || (undoneBy !== undefined ? "(undone) " : canUndo ? "" : "(final) ");
-  const why = canUndo || undoneBy !== undefined || reason === undefined ? "" : ` ${inVerbs(reason)}`;
-  const age = ageText(page.now - Date.parse(at));
+  const why = canUndo || undoneBy !== undefined || reason === undefined ? "" : ` ${rewordAsVerbs(reason)}`;
+  const age = formatAge(page.now - Date.parse(at));
   const session = size > 1 ? `${size} sessions` : (name ?? sessionId.slice(0, ID));
   const line = cells(page, operationId, age, session, `${mark}${text}${why}`);
   return page.paint(undoneBy !== undefined ? "dim" : "plain", cutTo(line, page.width));
 }
 
 function cells({ width }: OutputStyle, id: string, age: string, session: string, text: string): string {
-  const wide = width < WIDE ? [] : [column(oneLine(session), SESSION)];
-  return [column(inert(id.slice(0, ID)), ID), column(age, AGE, "right"), ...wide, oneLine(text)].join(GAP);
+  const wide = width < WIDE ? [] : [padColumn(escapeLine(session), SESSION)];
+  return [padColumn(escapeControls(id.slice(0, ID)), ID), padColumn(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
 }
 
 export const undo = defineVerb({
@@ -111,12 +111,12 @@ function status({ refused = [] }: ResultOf<"undo">): number {
 /** Yields what was done, and of a group what could not be done; `ways` are the ways back for one and for several. */
 function* lines(result: ResultOf<"undo">, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
   const { text, sessionId, sessionPath, also, refused = [] } = result;
-  yield* wrap(oneLine(text), page.width);
+  yield* wrap(escapeLine(text), page.width);
   if (also === undefined && sessionPath !== "")
-    yield cutTo(`  ${inert(sessionId.slice(0, ID))}  ${shortPath(sessionPath, page.home)}`, page.width);
+    yield cutTo(`  ${escapeControls(sessionId.slice(0, ID))}  ${shortenPath(sessionPath, page.home)}`, page.width);
   for (const { sessionId, name, failure } of refused) {
-    const title = name === null ? "" : ` ${oneLine(name)}`;
-    const sentence = `${inert(sessionId.slice(0, WHOLE_ID))}${title}: ${inVerbs(oneLine(failure.message))}`;
+    const title = name === null ? "" : ` ${escapeLine(name)}`;
+    const sentence = `${escapeControls(sessionId.slice(0, WHOLE_ID))}${title}: ${rewordAsVerbs(escapeLine(failure.message))}`;
     for (const line of wrap(sentence, page.width - 2)) yield page.paint("yellow", `  ${line}`);
   }
   yield* wrap(ways[also === undefined ? 0 : 1], page.width);

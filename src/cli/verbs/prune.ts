@@ -1,12 +1,12 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
-import { timeFlag } from "../moments.ts";
+import { parseTimeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutFront, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
+import { count, cutFront, cutTo, escapeControls, escapeLine, shortenPath, sizeText, wrap } from "../terminal/text.ts";
 import { type Asking, defineVerb, type Given, type ResultOf } from "../verb.ts";
-import { inVerbs } from "../wording.ts";
-import { KINDS, sizedRow } from "./doctor.ts";
+import { rewordAsVerbs } from "../wording.ts";
+import { KINDS, formatSizedRow } from "./doctor.ts";
 
 export const prune = defineVerb({
   name: "prune",
@@ -24,7 +24,7 @@ export const prune = defineVerb({
     "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
   async run(asking, given) {
     const { flags, operands } = given;
-    const before = timeFlag(flags, "--older-than", asking);
+    const before = parseTimeFlag(flags, "--older-than", asking);
     if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
     if (flags.has("--trash")) return emptyTrash(asking, given, before);
     const paths = operands.length === 0 ? undefined : operands.map((path) => toAbsolutePath(path, asking.cwd));
@@ -111,15 +111,15 @@ function bytesOf(leftovers: readonly PrunedLeftover[]): number {
 
 /** Returns a leftover as one line: its size and age, and the session that it belongs to. */
 function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, page: OutputStyle): string {
-  const id = sessionId === null ? "" : `${inert(sessionId.slice(0, 8))}  `;
-  const what = name === null ? shortPath(path, page.home) : oneLine(name);
-  return sizedRow(sizeBytes, since, `${id}${what}`, page);
+  const id = sessionId === null ? "" : `${escapeControls(sessionId.slice(0, 8))}  `;
+  const what = name === null ? shortenPath(path, page.home) : escapeLine(name);
+  return formatSizedRow(sizeBytes, since, `${id}${what}`, page);
 }
 
 /** Returns what is lost with some leftovers, each sentence once. */
 function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
-    if (text !== null) for (const line of wrap(inVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
+    if (text !== null) for (const line of wrap(rewordAsVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
 }
 
 function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
@@ -127,10 +127,10 @@ function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generat
   yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${sizeText(bytesOf(kept))}`);
   for (const one of kept) {
     yield rowText(one, page);
-    const reason = inVerbs(oneLine(one.keptBecause ?? ""));
+    const reason = rewordAsVerbs(escapeLine(one.keptBecause ?? ""));
     for (const line of wrap(reason, Math.max(12, page.width - 4))) yield `    ${line}`;
     // A path that is cut or wrapped cannot be copied.
-    if (!one.isNeeded) yield `    ${inert(one.path)}`;
+    if (!one.isNeeded) yield `    ${escapeControls(one.path)}`;
   }
   if (kept.some(({ isNeeded }) => !isNeeded)) yield* wrap("prune <path> --apply moves one nevertheless.", page.width);
   yield "";
@@ -156,7 +156,7 @@ function* resultLines(
     for (const text of new Set(removed.map(({ consequence }) => consequence))) {
       if (text === null) continue;
       const these = removed.filter(({ consequence }) => consequence === text);
-      for (const { path } of these) yield `  ${cutFront(shortPath(path, page.home), page.width - 2)}`;
+      for (const { path } of these) yield `  ${cutFront(shortenPath(path, page.home), page.width - 2)}`;
       yield* consequences(these, page);
     }
   }
@@ -170,11 +170,11 @@ function* trashLines(
   const applied = flags.has("--apply");
   if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
-    const id = sessionId === null ? "leftovers" : inert(sessionId.slice(0, 8));
-    const what = name === null ? shortPath(sessionPath, page.home) : oneLine(name);
-    yield sizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
+    const id = sessionId === null ? "leftovers" : escapeControls(sessionId.slice(0, 8));
+    const what = name === null ? shortenPath(sessionPath, page.home) : escapeLine(name);
+    yield formatSizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }
-  for (const { itemPath, reason } of kept) yield* wrap(`  ${inert(itemPath)}: ${inert(reason)}`, page.width);
+  for (const { itemPath, reason } of kept) yield* wrap(`  ${escapeControls(itemPath)}: ${escapeControls(reason)}`, page.width);
   if (items.length === 0) return;
   const what = `${count(items.length, "item", "items")}, ${sizeText(totalBytes)}`;
   const sentence = applied

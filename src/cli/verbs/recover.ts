@@ -1,5 +1,5 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { count, cutTo, inert, oneLine } from "../terminal/text.ts";
+import { count, cutTo, escapeControls, escapeLine } from "../terminal/text.ts";
 import { defineVerb, open } from "../verb.ts";
 
 export default defineVerb({
@@ -19,21 +19,21 @@ export default defineVerb({
     if (result.kept === undefined) {
       const { entryIds, renamed, damagedLines, sessionId } = result;
       const last = entryIds.at(-1);
-      if (last === undefined) yield `The session ${inert(sessionId)} has all of it already.`;
+      if (last === undefined) yield `The session ${escapeControls(sessionId)} has all of it already.`;
       else
-        yield `${count(entryIds.length, "entry is", "entries are")} a branch of the session ${inert(sessionId)}, which ends with ${inert(last)}.`;
+        yield `${count(entryIds.length, "entry is", "entries are")} a branch of the session ${escapeControls(sessionId)}, which ends with ${escapeControls(last)}.`;
       for (const { from, to } of renamed)
-        yield `${inert(from)} is ${inert(to)} there, because others gave its id to another entry.`;
+        yield `${escapeControls(from)} is ${escapeControls(to)} there, because others gave its id to another entry.`;
       if (damagedLines > 0) yield `${count(damagedLines, "line is", "lines are")} damaged and left out.`;
       return;
     }
     const { kept } = result;
     if (kept.length === 0) yield "Nothing is kept aside.";
     for (const { keptAt, sessionId: of, entryCount, damagedLines: damaged, since, text } of kept) {
-      yield inert(keptAt);
+      yield escapeControls(keptAt);
       const lost = damaged > 0 ? `, ${count(damaged, "damaged line", "damaged lines")}` : "";
-      const said = `${lost}${text === null ? "" : `: ${oneLine(text)}`}`;
-      yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${inert(of)}, kept ${inert(since)}${said}`, width);
+      const said = `${lost}${text === null ? "" : `: ${escapeLine(text)}`}`;
+      yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${escapeControls(of)}, kept ${escapeControls(since)}${said}`, width);
     }
   },
 });

@@ -1,6 +1,6 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { sessionNamed } from "../sessions.ts";
-import { backupText, shortIdText, shortPath } from "../terminal/text.ts";
+import { findNamedSession } from "../sessions.ts";
+import { formatBackupName, shortenId, shortenPath } from "../terminal/text.ts";
 import { defineVerb } from "../verb.ts";
 
 export default defineVerb({
@@ -11,12 +11,12 @@ export default defineVerb({
   more: "Its file moves to the folder of that directory. The original stays as a backup.",
   onInterrupt: "The session is at its old place or at the new one, never lost; the same command goes on.",
   async run(asking, { operands: [session, dir], flags }) {
-    const { params } = await sessionNamed(asking, session, "listed");
+    const { params } = await findNamedSession(asking, session, "listed");
     const allowMissing = flags.has("--allow-missing") ? true : undefined;
     return asking.ask("relocate_session", { ...params, cwd: toAbsolutePath(dir, asking.cwd), allowMissing });
   },
   print: ({ sessionId, movedTo, keptAt }, _given, { home }) => [
-    `${shortIdText(sessionId)} is now at ${shortPath(movedTo, home)}.`,
-    ...(keptAt === null ? [] : [`The original is kept beside it (${backupText(keptAt)}).`]),
+    `${shortenId(sessionId)} is now at ${shortenPath(movedTo, home)}.`,
+    ...(keptAt === null ? [] : [`The original is kept beside it (${formatBackupName(keptAt)}).`]),
   ],
 });

@@ -1,6 +1,6 @@
 import { Failure } from "../../core/failure.ts";
 import { resumeSession } from "../agent.ts";
-import { inert } from "../terminal/text.ts";
+import { escapeControls } from "../terminal/text.ts";
 import { type Asking, defineVerb, OK } from "../verb.ts";
 
 export default defineVerb({
@@ -34,6 +34,6 @@ async function latestHere({ ask, cwd }: Asking): Promise<string> {
 
 /** Returns a word as a shell reads it. */
 function quoted(word: string): string {
-  const text = inert(word);
+  const text = escapeControls(word);
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -3,8 +3,8 @@ import { type Disk, realDisk } from "../../storage/fs/disk.ts";
 import { guardErrno, putInPlace } from "../../storage/fs/files.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
-import { schemaFile } from "../schema-files.ts";
-import { inert } from "../terminal/text.ts";
+import { readSchemaFile } from "../schema-files.ts";
+import { escapeControls } from "../terminal/text.ts";
 import { defineVerb } from "../verb.ts";
 
 /** The files, by the word that prints one of them. The build makes them from the declarations of the commands. */
@@ -28,11 +28,11 @@ export default defineVerb({
       throw new UsageError(
         "schema needs --out with a folder, or the name of the one to print: openrpc, json or types.",
       );
-    if (out === undefined) return { text: Buffer.from(schemaFile(FILES[which])).toString("utf8") };
+    if (out === undefined) return { text: Buffer.from(readSchemaFile(FILES[which])).toString("utf8") };
     const folder = toAbsolutePath(out, cwd);
     return { paths: await guardErrno("writing the schema", () => copyTo(realDisk, folder)) };
   },
-  print: ({ text, paths }) => text ?? paths.map((path: string) => inert(path)),
+  print: ({ text, paths }) => text ?? paths.map((path: string) => escapeControls(path)),
 });
 
 async function copyTo(disk: Disk, folder: string): Promise<string[]> {
@@ -40,7 +40,7 @@ async function copyTo(disk: Disk, folder: string): Promise<string[]> {
   const paths: string[] = [];
   for (const name of Object.values(FILES)) {
     const path = join(folder, name);
-    await putInPlace(disk, path, schemaFile(name), { replace: true, sync: false });
+    await putInPlace(disk, path, readSchemaFile(name), { replace: true, sync: false });
     paths.push(path);
   }
   return paths;

@@ -2,24 +2,24 @@ import { basename } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { limitLines } from "../limits.ts";
-import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, choiceOf, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { formatLimits } from "../limits.ts";
+import { parseTimeFlag } from "../moments.ts";
+import { AGENTS_FLAG, parseAgents, CWD_FLAG, getChoice, HERE_FLAG, parsePositiveNumber, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
-  clockText,
+  formatClock,
   count,
   cutFront,
   cutTo,
-  exact,
-  inert,
-  oneLine,
-  shortPath,
-  widthOf,
+  toRawPath,
+  escapeControls,
+  escapeLine,
+  shortenPath,
+  measureWidth,
   wrap,
 } from "../terminal/text.ts";
 import { type Asking, defineVerb, FAILURE, type Given, OK, type ResultOf } from "../verb.ts";
-import { notReadLines } from "./doctor.ts";
+import { formatUnreadFiles } from "./doctor.ts";
 
 type SearchParams = Commands["search_sessions"]["params"];
 type SearchedPart = NonNullable<SearchParams["in"]>[number];
@@ -55,7 +55,7 @@ export default defineVerb({
   name: "search",
   meaning: "find messages and tool calls that hold all the words",
   operands: ["<words...>"],
-  instead: ["--tool", "--file"],
+  replacesOperands: ["--tool", "--file"],
   flags: {
     "--cwd": CWD_FLAG,
     "--agents": AGENTS_FLAG,
@@ -95,10 +95,10 @@ export default defineVerb({
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);
-    if (isWhole(given)) return gathered(asking, params, numberAbove0(flags, "--limit"), given);
+    if (isWhole(given)) return gathered(asking, params, parsePositiveNumber(flags, "--limit"), given);
     return asking.ask("search_sessions", {
       ...params,
-      limit: numberAbove0(flags, "--limit"),
+      limit: parsePositiveNumber(flags, "--limit"),
       cursor: flags.get("--cursor"),
     });
   },
@@ -108,11 +108,11 @@ export default defineVerb({
     if ("hits" in result) yield* hitLines(result, given, page);
     else if (flags.has("--count")) yield String(flags.has("--sessions") ? result.sessions.length : result.count);
     else if (flags.has("--paths"))
-      for (const { sessionPath } of result.sessions) yield exact(sessionPath, page.isTerminal);
+      for (const { sessionPath } of result.sessions) yield toRawPath(sessionPath, page.isTerminal);
     else for (const session of result.sessions) yield sessionLine(session, page);
     if (!flags.has("--count") && !flags.has("--paths")) {
-      yield* limitLines(result, page);
-      yield* notReadLines(result.notRead, page);
+      yield* formatLimits(result, page);
+      yield* formatUnreadFiles(result.notRead, page);
     }
   },
   status: (result) => (("hits" in result ? result.hits : result.sessions).length === 0 ? FAILURE : OK),
@@ -126,7 +126,7 @@ function isWhole({ flags }: Given): boolean {
 function paramsOf(asking: Asking, { operands, flags }: Given): SearchParams {
   const { cwd } = asking;
   const [of, file, tool] = ["--cwd", "--file", "--tool"].map((name) => flags.get(name));
-  const role = choiceOf<NonNullable<SearchParams["role"]>>(flags, "--role");
+  const role = getChoice<NonNullable<SearchParams["role"]>>(flags, "--role");
   // Where a tool or a file says what is looked for, the command knows in which parts that can be.
   const usual =
     role === undefined && file === undefined && tool === undefined ? ["user", "assistant", "calls"] : undefined;
@@ -135,15 +135,15 @@ function paramsOf(asking: Asking, { operands, flags }: Given): SearchParams {
   return {
     query: operands.length === 0 ? undefined : operands.join(" "),
     cwd: of === undefined ? undefined : toAbsolutePath(of, cwd),
-    agents: agentsIn(flags),
+    agents: parseAgents(flags),
     role,
     in: parts?.flatMap((part) => partsOf(part)),
     tool: tool === undefined ? undefined : listed("--tool", flags),
     file: file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file) ? toAbsolutePath(file, cwd) : file,
     includeToolResults: output ? true : undefined,
     here: flags.has("--here") ? true : undefined,
-    since: timeFlag(flags, "--since", asking),
-    until: timeFlag(flags, "--until", asking),
+    since: parseTimeFlag(flags, "--since", asking),
+    until: parseTimeFlag(flags, "--until", asking),
   };
 }
 
@@ -199,14 +199,14 @@ function sessionLine(
   { shortId, at, cwd, name, firstMessage, inheritedFrom }: PrintedSession,
   { paint, width, home }: OutputStyle,
 ): string {
-  const id = inert(shortId);
+  const id = escapeControls(shortId);
   const day = dayOf(at);
   const room = width - id.length - day.length - 2 * GAP.length;
-  const folder = room < FOLDER + TITLE + GAP.length ? "" : cutFront(shortPath(cwd ?? "", home), Math.floor(room * 0.4));
+  const folder = room < FOLDER + TITLE + GAP.length ? "" : cutFront(shortenPath(cwd ?? "", home), Math.floor(room * 0.4));
   const mark = inheritedFrom ? `${FORK} ` : "";
   const title = cutTo(
-    `${mark}${oneLine(name ?? firstMessage ?? "")}`,
-    room - (folder === "" ? 0 : widthOf(folder) + GAP.length),
+    `${mark}${escapeLine(name ?? firstMessage ?? "")}`,
+    room - (folder === "" ? 0 : measureWidth(folder) + GAP.length),
   );
   const cells = [paint("cyan", id), paint("dim", day), paint("dim", folder), paint(name ? "bold" : "plain", title)];
   return cells.filter((text) => text !== "").join(GAP);
@@ -261,7 +261,7 @@ function* hitLines(
       for (const line of originLines(hit, forks)) yield page.paint("dim", cutTo(line, page.width));
     }
   }
-  if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
+  if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
 }
 
 /** Yields where else a hit is: in the session from which a fork took it over, and in the forks that took it over. */
@@ -269,10 +269,10 @@ function* originLines({ inheritedFrom }: PrintedHit, forks: readonly PrintedHit[
   const space = " ".repeat(INDENT);
   if (inheritedFrom) {
     const { sessionId, name } = inheritedFrom;
-    yield `${space}${FORK} from ${name === null ? inert(sessionId) : oneLine(name)}`;
+    yield `${space}${FORK} from ${name === null ? escapeControls(sessionId) : escapeLine(name)}`;
   }
   const titles = forks.map(
-    ({ shortId, name, firstMessage }) => `${inert(shortId)} ${oneLine(name ?? firstMessage ?? "")}`,
+    ({ shortId, name, firstMessage }) => `${escapeControls(shortId)} ${escapeLine(name ?? firstMessage ?? "")}`,
   );
   for (const title of titles.slice(0, MOST_FORKS)) yield `${space}${FORK} also in ${title}`;
   const more = titles.length - MOST_FORKS;
@@ -286,12 +286,12 @@ function* oneHit(
 ) {
   const { paint, width } = page;
   const who = tool === undefined || tool === "" ? role : `${role}: ${tool}`;
-  const head = cutTo(`  ${inert(entryId).padEnd(8)}  ${inert(who)}`, width);
+  const head = cutTo(`  ${escapeControls(entryId).padEnd(8)}  ${escapeControls(who)}`, width);
   const branch = onActivePath ? "" : " (another branch)";
   // The day is in the line of the session, too.
-  const rest = [`  ${clockText(at)}${branch}`, branch, ""].find((text) => widthOf(head) + text.length <= width) ?? "";
+  const rest = [`  ${formatClock(at)}${branch}`, branch, ""].find((text) => measureWidth(head) + text.length <= width) ?? "";
   yield `${paint("cyan", head)}${paint("dim", rest)}`;
-  const shown = oneLine(line);
+  const shown = escapeLine(line);
   const isPainted = paint("yellow", "x") !== "x";
   const marked = isPainted || !words ? shown : shown.replace(words, (found) => `**${found}**`);
   for (const part of wrap(marked, Math.max(20, width - INDENT)))
@@ -305,7 +305,7 @@ function highlightedWords({ operands, flags }: Given): RegExp | undefined {
   // A longer word first: the pattern takes the first that fits.
   const longestFirst = [...words].sort((a, b) => b.length - a.length);
   const any = longestFirst.map((word) =>
-    inert(word)
+    escapeControls(word)
       .replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
       .replace(/\s+/g, " "),
   );
@@ -314,5 +314,5 @@ function highlightedWords({ operands, flags }: Given): RegExp | undefined {
 
 /** Returns the day of a time here. */
 function dayOf(at: string | null): string {
-  return clockText(at).slice(0, 10);
+  return formatClock(at).slice(0, 10);
 }

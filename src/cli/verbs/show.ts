@@ -1,9 +1,9 @@
-import { BEFORE_ALL, entryLines, messageLines } from "../conversation.ts";
-import { withEntry } from "../entries.ts";
-import { numberAbove0 } from "../options.ts";
-import { inert, wrap } from "../terminal/text.ts";
+import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
+import { runWithEntry } from "../entries.ts";
+import { parsePositiveNumber } from "../options.ts";
+import { escapeControls, wrap } from "../terminal/text.ts";
 import { defineVerb, open, type ResultOf } from "../verb.ts";
-import { newerText } from "./verify.ts";
+import { formatNewerVersion } from "./verify.ts";
 
 /** The messages of the context, or the entries of a path, and what there is besides these. */
 type ShownPage = (
@@ -30,14 +30,14 @@ export default defineVerb({
     const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);
-    const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor"), images };
+    const page = { limit: parsePositiveNumber(flags, "--limit"), cursor: flags.get("--cursor"), images };
     const entryId = flags.get("--entry");
     const isBeforeAll = entryId === undefined && leafId === null;
     const newer = diagnostics.find(({ kind }) => kind === "newer_version");
     const isPath = entryId === undefined && flags.has("--path");
     const shown: ShownPage = await (entryId === undefined
       ? asking.ask(isPath ? "get_path" : "get_messages", page)
-      : withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
+      : runWithEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
     const hasMore = isBeforeAll && entryCount > 0;
     // A result that is not copied is printed as it came.
     return newer || hasMore ? { ...shown, ...(newer ? { newer } : {}), ...(hasMore ? { hasMore } : {}) } : shown;
@@ -45,15 +45,15 @@ export default defineVerb({
   *print({ messages, entries = [], nextCursor, newer, hasMore }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
-    if (newer) yield* [...wrap(newerText(newer), page.width), ""];
+    if (newer) yield* [...wrap(formatNewerVersion(newer), page.width), ""];
     if (newer && items.length === 0) yield "Nothing in it is known here.";
     else if (items.length === 0) yield hasMore ? BEFORE_ALL : "Nothing was said yet.";
     for (const [i, item] of items.entries()) {
       if (i > 0) yield "";
-      yield* messages ? messageLines(item, page, isWhole) : entryLines(item, page, isWhole);
+      yield* messages ? formatMessage(item, page, isWhole) : formatEntry(item, page, isWhole);
     }
     if (nextCursor === undefined) return;
     yield "";
-    yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
+    yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
   },
 });

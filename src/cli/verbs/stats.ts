@@ -1,12 +1,12 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { limitLines } from "../limits.ts";
-import { timeFlag } from "../moments.ts";
-import { CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { formatLimits } from "../limits.ts";
+import { parseTimeFlag } from "../moments.ts";
+import { CWD_FLAG, HERE_FLAG, parsePositiveNumber, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { column, grouped, inert, widthOf } from "../terminal/text.ts";
-import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
+import { padColumn, groupThousands, escapeControls, measureWidth } from "../terminal/text.ts";
+import { GROUPS, type GroupName, formatMoney, formatUsageChart, formatUsageCsv, formatUsageTable } from "../usage-report.ts";
 import { askAbout, defineVerb, type Given, type ResultOf } from "../verb.ts";
-import { fact } from "./doctor.ts";
+import { formatFact } from "./doctor.ts";
 
 /** Rows that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
@@ -47,21 +47,21 @@ export default defineVerb({
     const of = flags.get("--cwd");
     return asking.ask("get_usage", {
       groupBy: groupsOf(given).map((group) => (group === "project" ? "cwd" : group)),
-      since: timeFlag(flags, "--since", asking),
-      until: timeFlag(flags, "--until", asking),
+      since: parseTimeFlag(flags, "--since", asking),
+      until: parseTimeFlag(flags, "--until", asking),
       cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
       archived: flags.has("--archived") ? true : undefined,
       here: flags.has("--here") ? true : undefined,
-      limit: numberAbove0(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
+      limit: parsePositiveNumber(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
     });
   },
   print(result, given, page) {
     const { flags } = given;
     if (!("rows" in result)) return sessionStats(result, page);
     const by = groupsOf(given);
-    if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
-    const drawn = flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
-    return [...drawn, ...limitLines(result, page)];
+    if (flags.has("--csv")) return formatUsageCsv(result, by, page.isTerminal);
+    const drawn = flags.has("--chart") ? formatUsageChart(result, by, page) : formatUsageTable(result, by, page);
+    return [...drawn, ...formatLimits(result, page)];
   },
 });
 
@@ -81,16 +81,16 @@ function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): 
   const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
   const origins = [
     ["", "TOKENS", "COST"],
-    ["made here", grouped(own.tokens.total), money(own.cost, DIGITS)],
-    ["from the session it was forked from", grouped(inherited.tokens.total), money(inherited.cost, DIGITS)],
+    ["made here", groupThousands(own.tokens.total), formatMoney(own.cost, DIGITS)],
+    ["from the session it was forked from", groupThousands(inherited.tokens.total), formatMoney(inherited.cost, DIGITS)],
   ];
   const bytes = Object.entries(bytesByType as Record<string, number>);
-  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
+  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [escapeControls(type), groupThousands(n)])];
   // Programs get each on one line, however long it is.
   const wide = page.isTerminal ? page : { ...page, width: Number.POSITIVE_INFINITY };
   return [
-    ...fact("Session", [inert(stats.sessionId)], wide, LABEL),
-    ...fact("File", [inert(stats.sessionFile ?? "none")], wide, LABEL),
+    ...formatFact("Session", [escapeControls(stats.sessionId)], wide, LABEL),
+    ...formatFact("File", [escapeControls(stats.sessionFile ?? "none")], wide, LABEL),
     ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table, page.width)]),
   ];
 }
@@ -104,17 +104,17 @@ const DIGITS = 4;
 type SessionCounts = ResultOf<"get_session_stats">["path"];
 
 const COUNTS: readonly (readonly [string, (counts: SessionCounts) => string])[] = [
-  ["user messages", ({ userMessages }) => grouped(userMessages)],
-  ["assistant messages", ({ assistantMessages }) => grouped(assistantMessages)],
-  ["tool calls", ({ toolCalls }) => grouped(toolCalls)],
-  ["tool results", ({ toolResults }) => grouped(toolResults)],
-  ["messages", ({ totalMessages }) => grouped(totalMessages)],
-  ["input tokens", ({ tokens }) => grouped(tokens.input)],
-  ["output tokens", ({ tokens }) => grouped(tokens.output)],
-  ["cache read tokens", ({ tokens }) => grouped(tokens.cacheRead)],
-  ["cache write tokens", ({ tokens }) => grouped(tokens.cacheWrite)],
-  ["tokens", ({ tokens }) => grouped(tokens.total)],
-  ["cost", ({ cost }) => money(cost, DIGITS)],
+  ["user messages", ({ userMessages }) => groupThousands(userMessages)],
+  ["assistant messages", ({ assistantMessages }) => groupThousands(assistantMessages)],
+  ["tool calls", ({ toolCalls }) => groupThousands(toolCalls)],
+  ["tool results", ({ toolResults }) => groupThousands(toolResults)],
+  ["messages", ({ totalMessages }) => groupThousands(totalMessages)],
+  ["input tokens", ({ tokens }) => groupThousands(tokens.input)],
+  ["output tokens", ({ tokens }) => groupThousands(tokens.output)],
+  ["cache read tokens", ({ tokens }) => groupThousands(tokens.cacheRead)],
+  ["cache write tokens", ({ tokens }) => groupThousands(tokens.cacheWrite)],
+  ["tokens", ({ tokens }) => groupThousands(tokens.total)],
+  ["cost", ({ cost }) => formatMoney(cost, DIGITS)],
 ];
 
 /** Columns of a name at least: numbers are never cut. */
@@ -122,12 +122,12 @@ const LEAST_NAME = 8;
 
 /** Aligns names to the left and numbers to the right. Names give way to a narrow page. */
 function aligned(rows: readonly (readonly string[])[], pageWidth: number): string[] {
-  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => widthOf(row[i] ?? ""))));
+  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => measureWidth(row[i] ?? ""))));
   const numbers = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);
   widths[0] = Math.min(widths[0], Math.max(LEAST_NAME, pageWidth - numbers));
   return rows.map((row) =>
     row
-      .map((cell, i) => (i === 0 ? column(cell, widths[i]) : cell.padStart(widths[i])))
+      .map((cell, i) => (i === 0 ? padColumn(cell, widths[i]) : cell.padStart(widths[i])))
       .join("  ")
       .trimEnd(),
   );

@@ -1,5 +1,5 @@
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath, sizeText } from "../terminal/text.ts";
+import { formatAge, padColumn, count, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, sizeText } from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 
 type ListedTrash = ResultOf<"list_trash">["items"][number];
@@ -19,11 +19,11 @@ export default defineVerb({
   operands: ["[id]"],
   more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
-  print: (result, _given, page) => trashLines(result, page),
+  print: (result, _given, page) => formatTrash(result, page),
 });
 
 /** Returns the lines about what is in the trash. */
-export function* trashLines(
+export function* formatTrash(
   { items, total, totalBytes }: ResultOf<"list_trash">,
   page: OutputStyle,
 ): Generator<string> {
@@ -46,19 +46,19 @@ function row(
   const title = fileCount === undefined ? name : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
   return cutTo(
     cells(page, [
-      ageText(page.now - Date.parse(deletedAt)),
-      messageCount === null ? "" : grouped(messageCount),
+      formatAge(page.now - Date.parse(deletedAt)),
+      messageCount === null ? "" : groupThousands(messageCount),
       sizeText(sizeBytes),
-      inert((sessionId ?? "").slice(0, id)).padEnd(id),
-      title === null ? shortPath(sessionPath, page.home) : oneLine(title),
+      escapeControls((sessionId ?? "").slice(0, id)).padEnd(id),
+      title === null ? shortenPath(sessionPath, page.home) : escapeLine(title),
     ]),
     page.width,
   );
 }
 
 function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonly string[]): string {
-  const numbers = width < WIDE ? [] : [column(messages, COUNT, "right"), column(size, SIZE, "right")];
-  return [column(age, AGE, "right"), ...numbers, id, title].join(GAP);
+  const numbers = width < WIDE ? [] : [padColumn(messages, COUNT, "right"), padColumn(size, SIZE, "right")];
+  return [padColumn(age, AGE, "right"), ...numbers, id, title].join(GAP);
 }
 
 /** Returns how many characters tell the ids apart, so that restore takes what is shown. */

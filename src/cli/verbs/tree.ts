@@ -1,5 +1,5 @@
 import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
-import { headsText, plainRow, treeRow } from "../browse/tree-rows.ts";
+import { formatHeads, formatPlainRow, formatTreeRow } from "../browse/tree-rows.ts";
 import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
 
 /** Filters as they are typed. */
@@ -46,11 +46,11 @@ export default defineVerb({
     const branches = new Branches(nodes, leafId, filter, folds);
     if (nodes.length === 0) yield "There are no entries yet.";
     else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
-    const before = headsText(heads.filter(({ leafId: at }) => at === null).map(({ name }) => name));
+    const before = formatHeads(heads.filter(({ leafId: at }) => at === null).map(({ name }) => name));
     if (before !== "" && nodes.length > 0) yield `  ${page.paint("dim", "(before the first entry)")}${before}`;
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
     const longest = nodes.reduce((width, { id }) => Math.max(width, id.length), 0);
-    const draw = isPlain ? plainRow : treeRow;
+    const draw = isPlain ? formatPlainRow : formatTreeRow;
     const style = { idWidth: Math.min(longest, ID), heads: byRow(branches, heads) };
     for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, style);
   },

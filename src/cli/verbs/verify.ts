@@ -2,10 +2,10 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { backupText, count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { formatBackupName, count, cutTo, escapeControls, escapeLine, shortenPath, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
-import { inVerbs } from "../wording.ts";
-import { notReadLines } from "./doctor.ts";
+import { rewordAsVerbs } from "../wording.ts";
+import { formatUnreadFiles } from "./doctor.ts";
 
 type ReportedDamage = ResultOf<"verify_session">["damage"][number];
 type ReportedFidelity = NonNullable<ResultOf<"verify_session">["fidelity"]>;
@@ -32,7 +32,7 @@ export const verify = defineVerb({
 });
 
 /** Returns the lines about what became of the records of another agent's file. */
-export function fidelityLines(fidelity: ReportedFidelity | undefined, one = "record", many = "records"): string[] {
+export function formatFidelity(fidelity: ReportedFidelity | undefined, one = "record", many = "records"): string[] {
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
   const sum = (fate: "preserved" | "derived" | "dropped"): number =>
@@ -42,11 +42,11 @@ export function fidelityLines(fidelity: ReportedFidelity | undefined, one = "rec
     `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
     ...lossy.map(({ kind, first, derived, dropped }) => {
       const parts = [derived > 0 ? `${derived} in part` : "", dropped > 0 ? `${dropped} dropped` : ""];
-      return `  ${inert(kind)}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
+      return `  ${escapeControls(kind)}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
     }),
     ...warnings.map(
       ({ record, sentence }) =>
-        `  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${inert(sentence)}`,
+        `  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${escapeControls(sentence)}`,
     ),
     ...(warningCount > warnings.length ? [`  and ${warningCount - warnings.length} more warnings`] : []),
   ];
@@ -56,24 +56,24 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
   const newer = found.find(({ kind }) => kind === "newer_version");
   const damage = found.filter((one) => one !== newer);
   return [
-    ...(newer ? [newerText(newer)] : []),
+    ...(newer ? [formatNewerVersion(newer)] : []),
     ok && newer
       ? "Nothing is wrong with it, as far as that can be said."
       : ok
         ? "The session is sound."
         : `${count(damage.length, "damaged place", "damaged places")}:`,
-    ...damage.map(damageLine),
+    ...damage.map(formatDamage),
     // Another agent's file is none that pi_agent_rust looks for.
     ...(fidelity || unreadableForRust.length === 0
       ? []
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
-    ...fidelityLines(fidelity),
+    ...formatFidelity(fidelity),
   ];
 }
 
 /** Returns what is said of a session that is of a newer version. */
-export function newerText({ reason }: Pick<ReportedDamage, "reason">): string {
-  return `The session has ${inert(reason)}. A newer version of this program reads all of it.`;
+export function formatNewerVersion({ reason }: Pick<ReportedDamage, "reason">): string {
+  return `The session has ${escapeControls(reason)}. A newer version of this program reads all of it.`;
 }
 
 /** Damaged places that are printed of one session. */
@@ -86,18 +86,18 @@ function* allLines(
   const { width, home } = page;
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
-    const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, 8));
-    yield cutTo(name === null ? id : `${id}  ${oneLine(name)}`, width);
+    const id = sessionId === null ? shortenPath(sessionPath, home) : escapeControls(sessionId.slice(0, 8));
+    yield cutTo(name === null ? id : `${id}  ${escapeLine(name)}`, width);
     const more = damageCount - Math.min(damage.length, MOST_PLACES);
-    const places = failure === null ? damage.slice(0, MOST_PLACES).map(damageLine) : [`  ${inert(failure)}`];
-    for (const place of places) yield* wrap(inVerbs(place), width);
+    const places = failure === null ? damage.slice(0, MOST_PLACES).map(formatDamage) : [`  ${escapeControls(failure)}`];
+    for (const place of places) yield* wrap(rewordAsVerbs(place), width);
     if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
     if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
     // An id finds only sessions that are listed.
-    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : (sessionId ?? ""))}`;
+    if (failure === null) yield `  Mend it: repair ${escapeControls(archived ? sessionPath : (sessionId ?? ""))}`;
     yield "";
   }
-  yield* notReadLines(notRead, page);
+  yield* formatUnreadFiles(notRead, page);
   if (notRead.length > 0) yield "";
   const what = count(total, "session", "sessions");
   const verdict = damaged.length === 0 ? "all sound" : `${damaged.length} damaged`;
@@ -121,13 +121,13 @@ export const repair = defineVerb<ResultOf<"repair_session">>({
     const nothing = repaired.length === 0 && answered.length === 0;
     return [
       nothing ? "There is nothing to repair." : `This ${done} repaired:`,
-      ...repaired.map(damageLine),
+      ...repaired.map(formatDamage),
       ...answered.map(
-        ({ toolName, entryId }) => `  call of ${inert(toolName)} in ${inert(entryId)}: gets an error result`,
+        ({ toolName, entryId }) => `  call of ${escapeControls(toolName)} in ${escapeControls(entryId)}: gets an error result`,
       ),
       ...(backupPath === null
         ? []
-        : [`The original is kept beside it (${backupText(backupPath)}); undo puts it back.`]),
+        : [`The original is kept beside it (${formatBackupName(backupPath)}); undo puts it back.`]),
       `${count(entryCount, "entry", "entries")}.`,
     ];
   },
@@ -135,7 +135,7 @@ export const repair = defineVerb<ResultOf<"repair_session">>({
     flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
 });
 
-export function damageLine({
+export function formatDamage({
   kind,
   line,
   byteOffset,
@@ -148,8 +148,8 @@ export function damageLine({
   const where = [
     ...(line > 0 ? [`line ${line}`] : []),
     ...(length > 0 ? [`${length} bytes at ${byteOffset}`] : []),
-    ...(entryId === undefined ? [] : [`entry ${inert(entryId)}`]),
+    ...(entryId === undefined ? [] : [`entry ${escapeControls(entryId)}`]),
   ].join(", ");
-  const kept = keptAt === undefined ? "" : `; the bytes are in ${inert(keptAt)}`;
-  return `  ${inert(kind)}${where === "" ? "" : ` (${where})`}: ${inert(inVerbs(reason))}${salvaged ? "" : "; lost"}${kept}`;
+  const kept = keptAt === undefined ? "" : `; the bytes are in ${escapeControls(keptAt)}`;
+  return `  ${escapeControls(kind)}${where === "" ? "" : ` (${where})`}: ${escapeControls(rewordAsVerbs(reason))}${salvaged ? "" : "; lost"}${kept}`;
 }

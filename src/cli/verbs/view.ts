@@ -5,8 +5,8 @@ import { isErrno } from "../../core/errno.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { findProgram } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
-import { lengthIn } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, numberAbove0, UsageError } from "../options.ts";
+import { parseDuration } from "../moments.ts";
+import { AGENTS_FLAG, parseAgents, parsePositiveNumber, UsageError } from "../options.ts";
 import { type Asking, CommandFailed, defineVerb, type Given, open } from "../verb.ts";
 
 /** The highest number of a port. */
@@ -34,7 +34,7 @@ export default defineVerb({
     const port = portOf(flags);
     const idle = idleOf(flags);
     const session = given.operands.length > 0 ? await sessionOf(asking, given.operands[0]) : undefined;
-    const viewer = await started(asking, port, agentsIn(flags));
+    const viewer = await started(asking, port, parseAgents(flags));
     let end = (): void => {};
     const over = new Promise<void>((resolve) => {
       end = resolve;
@@ -56,7 +56,7 @@ export default defineVerb({
 });
 
 function portOf(flags: Given["flags"]): number {
-  const port = numberAbove0(flags, "--port") ?? 0;
+  const port = parsePositiveNumber(flags, "--port") ?? 0;
   if (port > LAST_PORT) throw new UsageError(`--port takes a number up to ${LAST_PORT}; it got ${port}.`);
   return port;
 }
@@ -64,7 +64,7 @@ function portOf(flags: Given["flags"]): number {
 function idleOf(flags: Given["flags"]): number | undefined {
   const text = flags.get("--idle");
   if (text === undefined) return undefined;
-  const length = lengthIn(text);
+  const length = parseDuration(text);
   if (length === undefined || length > LONGEST)
     throw new UsageError(`--idle takes a time such as 30m or 2h, of at most 24 days; it got ${text}.`);
   return length;
@@ -79,7 +79,7 @@ async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession
 }
 
 /** Starts the web server. Throws UsageError where the port cannot be had. */
-async function started(asking: Asking, port: number, agents: ReturnType<typeof agentsIn>): Promise<Viewer> {
+async function started(asking: Asking, port: number, agents: ReturnType<typeof parseAgents>): Promise<Viewer> {
   const { AskFailed, startView } = await import("../../view/main.ts");
   const host = {
     async ask(method: keyof Commands, params?: Readonly<Record<string, unknown>>) {
@@ -97,7 +97,7 @@ async function started(asking: Asking, port: number, agents: ReturnType<typeof a
     home: asking.variables.HOME,
   };
   try {
-    return await startView({ host, port, trouble: asking.say });
+    return await startView({ host, port, onError: asking.say });
   } catch (error) {
     if (!isErrno(error) || port === 0) throw error;
     throw new UsageError(`Port ${port} cannot be had (${error.code}). Leave --port out for one that is free.`);

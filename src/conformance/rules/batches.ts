@@ -1,6 +1,6 @@
 /** Rules about batches of JSON-RPC. */
 
-import { append, custom, entriesOf, newSession, user } from "../acts.ts";
+import { appendMessage, makeCustomEntry, getEntries, makeSession, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Conversation, Request } from "../conversation.ts";
 import type { Reply } from "../reply.ts";
@@ -40,9 +40,9 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
+      await makeSession(conversation);
       const { id, text } = conversation.request("get_entries");
-      const note = conversation.speech.request(undefined, "append", { entries: [user("By the way")] });
+      const note = conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] });
       conversation.send(`[${note},${text}]`);
       const replies = await conversation.batch();
       const isWhole = replies.length === 1 && replies[0].received.idText === id;
@@ -56,9 +56,9 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
+      await makeSession(conversation);
       await conversation.settle();
-      const note = conversation.speech.request(undefined, "append", { entries: [user("By the way")] });
+      const note = conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] });
       conversation.send(`[${note},${note}]`);
       const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
       if (other !== undefined) throw conversation.broken("no reply to notifications", other.text);
@@ -97,12 +97,12 @@ const rules: readonly Rule[] = [
     source: "Order",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
+      await makeSession(conversation);
       const [, before, , after] = sendBatch(
         conversation,
-        ["append", { entries: [custom(1)] }],
+        ["append", { entries: [makeCustomEntry(1)] }],
         ["get_entries"],
-        ["append", { entries: [custom(2)] }],
+        ["append", { entries: [makeCustomEntry(2)] }],
         ["get_entries"],
       );
       const replies = await conversation.batch();
@@ -119,10 +119,10 @@ const rules: readonly Rule[] = [
     source: "Order",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
-      await append(conversation, custom(0));
+      await makeSession(conversation);
+      await appendMessage(conversation, makeCustomEntry(0));
       await conversation.settle();
-      sendBatch(conversation, ["append", { entries: [custom(1)] }], ["append", { entries: [custom(2)] }]);
+      sendBatch(conversation, ["append", { entries: [makeCustomEntry(1)] }], ["append", { entries: [makeCustomEntry(2)] }]);
       const came = [await conversation.next("an array of replies"), ...(await conversation.settle())];
       const kinds = came.map(({ kind, name }) => name ?? kind).join(", ");
       if (kinds !== "batch, session_append, session_append")
@@ -135,7 +135,7 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await entriesOf(conversation);
+      await getEntries(conversation);
       const before = conversation.request("get_state");
       const within = conversation.request("get_state");
       const after = conversation.request("get_state");
@@ -147,7 +147,7 @@ const rules: readonly Rule[] = [
   },
 ];
 
-export const batches: Theme = {
+export const batchesTheme: Theme = {
   name: "batches",
   rules: rules.map((rule) => ({ ...rule, applies: isJsonrpc })),
 };

@@ -1,23 +1,23 @@
 /** Rules about files that are old, damaged, or written by other programs. */
 
 import {
-  append,
-  custom,
-  damageIn,
-  entriesOf,
-  idsOf,
-  isSame,
+  appendMessage,
+  makeCustomEntry,
+  getDamage,
+  getEntries,
+  getIds,
+  isSameValue,
   mustHaveEntries,
-  newSession,
-  openAt,
-  pathOf,
-  sessionWith,
-  stateOf,
-  user,
+  makeSession,
+  openSessionAt,
+  requireSessionPath,
+  makeSessionWith,
+  getState,
+  makeUserMessage,
 } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Conversation } from "../conversation.ts";
-import { appendTo, bytesIn, isThere, writeTo } from "../files.ts";
+import { appendTo, readBytes, isThere, writeTo } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import type { WireValue } from "../speech.ts";
 
@@ -64,7 +64,7 @@ async function opened(
   const conversation = await context.plain();
   const path = `${context.folder}/${name}.jsonl`;
   writeTo(path, bytes);
-  await openAt(conversation, path);
+  await openSessionAt(conversation, path);
   return { conversation, path };
 }
 
@@ -81,7 +81,7 @@ async function eachDamaged(
   }
 }
 
-export const damage: Theme = {
+export const damageTheme: Theme = {
   name: "damage",
   rules: [
     {
@@ -90,8 +90,8 @@ export const damage: Theme = {
       source: "Old and damaged files",
       async run(context) {
         await eachDamaged(context, "read-past", async (conversation, _path, _bytes, what) => {
-          const { entries, reply } = await entriesOf(conversation);
-          const ids = idsOf(entries);
+          const { entries, reply } = await getEntries(conversation);
+          const ids = getIds(entries);
           const areThere = GOOD.every((text) => ids.includes(JSON.parse(text).id));
           reply.must(areThere, `the three good entries of a file with ${what}`);
         });
@@ -105,8 +105,8 @@ export const damage: Theme = {
       async run(context) {
         await eachDamaged(context, "reported", async (conversation, _path, bytes, what) => {
           // What is wrong inside an entry may be found when the entry is read.
-          await entriesOf(conversation);
-          const { damage: found, reply } = await damageIn(conversation);
+          await getEntries(conversation);
+          const { damage: found, reply } = await getDamage(conversation);
           reply.must(found.length > 0, `damage, because the file has ${what}`);
           const isPlaced = ({ byteOffset, reason }: WireValue): boolean =>
             byteOffset > 0 && byteOffset < bytes.length && typeof reason === "string" && reason !== "";
@@ -126,7 +126,7 @@ export const damage: Theme = {
       needs: ["verify_session"],
       async run(context) {
         const { conversation } = await opened(context, "sound", file(header("sound"), ...GOOD));
-        const { damage: found, reply } = await damageIn(conversation);
+        const { damage: found, reply } = await getDamage(conversation);
         reply.must(found.length === 0, "no damage");
         const verified = await conversation.ask("verify_session");
         verified.must(verified.result.ok === true, "`ok: true`");
@@ -141,7 +141,7 @@ export const damage: Theme = {
         await eachDamaged(context, "verified", async (conversation, path, bytes, what) => {
           const reply = await conversation.ask("verify_session");
           reply.must(reply.list("damage").length > 0 && reply.result.ok === false, `damage, for the file has ${what}`);
-          reply.must(bytesIn(path).equals(bytes), "the bytes of the file as they were");
+          reply.must(readBytes(path).equals(bytes), "the bytes of the file as they were");
         });
       },
     },
@@ -153,12 +153,12 @@ export const damage: Theme = {
         const marked = Buffer.concat([Buffer.from("\ufeff"), file(header("marked"), ...GOOD)]);
         const { path: markedPath } = await opened(context, "marked", marked);
         await eachDamaged(context, "unchanged", async (conversation, path, bytes, what) => {
-          await entriesOf(conversation);
-          await newSession(conversation);
-          if (!bytesIn(path).equals(bytes))
-            throw conversation.broken(`the bytes of a file with ${what} as they were`, bytesIn(path).toString());
+          await getEntries(conversation);
+          await makeSession(conversation);
+          if (!readBytes(path).equals(bytes))
+            throw conversation.broken(`the bytes of a file with ${what} as they were`, readBytes(path).toString());
         });
-        if (!bytesIn(markedPath).equals(marked))
+        if (!readBytes(markedPath).equals(marked))
           throw (await context.plain()).broken("the bytes of a file with a byte order mark as they were", "others");
       },
     },
@@ -169,10 +169,10 @@ export const damage: Theme = {
       async run(context) {
         const bytes = file(header("survives"), GOOD[0], GOOD[1], "}{ broken", GOOD[2]);
         const { conversation, path } = await opened(context, "survives", bytes);
-        await append(conversation, user("After the damage"));
-        if (!bytesIn(path).subarray(0, bytes.length).equals(bytes))
-          throw conversation.broken("a file that still begins with its bytes", bytesIn(path).toString());
-        const { entries, reply } = await entriesOf(conversation);
+        await appendMessage(conversation, makeUserMessage("After the damage"));
+        if (!readBytes(path).subarray(0, bytes.length).equals(bytes))
+          throw conversation.broken("a file that still begins with its bytes", readBytes(path).toString());
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.at(-1)?.parentId === "aaaaaaa3", "the new entry after the last good one");
       },
     },
@@ -187,13 +187,13 @@ export const damage: Theme = {
         const reply = await conversation.ask("repair_session");
         reply.must(reply.list("repaired").length > 0, "the damage that was removed");
         const backup = reply.string("backupPath");
-        reply.must(isThere(backup) && bytesIn(backup).equals(bytes), "the original, byte for byte, at backupPath");
-        const { damage: found, reply: after } = await damageIn(conversation);
+        reply.must(isThere(backup) && readBytes(backup).equals(bytes), "the original, byte for byte, at backupPath");
+        const { damage: found, reply: after } = await getDamage(conversation);
         after.must(
           found.every(({ kind }) => kind !== "bad_line"),
           "no bad_line any more",
         );
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         read.must(entries.length === 3, "the three good entries");
       },
     },
@@ -207,7 +207,7 @@ export const damage: Theme = {
           line(entry, parent, { _batch: { session: id, index, count: 3 } });
         const bytes = file(header(id), ...GOOD, part("ccccccc1", "aaaaaaa3", 0), part("ccccccc2", "ccccccc1", 1));
         const { conversation } = await opened(context, id, bytes);
-        const { entries, leafId, reply } = await entriesOf(conversation);
+        const { entries, leafId, reply } = await getEntries(conversation);
         reply.must(entries.length === 3, "the three entries before the list");
         reply.must(leafId === "aaaaaaa3", "the leaf aaaaaaa3");
       },
@@ -220,7 +220,7 @@ export const damage: Theme = {
         const bytes = file(header("twice"), GOOD[0], GOOD[1], line("aaaaaaa1", "aaaaaaa2"));
         const { conversation } = await opened(context, "twice", bytes);
         const tree = await conversation.ask("get_tree", { format: "flat" });
-        tree.must(isSame(idsOf(tree.list("nodes")), ["aaaaaaa1", "aaaaaaa2", "aaaaaaa1~2"]), "a node aaaaaaa1~2");
+        tree.must(isSameValue(getIds(tree.list("nodes")), ["aaaaaaa1", "aaaaaaa2", "aaaaaaa1~2"]), "a node aaaaaaa1~2");
       },
     },
     {
@@ -231,15 +231,15 @@ export const damage: Theme = {
         for (const version of [1, 2]) {
           const bytes = oldFile(version);
           const { conversation, path } = await opened(context, `old-open-${version}`, bytes);
-          const { entries, reply } = await entriesOf(conversation);
+          const { entries, reply } = await getEntries(conversation);
           reply.must(entries.length === 2, "two entries");
           const messages = await conversation.ask("get_messages");
           messages.must(messages.list("messages").length === 2, "two messages");
-          await newSession(conversation);
-          if (!bytesIn(path).equals(bytes))
+          await makeSession(conversation);
+          if (!readBytes(path).equals(bytes))
             throw conversation.broken(
               `the bytes of the file of version ${version} as they were`,
-              bytesIn(path).toString(),
+              readBytes(path).toString(),
             );
         }
       },
@@ -252,10 +252,10 @@ export const damage: Theme = {
         const { conversation, path } = await opened(context, "old-ids", oldFile(1));
         const first = await conversation.ask("get_tree", { format: "flat" });
         const other = await context.hooked();
-        await openAt(other, path);
+        await openSessionAt(other, path);
         const again = await other.ask("get_tree", { format: "flat" });
         first.must(first.list("nodes").length === 2, "two nodes");
-        again.must(isSame(idsOf(again.list("nodes")), idsOf(first.list("nodes"))), "the same ids in another process");
+        again.must(isSameValue(getIds(again.list("nodes")), getIds(first.list("nodes"))), "the same ids in another process");
       },
     },
     {
@@ -266,11 +266,11 @@ export const damage: Theme = {
         for (const version of [1, 2]) {
           const bytes = oldFile(version);
           const { conversation, path } = await opened(context, `old-kept-${version}`, bytes);
-          await append(conversation, user("New"));
+          await appendMessage(conversation, makeUserMessage("New"));
           const backup = `${path}.v${version}.bak`;
-          const isKept = isThere(backup) && bytesIn(backup).equals(bytes);
+          const isKept = isThere(backup) && readBytes(backup).equals(bytes);
           if (!isKept) throw conversation.broken(`the original, byte for byte, as ${backup}`, "none, or another");
-          const [head] = bytesIn(path).toString().split("\n");
+          const [head] = readBytes(path).toString().split("\n");
           if (JSON.parse(head).version !== 3) throw conversation.broken("a header of version 3", head);
         }
       },
@@ -282,11 +282,11 @@ export const damage: Theme = {
       async run(context) {
         const bytes = file(header("newer", { version: 99 }), ...GOOD);
         const { conversation, path } = await opened(context, "newer", bytes);
-        const { entries, reply } = await entriesOf(conversation);
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 3, "three entries");
-        const write = await conversation.ask("append", { entries: [custom(1)] });
+        const write = await conversation.ask("append", { entries: [makeCustomEntry(1)] });
         write.mustFail("read_only", "unsupported_version");
-        write.must(bytesIn(path).equals(bytes), "the bytes of the file as they were");
+        write.must(readBytes(path).equals(bytes), "the bytes of the file as they were");
       },
     },
     {
@@ -295,8 +295,8 @@ export const damage: Theme = {
       source: "switch_session",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
-        const { sessionId } = await stateOf(conversation);
+        await makeSessionWith(conversation, "One");
+        const { sessionId } = await getState(conversation);
         const path = `${context.folder}/no-session-file.jsonl`;
         writeTo(path, '{"a":1}\n');
         (await conversation.ask("switch_session", { sessionPath: path })).mustFail("not_a_session");
@@ -313,8 +313,8 @@ export const damage: Theme = {
       async run(context) {
         const { conversation, path } = await opened(context, "foreign", file(header("foreign"), ...GOOD));
         appendTo(path, file(line("ddddddd1", "aaaaaaa3")));
-        const [own] = await append(conversation, user("After the other"));
-        const { entries, reply } = await entriesOf(conversation);
+        const [own] = await appendMessage(conversation, makeUserMessage("After the other"));
+        const { entries, reply } = await getEntries(conversation);
         const foreign = entries.find(({ id }) => id === "ddddddd1");
         reply.must(foreign !== undefined, "the entry of the other program");
         const parent = entries.find(({ id }) => id === own)?.parentId;
@@ -329,10 +329,10 @@ export const damage: Theme = {
         const { conversation, path } = await opened(context, "foreign-event", file(header("foreign-event"), ...GOOD));
         await conversation.settle();
         appendTo(path, file(line("ddddddd2", "aaaaaaa3")));
-        await append(conversation, user("After the other"));
+        await appendMessage(conversation, makeUserMessage("After the other"));
         const event = await conversation.event("session_append");
         const { entryIds, origin } = event.value;
-        const isRight = isSame(entryIds, ["ddddddd2"]) && origin === "foreign";
+        const isRight = isSameValue(entryIds, ["ddddddd2"]) && origin === "foreign";
         if (!isRight) throw conversation.broken("session_append of ddddddd2 with the origin foreign", event.text);
       },
     },
@@ -354,12 +354,12 @@ export const damage: Theme = {
       source: "Several hosts on one session",
       async run(context) {
         const writer = await context.plain();
-        const ids = await sessionWith(writer, "One");
-        const path = await pathOf(writer);
+        const ids = await makeSessionWith(writer, "One");
+        const path = await requireSessionPath(writer);
         const other = await context.hooked();
-        await openAt(other, path);
+        await openSessionAt(other, path);
         await mustHaveEntries(other, ids);
-        const write = await other.ask("append", { entries: [custom(1)] });
+        const write = await other.ask("append", { entries: [makeCustomEntry(1)] });
         if (write.isFailure) {
           write.mustFail("session_locked");
           if (isJsonrpc(context.combination)) {
@@ -370,8 +370,8 @@ export const damage: Theme = {
           ids.push(...(write.list("entryIds") as string[]));
           for (const conversation of [other, writer]) await mustHaveEntries(conversation, ids);
         }
-        await append(writer, user("Two"));
-        const { entries, reply } = await entriesOf(writer);
+        await appendMessage(writer, makeUserMessage("Two"));
+        const { entries, reply } = await getEntries(writer);
         const isChain = entries.every(({ parentId }, at) => parentId === (entries[at - 1]?.id ?? null));
         reply.must(entries.length === ids.length + 1 && isChain, "one entry more, and each the parent of the next");
       },

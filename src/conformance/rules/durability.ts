@@ -1,19 +1,19 @@
 /** Rules about what is still there when the server is killed, and about the bytes of the file. */
 
 import {
-  append,
-  custom,
-  entriesOf,
-  fileOf,
-  idsOf,
-  isSame,
-  newSession,
-  openAt,
-  pathOf,
-  sessionWith,
-  user,
+  appendMessage,
+  makeCustomEntry,
+  getEntries,
+  requireSessionFile,
+  getIds,
+  isSameValue,
+  makeSession,
+  openSessionAt,
+  requireSessionPath,
+  makeSessionWith,
+  makeUserMessage,
 } from "../acts.ts";
-import { bytesIn } from "../files.ts";
+import { readBytes } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import type { WireValue } from "../speech.ts";
 
@@ -24,7 +24,7 @@ const AWAITED = 20;
 
 /** Returns the params of the n-th append of a stream. */
 function keyed(n: number): { entries: WireValue[]; idempotencyKey: string } {
-  const entries = Array.from({ length: GROUP }, (_, k) => custom({ n, k }));
+  const entries = Array.from({ length: GROUP }, (_, k) => makeCustomEntry({ n, k }));
   return { entries, idempotencyKey: `stream-${n}` };
 }
 
@@ -33,7 +33,7 @@ function groupOf(entries: readonly WireValue[], n: number): WireValue[] {
   return entries.filter(({ data }) => data?.n === n);
 }
 
-export const durability: Theme = {
+export const durabilityTheme: Theme = {
   name: "durability",
   rules: [
     {
@@ -42,13 +42,13 @@ export const durability: Theme = {
       source: "Order",
       async run(context) {
         const conversation = context.start();
-        const ids = await sessionWith(conversation, "One");
-        const path = await pathOf(conversation);
-        for (let n = 0; n < 10; n++) ids.push(...(await append(conversation, custom(n))));
+        const ids = await makeSessionWith(conversation, "One");
+        const path = await requireSessionPath(conversation);
+        for (let n = 0; n < 10; n++) ids.push(...(await appendMessage(conversation, makeCustomEntry(n))));
         await conversation.kill();
         const next = await context.plain();
-        await openAt(next, path);
-        const { entries, reply } = await entriesOf(next);
+        await openSessionAt(next, path);
+        const { entries, reply } = await getEntries(next);
         for (const id of ids) {
           const times = entries.filter((entry) => entry.id === id).length;
           reply.must(times === 1, `the entry ${id} once; it is there ${times} times`);
@@ -62,8 +62,8 @@ export const durability: Theme = {
       async run(context) {
         const { path, acknowledged } = await cutStream(context);
         const next = await context.plain();
-        await openAt(next, path);
-        const { entries, reply } = await entriesOf(next);
+        await openSessionAt(next, path);
+        const { entries, reply } = await getEntries(next);
         for (let n = 0; n < STREAM; n++) {
           const { length } = groupOf(entries, n);
           reply.must(
@@ -81,17 +81,17 @@ export const durability: Theme = {
       async run(context) {
         const { path, acknowledged } = await cutStream(context);
         const next = await context.plain();
-        await openAt(next, path);
+        await openSessionAt(next, path);
         for (let n = 0; n < STREAM; n++) {
           const again = await next.ask("append", keyed(n));
           const ids = again.list("entryIds");
           const before = acknowledged.get(n);
-          if (before !== undefined) again.must(isSame(ids, before), `the acknowledged ids ${before.join(", ")}`);
+          if (before !== undefined) again.must(isSameValue(ids, before), `the acknowledged ids ${before.join(", ")}`);
         }
-        const { entries, reply } = await entriesOf(next);
+        const { entries, reply } = await getEntries(next);
         const kept = entries.filter(({ type }) => type === "custom").map(({ data }) => `${data?.n}.${data?.k}`);
         const expected = Array.from({ length: STREAM * GROUP }, (_, at) => `${Math.floor(at / GROUP)}.${at % GROUP}`);
-        reply.must(isSame(kept, expected), "the entries of all appends, each once and in order");
+        reply.must(isSameValue(kept, expected), "the entries of all appends, each once and in order");
       },
     },
     {
@@ -101,17 +101,17 @@ export const durability: Theme = {
       needs: ["close_session"],
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const path = await pathOf(conversation);
-        await append(conversation, user("One"));
-        const params = { entries: [user("Once"), custom(1)], idempotencyKey: "key-2" };
+        await makeSession(conversation);
+        const path = await requireSessionPath(conversation);
+        await appendMessage(conversation, makeUserMessage("One"));
+        const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-2" };
         const ids = (await conversation.ask("append", params)).list("entryIds");
-        await newSession(conversation);
+        await makeSession(conversation);
         const other = await context.hooked();
-        await openAt(other, path);
+        await openSessionAt(other, path);
         const again = await other.ask("append", params);
-        again.must(isSame(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
-        const { entries, reply } = await entriesOf(other);
+        again.must(isSameValue(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
+        const { entries, reply } = await getEntries(other);
         reply.must(entries.length === 3, "three entries, those with the key once");
       },
     },
@@ -122,14 +122,14 @@ export const durability: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = context.start();
-        const [, leaf] = await sessionWith(conversation, "One", "Two");
-        const path = await pathOf(conversation);
+        const [, leaf] = await makeSessionWith(conversation, "One", "Two");
+        const path = await requireSessionPath(conversation);
         const moved = await conversation.ask("branch", { entryId: leaf });
         moved.must(moved.result.durable === true, "`durable: true`");
         await conversation.kill();
         const next = await context.plain();
-        await openAt(next, path);
-        const { leafId, reply } = await entriesOf(next);
+        await openSessionAt(next, path);
+        const { leafId, reply } = await getEntries(next);
         reply.must(leafId === leaf, `the leaf ${leaf}`);
       },
     },
@@ -139,9 +139,9 @@ export const durability: Theme = {
       source: "Session format",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
-        const file = await fileOf(conversation);
-        const text = bytesIn(file).toString();
+        const ids = await makeSessionWith(conversation, "One", "Two");
+        const file = await requireSessionFile(conversation);
+        const text = readBytes(file).toString();
         const broken = (expected: string): Error => conversation.broken(expected, text);
         if (!text.endsWith("\n")) throw broken("a line feed at the end of the file");
         const [header, ...entries] = text
@@ -150,7 +150,7 @@ export const durability: Theme = {
           .map((line) => JSON.parse(line));
         const isHeader = header?.type === "session" && header.version === 3 && typeof header.id === "string";
         if (!isHeader) throw broken("a header with the type session, the version 3 and an id");
-        if (!isSame(idsOf(entries), ids)) throw broken(`the entries ${ids.join(", ")}`);
+        if (!isSameValue(getIds(entries), ids)) throw broken(`the entries ${ids.join(", ")}`);
         const areWhole = entries.every((entry) => Object.keys(entry)[0] === "type" && "parentId" in entry);
         if (!areWhole) throw broken("entries with type first and parentId");
       },
@@ -162,20 +162,20 @@ export const durability: Theme = {
       needs: ["branch", "set_label", "set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One", "Two");
-        const file = await fileOf(conversation);
-        let before = bytesIn(file);
+        const [first] = await makeSessionWith(conversation, "One", "Two");
+        const file = await requireSessionFile(conversation);
+        let before = readBytes(file);
         const writes = [
-          ["append", { entries: [custom(1)] }],
+          ["append", { entries: [makeCustomEntry(1)] }],
           ["set_label", { entryId: first, label: "begin" }],
           ["set_session_name", { name: "Named" }],
           ["branch", { entryId: first }],
-          ["append", { entries: [user("Three")] }],
+          ["append", { entries: [makeUserMessage("Three")] }],
         ] as const;
         for (const [command, params] of writes) {
           const reply = await conversation.ask(command, params);
           void reply.result;
-          const now = bytesIn(file);
+          const now = readBytes(file);
           const areKept = now.subarray(0, before.length).equals(before);
           reply.must(areKept, `that the file still begins with the ${before.length} bytes that it had`);
           before = now;
@@ -188,16 +188,16 @@ export const durability: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, user("One"));
-        const file = await fileOf(conversation);
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("One"));
+        const file = await requireSessionFile(conversation);
         const data = '{"z":1.0,"a":[1e3,"\\u00e9"],"large":12345678901234567890}';
         const reply = await conversation.ask(
           "append",
           `{"entries":[{"type":"custom","customType":"x","data":${data}}]}`,
         );
         void reply.result;
-        if (!bytesIn(file).includes(data)) throw reply.broken(`the text ${data} in the file ${file}`);
+        if (!readBytes(file).includes(data)) throw reply.broken(`the text ${data} in the file ${file}`);
       },
     },
     {
@@ -206,15 +206,15 @@ export const durability: Theme = {
       source: "Old and damaged files",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One", "Two");
-        const file = await fileOf(conversation);
-        const before = bytesIn(file);
+        await makeSessionWith(conversation, "One", "Two");
+        const file = await requireSessionFile(conversation);
+        const before = readBytes(file);
         for (const command of ["get_state", "get_entries", "get_tree", "get_messages", "get_path", "get_fork_messages"])
           void (await conversation.ask(command)).result;
-        await newSession(conversation);
-        await openAt(conversation, file);
-        await entriesOf(conversation);
-        if (!bytesIn(file).equals(before)) throw conversation.broken("the bytes of the file as they were", "others");
+        await makeSession(conversation);
+        await openSessionAt(conversation, file);
+        await getEntries(conversation);
+        if (!readBytes(file).equals(before)) throw conversation.broken("the bytes of the file as they were", "others");
       },
     },
   ],
@@ -231,8 +231,8 @@ interface CutStream {
 function cutStream(context: RuleContext): Promise<CutStream> {
   return context.once("cut stream", async () => {
     const conversation = context.start();
-    await sessionWith(conversation, "Begin");
-    const path = await pathOf(conversation);
+    await makeSessionWith(conversation, "Begin");
+    const path = await requireSessionPath(conversation);
     // One write for each, so that the server has not read all of them when it dies.
     const requests = Array.from({ length: STREAM }, (_, n) => conversation.begin(["append", keyed(n)])[0]);
     const acknowledged = new Map<number, WireValue[]>();

@@ -1,6 +1,6 @@
 /** Rules about events. */
 
-import { append, assistant, custom, newSession, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, makeCustomEntry, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import type { Conversation } from "../conversation.ts";
 import type { Theme } from "../rule.ts";
 import type { Params, Received } from "../speech.ts";
@@ -16,7 +16,7 @@ function textsOf(events: readonly Received[]): string {
   return events.length === 0 ? "no event" : events.map(({ text }) => text).join("  ");
 }
 
-export const events: Theme = {
+export const eventsTheme: Theme = {
   name: "events",
   rules: [
     {
@@ -25,9 +25,9 @@ export const events: Theme = {
       source: "Events",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         await conversation.settle();
-        const { result } = await conversation.ask("append", { entries: [user("Hello")] });
+        const { result } = await conversation.ask("append", { entries: [makeUserMessage("Hello")] });
         const { value, text } = await conversation.event("session_append");
         const isWhole = typeof value.sessionId === "string" && Number.isInteger(value.seq);
         if (!isWhole || value.leafId !== result.leafId)
@@ -40,9 +40,9 @@ export const events: Theme = {
       source: "session_append",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         await conversation.settle();
-        const ids = await append(conversation, user("One"), assistant("1"));
+        const ids = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"));
         const { value, text } = await conversation.event("session_append");
         if (JSON.stringify(value.entryIds) !== JSON.stringify(ids) || value.origin !== "self")
           throw conversation.broken(`the entries ${ids.join(", ")} and the origin self`, text);
@@ -55,7 +55,7 @@ export const events: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await sessionWith(conversation, "One");
+        const [first, second] = await makeSessionWith(conversation, "One");
         const came = await eventsOf(conversation, "branch", { entryId: first });
         const { value } = came.find(({ name }) => name === "session_tree") ?? {};
         if (value?.newLeafId !== first || value?.oldLeafId !== second)
@@ -69,7 +69,7 @@ export const events: Theme = {
       needs: ["compact_append"],
       async run(context) {
         const conversation = await context.plain();
-        const [, , third] = await sessionWith(conversation, "One", "Two");
+        const [, , third] = await makeSessionWith(conversation, "One", "Two");
         const params = { summary: "One was said.", firstKeptEntryId: third, tokensBefore: 10 };
         const came = await eventsOf(conversation, "compact_append", params);
         const names = came.map(({ name }) => name).join(", ");
@@ -86,7 +86,7 @@ export const events: Theme = {
       needs: ["set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         const came = await eventsOf(conversation, "set_session_name", { name: "Two\nlines" });
         const { value } = came.find(({ name }) => name === "session_info_changed") ?? {};
         if (value?.name !== "Two lines")
@@ -99,9 +99,9 @@ export const events: Theme = {
       source: "Events",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         await conversation.settle();
-        const failing = { entries: [custom(1)], expectedLeafId: "elsewhere" };
+        const failing = { entries: [makeCustomEntry(1)], expectedLeafId: "elsewhere" };
         (await conversation.ask("append", failing)).mustFail("content_modified");
         const [event] = (await conversation.settle()).filter(({ kind }) => kind === "event");
         if (event !== undefined) throw conversation.broken("no event", event.text);
@@ -113,8 +113,8 @@ export const events: Theme = {
       source: "initialize",
       async run(context) {
         const conversation = await context.modest();
-        await newSession(conversation);
-        await append(conversation, user("Hello"));
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("Hello"));
         void (await conversation.ask("set_session_name", { name: "Quiet" })).result;
         const came = (await conversation.settle()).filter(({ kind }) => kind === "event");
         const others = came.filter(({ name }) => name !== "session_append");

@@ -1,8 +1,8 @@
 /** Rules about how a stream is cut into messages. */
 
-import { append, custom, entriesOf, mustStayUnanswered, newSession, user } from "../acts.ts";
+import { appendMessage, makeCustomEntry, getEntries, mustNotBeAnswered, makeSession, makeUserMessage } from "../acts.ts";
 import { isHeaders, isJsonrpc, isLines } from "../combination.ts";
-import { inFrame } from "../frames.ts";
+import { frameMessage } from "../frames.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
 import { NotApplicable } from "../verdict.ts";
 
@@ -13,7 +13,7 @@ const WIDE = "Grüße, 世界 👋 ́";
 const LARGEST = 256 << 20;
 const MEBIBYTE = 1 << 20;
 
-export const framing: Theme = {
+export const framingTheme: Theme = {
   name: "framing",
   rules: [
     {
@@ -26,7 +26,7 @@ export const framing: Theme = {
         const { id, text } = conversation.request("get_state");
         conversation.sendBytes(Buffer.from(`\n\n${text}\n\n\r\n`), `${text} between blank lines`);
         void (await conversation.replyTo(id)).result;
-        await mustStayUnanswered(conversation, "blank lines");
+        await mustNotBeAnswered(conversation, "blank lines");
       },
     },
     {
@@ -48,7 +48,7 @@ export const framing: Theme = {
       async run(context) {
         const conversation = context.start();
         const { id, text } = conversation.request("get_state");
-        const frame = inFrame(context.combination.framing, text);
+        const frame = frameMessage(context.combination.framing, text);
         conversation.sendBytes(Buffer.concat([Buffer.from("\ufeff"), frame]), `(byte order mark) ${text}`);
         void (await conversation.replyTo(id)).result;
       },
@@ -59,16 +59,16 @@ export const framing: Theme = {
       source: "Frames",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const { id, text } = conversation.request("append", { entries: [user(WIDE)] });
-        const frame = inFrame(context.combination.framing, text);
+        await makeSession(conversation);
+        const { id, text } = conversation.request("append", { entries: [makeUserMessage(WIDE)] });
+        const frame = frameMessage(context.combination.framing, text);
         for (let at = 0; at < frame.length; at += 7) {
           conversation.sendBytes(frame.subarray(at, at + 7), `${text} in pieces of 7 bytes`);
           // Pieces of one turn are often written, and read, together.
           await new Promise((resolve) => setImmediate(resolve));
         }
         void (await conversation.replyTo(id)).result;
-        const { entries, reply } = await entriesOf(conversation);
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.at(-1)?.message?.content === WIDE, "the text as it was sent");
       },
     },
@@ -89,9 +89,9 @@ export const framing: Theme = {
       applies: isLines,
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, user("a\u2028b\u2029c"));
-        const { entries, reply } = await entriesOf(conversation);
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("a\u2028b\u2029c"));
+        const { entries, reply } = await getEntries(conversation);
         reply.must(!/[\u2028\u2029]/.test(reply.received.text), "no raw U+2028 or U+2029");
         reply.must(entries.at(-1)?.message?.content === "a\u2028b\u2029c", "the text as it was sent");
       },
@@ -103,8 +103,8 @@ export const framing: Theme = {
       applies: isHeaders,
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const [first, second] = conversation.begin(["append", { entries: [custom(WIDE)] }], ["get_entries"]);
+        await makeSession(conversation);
+        const [first, second] = conversation.begin(["append", { entries: [makeCustomEntry(WIDE)] }], ["get_entries"]);
         void (await conversation.replyTo(first)).result;
         void (await conversation.replyTo(second)).result;
       },
@@ -116,8 +116,8 @@ export const framing: Theme = {
       applies: isHeaders,
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, custom(WIDE));
+        await makeSession(conversation);
+        await appendMessage(conversation, makeCustomEntry(WIDE));
         const [first, second] = conversation.begin(["get_entries"], ["get_state"]);
         const reply = await conversation.replyTo(first);
         reply.must(reply.list("entries").at(-1)?.data === WIDE, "the text as it was sent");
@@ -165,7 +165,7 @@ export const framing: Theme = {
       async run(context) {
         const limit = await limitOf(context);
         const conversation = await context.plain();
-        const { id, text } = conversation.request("append", { entries: [custom("")] });
+        const { id, text } = conversation.request("append", { entries: [makeCustomEntry("")] });
         const { framing } = context.combination;
         conversation.sendBytes(Buffer.alloc(0), "a message over the limit");
         await conversation.pour(
@@ -191,7 +191,7 @@ function unreadable(name: string, title: string, messages: readonly Buffer[]): R
     async run(context) {
       const conversation = await context.plain();
       for (const message of messages) {
-        const frame = inFrame(context.combination.framing, message);
+        const frame = frameMessage(context.combination.framing, message);
         conversation.sendBytes(frame, message.toString("latin1"));
         const reply = await conversation.replyWithoutId();
         reply.mustFail("parse_error");

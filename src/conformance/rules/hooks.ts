@@ -1,6 +1,6 @@
 /** Rules about hooks, by which the server asks the host. */
 
-import { entriesOf, newSession, sessionWith, stateOf, waitingFork } from "../acts.ts";
+import { getEntries, makeSession, makeSessionWith, getState, beginFork } from "../acts.ts";
 import type { Conversation } from "../conversation.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
@@ -21,8 +21,8 @@ async function answered(
 
 /** Returns what must not change when a hook stops an action. */
 async function imprint(conversation: Conversation): Promise<WireValue> {
-  const { sessionId } = await stateOf(conversation);
-  const { entries, leafId } = await entriesOf(conversation);
+  const { sessionId } = await getState(conversation);
+  const { entries, leafId } = await getEntries(conversation);
   return JSON.stringify([sessionId, leafId, entries.length]);
 }
 
@@ -40,7 +40,7 @@ function stopping(
     needs: ["fork", "branch"],
     async run(context) {
       const conversation = await context.hooked();
-      const [first] = await sessionWith(conversation, "One");
+      const [first] = await makeSessionWith(conversation, "One");
       const before = await imprint(conversation);
       const actions = [
         ["session_before_fork", ["fork", { entryId: first }]],
@@ -58,7 +58,7 @@ function stopping(
   };
 }
 
-export const hooks: Theme = {
+export const hooksTheme: Theme = {
   name: "hooks",
   rules: [
     {
@@ -68,8 +68,8 @@ export const hooks: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await sessionWith(conversation, "One");
-        const { sessionId } = await stateOf(conversation);
+        const [first] = await makeSessionWith(conversation, "One");
+        const { sessionId } = await getState(conversation);
         let asked: WireValue;
         const act = ["fork", { entryId: first }] as const;
         const reply = await answered(conversation, "session_before_fork", act, (hook) => {
@@ -79,7 +79,7 @@ export const hooks: Theme = {
         const isTold = asked.entryId === first && asked.position === "before";
         reply.must(isTold, "a hook that was told the entry and the position");
         reply.must(reply.result.cancelled === false, "`cancelled: false`");
-        const now = (await stateOf(conversation)).sessionId;
+        const now = (await getState(conversation)).sessionId;
         reply.must(now !== sessionId, "that the fork is the current session");
       },
     },
@@ -90,7 +90,7 @@ export const hooks: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         const act = ["branch", { entryId: first }] as const;
         const reply = await answered(conversation, "session_before_tree", act, (hook) =>
           conversation.answer(hook, null),
@@ -105,7 +105,7 @@ export const hooks: Theme = {
       (talk, asked) => talk.answer(asked, { cancel: true }),
     ),
     stopping("hook-failed", "A hook that fails stops the action, too.", "hook_failed", (talk, { idText = "null" }) =>
-      talk.send(talk.speech.failedAnswer(idText, "The hook has a fault.")),
+      talk.send(talk.dialect.failedAnswer(idText, "The hook has a fault.")),
     ),
     {
       name: "hook-unnamed",
@@ -114,7 +114,7 @@ export const hooks: Theme = {
       needs: ["fork", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
         void (await conversation.ask("fork", { entryId: first })).result;
         if (conversation.agreed.length > 0) throw conversation.broken("no hook", conversation.agreed.join(", "));
@@ -127,11 +127,11 @@ export const hooks: Theme = {
       needs: ["fork", "branch"],
       async run(context) {
         const conversation = await context.modest();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         const before = conversation.agreed.length;
         void (await conversation.ask("branch", { entryId: first })).result;
         void (await conversation.ask("fork", { entryId: first })).result;
-        await newSession(conversation);
+        await makeSession(conversation);
         const agreed = conversation.agreed.slice(before);
         if (agreed.join() !== "session_before_fork")
           throw conversation.broken("the hook session_before_fork, once", agreed.join(", ") || "none");
@@ -147,7 +147,7 @@ export const hooks: Theme = {
         const {
           ids: [id],
           hook: asked,
-        } = await waitingFork(conversation);
+        } = await beginFork(conversation);
         const read = await conversation.ask("get_entries", namingHook(context, asked));
         read.must(read.list("entries").length === 2, "the two entries of the source");
         conversation.answer(asked, {});
@@ -161,13 +161,13 @@ export const hooks: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await sessionWith(conversation, "One", "Two");
+        const [first] = await makeSessionWith(conversation, "One", "Two");
         const act = ["branch", { entryId: first }] as const;
         const reply = await answered(conversation, "session_before_tree", act, (asked) =>
           conversation.answer(asked, { summary: { summary: "Two was tried." } }),
         );
         const { summaryEntryId } = reply.result;
-        const { entries } = await entriesOf(conversation);
+        const { entries } = await getEntries(conversation);
         const entry = entries.find(({ id }) => id === summaryEntryId);
         const isRight =
           entry?.type === "branch_summary" && entry.summary === "Two was tried." && entry.parentId === first;
@@ -181,13 +181,13 @@ export const hooks: Theme = {
       needs: ["compact"],
       async run(context) {
         const conversation = await context.hooked();
-        const [, , third] = await sessionWith(conversation, "One", "Two");
+        const [, , third] = await makeSessionWith(conversation, "One", "Two");
         const compaction = { summary: "One was said.", firstKeptEntryId: third, tokensBefore: 30 };
         const reply = await answered(conversation, "session_before_compact", ["compact", {}], (asked) =>
           conversation.answer(asked, { compaction }),
         );
         reply.must(reply.result.summary === "One was said.", "the summary of the answer");
-        const { entries } = await entriesOf(conversation);
+        const { entries } = await getEntries(conversation);
         const last = entries.at(-1);
         reply.must(last?.type === "compaction" && last.firstKeptEntryId === third, "the compaction as the last entry");
       },

@@ -1,10 +1,10 @@
 /** Rules about the ids of JSON-RPC requests. */
 
-import { waitingFork } from "../acts.ts";
+import { beginFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 
-export const ids: Theme = {
+export const idsTheme: Theme = {
   name: "ids",
   rules: [
     echoed("id-string", "An id that is a string is returned as it was sent.", [
@@ -30,7 +30,7 @@ export const ids: Theme = {
       async run(context) {
         const conversation = await context.plain();
         const texts = ["5", '"5"'].map((id) => {
-          const text = conversation.speech.request(id, "get_state");
+          const text = conversation.dialect.request(id, "get_state");
           conversation.expectReply(id, text);
           return text;
         });
@@ -46,7 +46,7 @@ export const ids: Theme = {
       async run(context) {
         const conversation = await context.plain();
         for (const id of ["true", "[1]", '{"a":1}']) {
-          conversation.send(conversation.speech.request(id, "get_state"));
+          conversation.send(conversation.dialect.request(id, "get_state"));
           const reply = await conversation.anyReply();
           reply.must(reply.failure.number === -32600, "the error -32600");
           reply.must(reply.received.idText === "null", "the id null");
@@ -65,8 +65,8 @@ export const ids: Theme = {
         const {
           ids: [id],
           hook,
-        } = await waitingFork(conversation);
-        conversation.send(conversation.speech.request(id, "get_state"));
+        } = await beginFork(conversation);
+        conversation.send(conversation.dialect.request(id, "get_state"));
         const refusal = await conversation.anyReply();
         refusal.must(refusal.failure.number === -32600, "the error -32600");
         refusal.must(refusal.received.idText === id, `the id ${id}`);
@@ -89,7 +89,7 @@ function echoed(name: string, title: string, texts: readonly string[], isExact =
     async run(context) {
       const conversation = await context.plain();
       for (const id of texts) {
-        const text = conversation.speech.request(id, "get_state");
+        const text = conversation.dialect.request(id, "get_state");
         conversation.expectReply(id, text);
         conversation.send(text);
         const reply = await conversation.anyReply();

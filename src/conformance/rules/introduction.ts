@@ -1,11 +1,11 @@
 /** Rules about `initialize`. */
 
 import type { Theme } from "../rule.ts";
-import { isObject } from "../speech.ts";
+import { isWireObject } from "../speech.ts";
 
 const LISTS = ["commands", "events", "hooks", "framings", "dialects", "stores", "formats"];
 
-export const introduction: Theme = {
+export const introductionTheme: Theme = {
   name: "introduction",
   rules: [
     {
@@ -19,7 +19,7 @@ export const introduction: Theme = {
         const isNamed = typeof serverInfo?.name === "string" && typeof serverInfo?.version === "string";
         reply?.must(isNamed, "serverInfo with name and version");
         for (const name of LISTS) reply?.must(Array.isArray(capabilities?.[name]), `the list capabilities.${name}`);
-        reply?.must(isObject(capabilities?.limits), "the object capabilities.limits");
+        reply?.must(isWireObject(capabilities?.limits), "the object capabilities.limits");
         const { framing, dialect } = context.combination;
         reply?.must(capabilities.framings.includes(framing), `the framing ${framing} in the list`);
         reply?.must(capabilities.dialects.includes(dialect), `the dialect ${dialect} in the list`);

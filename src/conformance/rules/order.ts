@@ -1,13 +1,13 @@
 /** Rules about the order of replies, and that each request has exactly one. */
 
-import { append, assistant, custom, entriesOf, newSession, sessionWith, stateOf, user, waitingFork } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, makeSession, makeSessionWith, getState, makeUserMessage, beginFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 
 /** Requests that are sent together. */
 const MANY = 120;
 
-export const order: Theme = {
+export const orderTheme: Theme = {
   name: "order",
   rules: [
     {
@@ -16,7 +16,7 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         const commands = ["get_state", "get_entries", "get_tree", "get_messages"];
         const requests = Array.from({ length: MANY }, (_, n) => [commands[n % commands.length]] as const);
         for (const id of conversation.begin(...requests)) await conversation.replyTo(id);
@@ -28,10 +28,10 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         const ids = conversation.begin(
           ...Array.from({ length: 30 }, (_, n) =>
-            n % 3 === 0 ? (["append", { entries: [custom(n)] }] as const) : (["get_entries", { limit: 1 }] as const),
+            n % 3 === 0 ? (["append", { entries: [makeCustomEntry(n)] }] as const) : (["get_entries", { limit: 1 }] as const),
           ),
         );
         for (const id of ids) {
@@ -48,10 +48,10 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         const ids = conversation.begin(
           ...Array.from({ length: 10 }, (_, n) =>
-            n % 2 === 0 ? (["append", { entries: [custom(n)] }] as const) : (["get_entries"] as const),
+            n % 2 === 0 ? (["append", { entries: [makeCustomEntry(n)] }] as const) : (["get_entries"] as const),
           ),
         );
         for (const [n, id] of ids.entries()) {
@@ -67,19 +67,19 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         const ids = conversation.begin(
-          ["append", { entries: [custom(1)] }],
+          ["append", { entries: [makeCustomEntry(1)] }],
           ["get_entry", { entryId: "nowhere" }],
-          ["append", { entries: [custom(2)], expectedLeafId: "elsewhere" }],
-          ["append", { entries: [custom(3)] }],
+          ["append", { entries: [makeCustomEntry(2)], expectedLeafId: "elsewhere" }],
+          ["append", { entries: [makeCustomEntry(3)] }],
         );
         for (const [n, id] of ids.entries()) {
           const reply = await conversation.anyReply();
           reply.must(reply.received.idText === id, `the reply with the id ${id} next`);
           reply.must(reply.isFailure === (n === 1 || n === 2), n === 1 || n === 2 ? "a failure" : "a result");
         }
-        const { entries, reply } = await entriesOf(conversation);
+        const { entries, reply } = await getEntries(conversation);
         reply.must(JSON.stringify(entries.map(({ data }) => data)) === "[1,3]", "the entries 1 and 3");
       },
     },
@@ -89,12 +89,12 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, user("Begin"), assistant("Begun"));
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("Begin"), makeAssistantMessage("Begun"));
         await conversation.settle();
         const ids = conversation.begin(
-          ["append", { entries: [custom(1)] }],
-          ["append", { entries: [custom(2)] }],
+          ["append", { entries: [makeCustomEntry(1)] }],
+          ["append", { entries: [makeCustomEntry(2)] }],
           ["get_entries"],
         );
         for (const [n, id] of ids.entries()) {
@@ -113,7 +113,7 @@ export const order: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         await conversation.settle();
         const [id] = conversation.begin(["new_session"]);
         const came = [await conversation.next("a reply"), ...(await conversation.settle())];
@@ -129,15 +129,15 @@ export const order: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const [entryId] = await sessionWith(conversation, "One");
-        const source = (await stateOf(conversation)).sessionId;
+        const [entryId] = await makeSessionWith(conversation, "One");
+        const source = (await getState(conversation)).sessionId;
         await conversation.settle();
         const [id] = conversation.begin(["fork", { entryId }]);
         const came = [await conversation.next("a reply"), ...(await conversation.settle())];
         const kinds = came.map(({ kind, name, idText }) => name ?? (idText === id ? "reply" : kind)).join(", ");
         if (kinds !== "reply, session_shutdown, session_fork, session_start")
           throw conversation.broken("reply, session_shutdown, session_fork, session_start", kinds);
-        const made = (await stateOf(conversation)).sessionId;
+        const made = (await getState(conversation)).sessionId;
         if (came[1].value.sessionId !== source)
           throw conversation.broken(`session_shutdown of the source ${source}`, came[1].text);
         if (came[3].value.sessionId !== made)
@@ -154,7 +154,7 @@ export const order: Theme = {
         const {
           ids: [fork, later],
           hook,
-        } = await waitingFork(conversation, ["get_entries"]);
+        } = await beginFork(conversation, ["get_entries"]);
         // A command that waits for no session is answered meanwhile, so that what waits has had its chance.
         void (await conversation.ask("rpc.discover")).result;
         conversation.answer(hook, {});
@@ -173,7 +173,7 @@ export const order: Theme = {
         const {
           ids: [fork],
           hook,
-        } = await waitingFork(conversation);
+        } = await beginFork(conversation);
         void (await conversation.ask("rpc.discover")).result;
         conversation.answer(hook, {});
         void (await conversation.replyTo(fork)).result;
@@ -190,14 +190,14 @@ export const order: Theme = {
         const {
           ids: [fork, later],
           hook,
-        } = await waitingFork(conversation, ["append", { entries: [custom(1)] }]);
-        conversation.send(conversation.speech.request(undefined, "$/cancelRequest", `{"id":${later}}`));
+        } = await beginFork(conversation, ["append", { entries: [makeCustomEntry(1)] }]);
+        conversation.send(conversation.dialect.request(undefined, "$/cancelRequest", `{"id":${later}}`));
         conversation.answer(hook, {});
         void (await conversation.replyTo(fork)).result;
         const reply = await conversation.replyTo(later);
         reply.mustFail("cancelled");
         reply.must(reply.failure.number === -32800, "the error -32800");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         read.must(!JSON.stringify(entries).includes("conformance"), "nothing of the cancelled append");
       },
     },
@@ -212,8 +212,8 @@ export const order: Theme = {
         void (await conversation.replyTo(id)).result;
         await conversation.settle();
         conversation.send(
-          conversation.speech.request(undefined, "$/cancelRequest", `{"id":${id}}`),
-          conversation.speech.request(undefined, "$/cancelRequest", '{"id":"never-sent"}'),
+          conversation.dialect.request(undefined, "$/cancelRequest", `{"id":${id}}`),
+          conversation.dialect.request(undefined, "$/cancelRequest", '{"id":"never-sent"}'),
         );
         const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
         if (other !== undefined) throw conversation.broken("no reply to a cancellation", other.text);
@@ -229,7 +229,7 @@ export const oneReply: Rule = {
   source: "Order",
   async run(context) {
     const conversation = await context.plain();
-    await sessionWith(conversation, "One");
+    await makeSessionWith(conversation, "One");
     for (const command of ["get_state", "get_messages", "get_path", "get_tree", "get_session_stats"])
       void (await conversation.ask(command)).result;
     await conversation.settle();

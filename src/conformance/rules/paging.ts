@@ -1,6 +1,6 @@
 /** Rules about long answers, which come in pages. */
 
-import { append, custom, idsOf, isSame, newSession, pagesOf, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeCustomEntry, getIds, isSameValue, makeSession, readPages, makeSessionWith, makeUserMessage } from "../acts.ts";
 import { MODEST_REPLY, type Rule, type Theme } from "../rule.ts";
 import type { Params } from "../speech.ts";
 
@@ -17,21 +17,21 @@ function paged(name: string, command: string, member: string, params: Params = {
     needs: [command],
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
-      await append(conversation, ...Array.from({ length: COUNT }, (_, n) => user(`Number ${n}`)));
+      await makeSession(conversation);
+      await appendMessage(conversation, ...Array.from({ length: COUNT }, (_, n) => makeUserMessage(`Number ${n}`)));
       const whole = (await conversation.ask(command, params)).list(member);
-      const { items, pages } = await pagesOf(conversation, command, member, { ...params, limit: LIMIT });
+      const { items, pages } = await readPages(conversation, command, member, { ...params, limit: LIMIT });
       const [first] = pages;
       first.must(whole.length === COUNT, `${COUNT} items without a limit`);
       for (const page of pages) page.must(page.list(member).length <= LIMIT, `at most ${LIMIT} items`);
       first.must(typeof first.result.nextCursor === "string", "a nextCursor, because there is more");
-      if (!isSame(items, whole))
+      if (!isSameValue(items, whole))
         throw pages[pages.length - 1].broken(`all ${whole.length} items, each once and in order; ${items.length} came`);
     },
   };
 }
 
-export const paging: Theme = {
+export const pagingTheme: Theme = {
   name: "paging",
   rules: [
     paged("pages-of-entries", "get_entries", "entries"),
@@ -44,7 +44,7 @@ export const paging: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One", "Two");
+        await makeSessionWith(conversation, "One", "Two");
         for (const limit of [4, 5]) {
           const reply = await conversation.ask("get_entries", { limit });
           reply.must(reply.list("entries").length === 4, "all four entries");
@@ -58,7 +58,7 @@ export const paging: Theme = {
       source: "Failures",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One", "Two");
+        await makeSessionWith(conversation, "One", "Two");
         for (const cursor of ["nothing", "../etc", "9.9.9"])
           (await conversation.ask("get_entries", { cursor })).mustFail("cursor_expired");
       },
@@ -69,16 +69,16 @@ export const paging: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.modest();
-        await newSession(conversation);
-        const texts = Array.from({ length: 20 }, (_, n) => user(`${n} ${"é".repeat(300)}`));
+        await makeSession(conversation);
+        const texts = Array.from({ length: 20 }, (_, n) => makeUserMessage(`${n} ${"é".repeat(300)}`));
         const ids: unknown[] = [];
-        for (const text of texts) ids.push(...(await append(conversation, text)));
-        const { items, pages } = await pagesOf(conversation, "get_entries", "entries", {});
+        for (const text of texts) ids.push(...(await appendMessage(conversation, text)));
+        const { items, pages } = await readPages(conversation, "get_entries", "entries", {});
         for (const page of pages) {
           const size = Buffer.byteLength(page.received.text);
           if (size > MODEST_REPLY) throw page.broken(`at most ${MODEST_REPLY} bytes; it has ${size}`);
         }
-        if (!isSame(idsOf(items), ids)) throw pages[0].broken("pages with all 20 entries, each once and in order");
+        if (!isSameValue(getIds(items), ids)) throw pages[0].broken("pages with all 20 entries, each once and in order");
       },
     },
     {
@@ -87,8 +87,8 @@ export const paging: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.modest();
-        await newSession(conversation);
-        const [large] = await append(conversation, custom("x".repeat(2 * MODEST_REPLY)));
+        await makeSession(conversation);
+        const [large] = await appendMessage(conversation, makeCustomEntry("x".repeat(2 * MODEST_REPLY)));
         (await conversation.ask("get_entry", { entryId: large })).mustFail("message_too_large");
         void (await conversation.ask("get_entries", { types: ["message"] })).result;
       },
@@ -99,13 +99,13 @@ export const paging: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two", "Three");
+        const ids = await makeSessionWith(conversation, "One", "Two", "Three");
         const first = await conversation.ask("get_entries", { limit: 4 });
         const cursor = first.string("nextCursor");
         void (await conversation.ask("get_entries", { limit: 1 })).result;
         void (await conversation.ask("get_state")).result;
         const next = await conversation.ask("get_entries", { limit: 4, cursor });
-        next.must(isSame(idsOf(next.list("entries")), ids.slice(4)), `the entries ${ids.slice(4).join(", ")}`);
+        next.must(isSameValue(getIds(next.list("entries")), ids.slice(4)), `the entries ${ids.slice(4).join(", ")}`);
       },
     },
   ],

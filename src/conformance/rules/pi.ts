@@ -1,6 +1,6 @@
 /** Rules about Pi's own line dialect. */
 
-import { append, newSession, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import { isPi } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 
@@ -68,8 +68,8 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
-      const [id] = await append(conversation, user("Hello"));
+      await makeSession(conversation);
+      const [id] = await appendMessage(conversation, makeUserMessage("Hello"));
       const event = await conversation.take(
         ({ kind, text }) => kind === "event" && text.includes(id),
         "the event session_append with the id of the entry",
@@ -85,7 +85,7 @@ const rules: readonly Rule[] = [
     source: "get_tree",
     async run(context) {
       const conversation = await context.plain();
-      const ids = await sessionWith(conversation, "One");
+      const ids = await makeSessionWith(conversation, "One");
       const nested = await conversation.ask("get_tree");
       const [root] = nested.list("tree");
       nested.must(root?.entry?.id === ids[0] && Array.isArray(root.children), "a node with entry and children");
@@ -105,4 +105,4 @@ const rules: readonly Rule[] = [
   },
 ];
 
-export const pi: Theme = { name: "pi", rules: rules.map((rule) => ({ ...rule, applies: isPi })) };
+export const piTheme: Theme = { name: "pi", rules: rules.map((rule) => ({ ...rule, applies: isPi })) };

@@ -1,10 +1,10 @@
 /** Rules about what reads return. */
 
-import { append, assistant, custom, entriesOf, idsOf, isSame, newSession, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, getIds, isSameValue, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import type { Theme } from "../rule.ts";
 import type { WireValue } from "../speech.ts";
 
-export const reading: Theme = {
+export const readingTheme: Theme = {
   name: "reading",
   rules: [
     {
@@ -14,14 +14,14 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[0] })).result;
-        ids.push(...(await append(conversation, user("Three"))));
-        const { entries, reply } = await entriesOf(conversation);
+        ids.push(...(await appendMessage(conversation, makeUserMessage("Three"))));
+        const { entries, reply } = await getEntries(conversation);
         const messages = entries.filter(({ type }) => type === "message");
-        reply.must(isSame(idsOf(messages), ids), `the messages ${ids.join(", ")}`);
+        reply.must(isSameValue(getIds(messages), ids), `the messages ${ids.join(", ")}`);
         const later = await conversation.ask("get_entries", { since: ids[2], types: ["message"] });
-        later.must(isSame(idsOf(later.list("entries")), ids.slice(3)), `the messages ${ids.slice(3).join(", ")}`);
+        later.must(isSameValue(getIds(later.list("entries")), ids.slice(3)), `the messages ${ids.slice(3).join(", ")}`);
       },
     },
     {
@@ -31,10 +31,10 @@ export const reading: Theme = {
       needs: ["set_label", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await sessionWith(conversation, "One");
+        const [first, second] = await makeSessionWith(conversation, "One");
         void (await conversation.ask("set_label", { entryId: first, label: "begin" })).result;
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [third] = await append(conversation, assistant("Another answer"));
+        const [third] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
         const reply = await conversation.ask("get_entry", { entryId: first });
         const { entry, label } = reply.result;
         reply.must(entry?.id === first && entry.message?.content === "One", "the entry");
@@ -50,11 +50,11 @@ export const reading: Theme = {
       source: "get_path",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         const whole = await conversation.ask("get_path");
-        whole.must(isSame(idsOf(whole.list("entries")), ids), `the entries ${ids.join(", ")}`);
+        whole.must(isSameValue(getIds(whole.list("entries")), ids), `the entries ${ids.join(", ")}`);
         const part = await conversation.ask("get_path", { entryId: ids[1] });
-        part.must(isSame(idsOf(part.list("entries")), ids.slice(0, 2)), `the entries ${ids.slice(0, 2).join(", ")}`);
+        part.must(isSameValue(getIds(part.list("entries")), ids.slice(0, 2)), `the entries ${ids.slice(0, 2).join(", ")}`);
       },
     },
     {
@@ -64,16 +64,16 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One", "Two");
+        const [first] = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [last] = await append(conversation, assistant("Another answer"));
-        const { entries } = await entriesOf(conversation);
+        const [last] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
+        const { entries } = await getEntries(conversation);
         const reply = await conversation.ask("get_tree", { format: "flat" });
         const nodes = reply.list("nodes");
-        reply.must(isSame(idsOf(nodes), idsOf(entries)), "a node for each entry, in file order");
+        reply.must(isSameValue(getIds(nodes), getIds(entries)), "a node for each entry, in file order");
         const parents = entries.map(({ parentId = null }) => parentId);
         reply.must(
-          isSame(
+          isSameValue(
             nodes.map(({ parentId }) => parentId),
             parents,
           ),
@@ -81,7 +81,7 @@ export const reading: Theme = {
         );
         const counts = entries.map(({ id }) => parents.filter((parent) => parent === id).length);
         reply.must(
-          isSame(
+          isSameValue(
             nodes.map(({ childCount }) => childCount),
             counts,
           ),
@@ -97,12 +97,12 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [, second] = await sessionWith(conversation, "One", "Two");
+        const [, second] = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
-        await append(conversation, custom({ hidden: true }), user("Three"));
+        await appendMessage(conversation, makeCustomEntry({ hidden: true }), makeUserMessage("Three"));
         const reply = await conversation.ask("get_messages");
         const roles = reply.list("messages").map(({ role }) => role);
-        reply.must(isSame(roles, ["user", "assistant", "user"]), "the roles user, assistant, user");
+        reply.must(isSameValue(roles, ["user", "assistant", "user"]), "the roles user, assistant, user");
         reply.must(!reply.received.text.includes("Two"), "nothing of the branch that was left");
       },
     },
@@ -113,7 +113,7 @@ export const reading: Theme = {
       needs: ["compact_append", "get_context"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two", "Three");
+        const ids = await makeSessionWith(conversation, "One", "Two", "Three");
         const params = { summary: "One and two.", firstKeptEntryId: ids[4], tokensBefore: 100 };
         void (await conversation.ask("compact_append", params)).result;
         const reply = await conversation.ask("get_messages");
@@ -124,7 +124,7 @@ export const reading: Theme = {
         reply.must(messages.length === 3 && messages[1].content === "Three", "then the kept messages, and no others");
         const whole = await conversation.ask("get_context", { leafId: ids[5] });
         whole.must(whole.list("messages").length === 6, "six messages at the leaf before the compaction");
-        whole.must(isSame(whole.list("entryIds"), ids), "the ids of the entries that they come from");
+        whole.must(isSameValue(whole.list("entryIds"), ids), "the ids of the entries that they come from");
       },
     },
     {
@@ -134,7 +134,7 @@ export const reading: Theme = {
       needs: ["edit_context"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await sessionWith(conversation, "A long listing");
+        const [first, second] = await makeSessionWith(conversation, "A long listing");
         const edit = { targetId: first, replacement: { content: "(left out)" } };
         void (await conversation.ask("edit_context", edit)).result;
         const edited = await conversation.ask("get_messages");
@@ -153,9 +153,9 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
-        const [last] = await append(conversation, user("Three"));
+        const [last] = await appendMessage(conversation, makeUserMessage("Three"));
         const told = (list: WireValue[]): string => list.map(({ entryId, text }) => `${entryId} ${text}`).join(", ");
         const all = await conversation.ask("get_fork_messages");
         const expected = `${ids[0]} One, ${ids[2]} Two, ${last} Three`;
@@ -171,10 +171,10 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         const none = await conversation.ask("get_last_assistant_text");
         none.must((none.result?.text ?? null) === null, "null in an empty session");
-        const [, second] = await append(conversation, user("One"), assistant("First"), user("Two"), assistant("Last"));
+        const [, second] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("First"), makeUserMessage("Two"), makeAssistantMessage("Last"));
         const last = await conversation.ask("get_last_assistant_text");
         last.must(last.string("text") === "Last", "the text of the last answer");
         void (await conversation.ask("branch", { entryId: second })).result;
@@ -189,9 +189,9 @@ export const reading: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [, second] = await sessionWith(conversation, "One", "Two");
+        const [, second] = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
-        await append(conversation, user("Three"));
+        await appendMessage(conversation, makeUserMessage("Three"));
         const reply = await conversation.ask("get_session_stats");
         const { userMessages, assistantMessages, tokens } = reply.result;
         reply.must(userMessages === 3 && assistantMessages === 2, "3 messages of the user and 2 of the model");
@@ -205,11 +205,11 @@ export const reading: Theme = {
       needs: ["prepare_compaction", "compact_append"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One", "Two", "Three");
-        const before = (await entriesOf(conversation)).reply.textAt("entries");
+        await makeSessionWith(conversation, "One", "Two", "Three");
+        const before = (await getEntries(conversation)).reply.textAt("entries");
         const prepared = await conversation.ask("prepare_compaction", { keepRecentTokens: 1 });
         const firstKeptEntryId = prepared.string("firstKeptEntryId");
-        prepared.must((await entriesOf(conversation)).reply.textAt("entries") === before, "no change");
+        prepared.must((await getEntries(conversation)).reply.textAt("entries") === before, "no change");
         const { tokensBefore } = prepared.result;
         const params = { summary: "So far.", firstKeptEntryId, tokensBefore };
         void (await conversation.ask("compact_append", params)).result;
@@ -222,12 +222,12 @@ export const reading: Theme = {
       needs: ["prepare_branch_summary"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         const reply = await conversation.ask("prepare_branch_summary", { targetId: ids[1] });
-        const left = idsOf(reply.list("entriesToSummarize"));
-        reply.must(isSame(left, ids.slice(2)), `the entries ${ids.slice(2).join(", ")}`);
+        const left = getIds(reply.list("entriesToSummarize"));
+        reply.must(isSameValue(left, ids.slice(2)), `the entries ${ids.slice(2).join(", ")}`);
         reply.must(reply.result.commonAncestorId === ids[1], `the common ancestor ${ids[1]}`);
-        const { leafId } = await entriesOf(conversation);
+        const { leafId } = await getEntries(conversation);
         reply.must(leafId === ids[3], "the leaf where it was");
       },
     },

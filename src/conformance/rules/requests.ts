@@ -1,9 +1,9 @@
 /** Rules about single requests of JSON-RPC, and about the errors that answer them. */
 
-import { append, assistant, custom, entriesOf, mustStayUnanswered, newSession, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, mustNotBeAnswered, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
-import { isObject } from "../speech.ts";
+import { isWireObject } from "../speech.ts";
 
 /** Messages that are JSON but no requests. */
 const NO_REQUESTS = [
@@ -31,7 +31,7 @@ const rules: readonly Rule[] = [
       const bad = await conversation.ask("get_entry", { entryId: "nowhere" });
       const { error, jsonrpc } = bad.received.value;
       bad.must(jsonrpc === "2.0", 'jsonrpc "2.0"');
-      bad.must(isObject(error) && !("result" in bad.received.value), "an error and no result");
+      bad.must(isWireObject(error) && !("result" in bad.received.value), "an error and no result");
       const isWhole = Number.isInteger(error.code) && typeof error.message === "string" && error.message !== "";
       bad.must(isWhole, "an error with a whole number as its code and a sentence as its message");
     },
@@ -57,10 +57,10 @@ const rules: readonly Rule[] = [
       const conversation = await context.plain();
       await conversation.settle();
       conversation.send(
-        conversation.speech.request(undefined, "no_such_command"),
-        conversation.speech.request(undefined, "$/noSuchCommand", { a: 1 }),
+        conversation.dialect.request(undefined, "no_such_command"),
+        conversation.dialect.request(undefined, "$/noSuchCommand", { a: 1 }),
       );
-      await mustStayUnanswered(conversation, "a notification");
+      await mustNotBeAnswered(conversation, "a notification");
     },
   },
   {
@@ -69,9 +69,9 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
-      conversation.send(conversation.speech.request(undefined, "append", { entries: [user("By the way")] }));
-      const { entries, reply } = await entriesOf(conversation);
+      await makeSession(conversation);
+      conversation.send(conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }));
+      const { entries, reply } = await getEntries(conversation);
       reply.must(entries.length === 1, "the entry that the notification appended");
     },
   },
@@ -81,15 +81,15 @@ const rules: readonly Rule[] = [
     source: "Dialects",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
+      await makeSession(conversation);
       await conversation.settle();
       conversation.send(
-        conversation.speech.request(undefined, "get_state"),
-        conversation.speech.request(undefined, "append", { entries: [user("By the way")] }),
-        conversation.speech.request(undefined, "get_entry", { entryId: "nowhere" }),
-        conversation.speech.request(undefined, "get_entry", { entryId: 5 }),
+        conversation.dialect.request(undefined, "get_state"),
+        conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }),
+        conversation.dialect.request(undefined, "get_entry", { entryId: "nowhere" }),
+        conversation.dialect.request(undefined, "get_entry", { entryId: 5 }),
       );
-      await mustStayUnanswered(conversation, "a notification");
+      await mustNotBeAnswered(conversation, "a notification");
     },
   },
   {
@@ -168,16 +168,16 @@ const rules: readonly Rule[] = [
     source: "Errors",
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
+      await makeSession(conversation);
       const replies = [
         await conversation.ask("get_entry", { entryId: "nowhere" }),
         await conversation.ask("get_entry", {}),
         await conversation.ask("no_such_command"),
-        await conversation.ask("append", { entries: [custom(1)], expectedLeafId: "elsewhere" }),
+        await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: "elsewhere" }),
       ];
       for (const reply of replies) {
         const { data } = reply.failure;
-        const isWhole = isObject(data) && typeof data.name === "string" && typeof data.retryable === "boolean";
+        const isWhole = isWireObject(data) && typeof data.name === "string" && typeof data.retryable === "boolean";
         reply.must(isWhole, "error.data with the text `name` and the boolean `retryable`");
       }
     },
@@ -188,12 +188,12 @@ const rules: readonly Rule[] = [
     source: "Failures",
     async run(context) {
       const conversation = await context.plain();
-      const [, second] = await sessionWith(conversation, "One");
+      const [, second] = await makeSessionWith(conversation, "One");
       const missing = `${context.folder}/missing.jsonl`;
       const expected = [
         [await conversation.ask("get_entry", { entryId: "nowhere" }), "entry_not_found", -32002],
         [await conversation.ask("get_entries", { cursor: "nothing" }), "cursor_expired", -32002],
-        [await conversation.ask("append", { entries: [custom(1)], expectedLeafId: null }), "content_modified", -32801],
+        [await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: null }), "content_modified", -32801],
         [await conversation.ask("fork", { entryId: second }), "not_a_user_message", -32803],
         [await conversation.ask("switch_session", { sessionPath: missing }), "session_not_found", -32002],
       ] as const;
@@ -236,15 +236,15 @@ const rules: readonly Rule[] = [
     needs: ["compact_append"],
     async run(context) {
       const conversation = await context.plain();
-      await newSession(conversation);
-      const [first] = await append(conversation, user("One"), assistant("1"));
+      await makeSession(conversation);
+      const [first] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"));
       const params = { summary: "One was said.", firstKeptEntryId: first, tokensBefore: 10 };
       (await conversation.ask("compact-append", params)).string("entryId");
     },
   },
 ];
 
-export const requests: Theme = {
+export const requestsTheme: Theme = {
   name: "requests",
   rules: rules.map((rule) => ({ ...rule, applies: isJsonrpc })),
 };

@@ -1,22 +1,22 @@
 /** Rules about several sessions, and about sessions as a whole. */
 
 import {
-  append,
-  custom,
-  entriesOf,
-  fileOf,
-  isSame,
+  appendMessage,
+  makeCustomEntry,
+  getEntries,
+  requireSessionFile,
+  isSameValue,
   mustHaveEntries,
-  newSession,
-  openAt,
-  pathOf,
-  sessionWith,
-  stateOf,
-  user,
+  makeSession,
+  openSessionAt,
+  requireSessionPath,
+  makeSessionWith,
+  getState,
+  makeUserMessage,
 } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Conversation } from "../conversation.ts";
-import { bytesIn, isFileAt, isThere, writeTo } from "../files.ts";
+import { readBytes, isFileAt, isThere, writeTo } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 
 /** Makes a session with a text, leaves it, and returns its path and its id. */
@@ -24,10 +24,10 @@ async function leftSession(
   conversation: Conversation,
   text: string,
 ): Promise<{ path: string; sessionId: string; ids: string[] }> {
-  const ids = await sessionWith(conversation, text);
-  const path = await pathOf(conversation);
-  const { sessionId } = await stateOf(conversation);
-  await newSession(conversation);
+  const ids = await makeSessionWith(conversation, text);
+  const path = await requireSessionPath(conversation);
+  const { sessionId } = await getState(conversation);
+  await makeSession(conversation);
   return { path, sessionId, ids };
 }
 
@@ -36,7 +36,7 @@ function word(context: RuleContext, beginning: string): string {
   return `${beginning}${context.combination.framing}${context.combination.dialect}`;
 }
 
-export const sessions: Theme = {
+export const sessionsTheme: Theme = {
   name: "sessions",
   rules: [
     {
@@ -45,10 +45,10 @@ export const sessions: Theme = {
       source: "switch_session",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One");
-        const path = await pathOf(conversation);
-        await sessionWith(conversation, "Two");
-        const reply = await openAt(conversation, path);
+        const ids = await makeSessionWith(conversation, "One");
+        const path = await requireSessionPath(conversation);
+        await makeSessionWith(conversation, "Two");
+        const reply = await openSessionAt(conversation, path);
         reply.must(reply.result.cancelled === false && reply.result.leafId === ids[1], `the leaf ${ids[1]}`);
         await mustHaveEntries(conversation, ids);
       },
@@ -61,11 +61,11 @@ export const sessions: Theme = {
       async run(context) {
         const conversation = await context.plain();
         const left = await leftSession(conversation, "One");
-        const current = (await stateOf(conversation)).sessionId;
+        const current = (await getState(conversation)).sessionId;
         const opened = await conversation.ask("open_session", { sessionPath: left.path });
         opened.must(opened.string("sessionId") === left.sessionId, `the sessionId ${left.sessionId}`);
         const { sessionId } = left;
-        const written = await conversation.ask("append", { entries: [custom(1)], sessionId });
+        const written = await conversation.ask("append", { entries: [makeCustomEntry(1)], sessionId });
         const read = await conversation.ask("get_entries", { sessionId });
         read.must(read.list("entries").length === 3, "three entries in the session that was named");
         const own = await conversation.ask("get_entries");
@@ -89,10 +89,10 @@ export const sessions: Theme = {
       needs: ["close_session"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         void (await conversation.ask("close_session")).result;
         (await conversation.ask("get_entries")).mustFail("no_session");
-        await newSession(conversation);
+        await makeSession(conversation);
         void (await conversation.ask("get_entries")).result;
       },
     },
@@ -140,15 +140,15 @@ export const sessions: Theme = {
       needs: ["get_session_family", "fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
-        await pathOf(conversation);
-        const parent = (await stateOf(conversation)).sessionId;
+        const ids = await makeSessionWith(conversation, "One", "Two");
+        await requireSessionPath(conversation);
+        const parent = (await getState(conversation)).sessionId;
         void (await conversation.ask("fork", { entryId: ids[2] })).result;
-        const child = (await stateOf(conversation)).sessionId;
+        const child = (await getState(conversation)).sessionId;
         const reply = await conversation.ask("get_session_family");
         reply.must(reply.result.root === parent, `the root ${parent}`);
         const order = reply.list("nodes").map(({ sessionId }) => sessionId);
-        reply.must(isSame(order, [parent, child]), `the sessions ${parent} and ${child}`);
+        reply.must(isSameValue(order, [parent, child]), `the sessions ${parent} and ${child}`);
       },
     },
     {
@@ -159,7 +159,7 @@ export const sessions: Theme = {
         const conversation = await context.plain();
         const sessionId = "01991f6e-1f1d-7c3e-b0a4-ffffffffffff";
         (await conversation.ask("get_entries", { sessionId })).mustFail("session_not_found");
-        (await conversation.ask("append", { entries: [custom(1)], sessionId })).mustFail("session_not_found");
+        (await conversation.ask("append", { entries: [makeCustomEntry(1)], sessionId })).mustFail("session_not_found");
       },
     },
     {
@@ -170,7 +170,7 @@ export const sessions: Theme = {
         const conversation = await context.plain();
         const newSessionId = `${word(context, "chosen")}.1`;
         void (await conversation.ask("new_session", { newSessionId })).result;
-        const { sessionId } = await stateOf(conversation);
+        const { sessionId } = await getState(conversation);
         if (sessionId !== newSessionId) throw conversation.broken(`the sessionId ${newSessionId}`, String(sessionId));
         for (const bad of ["../x", "-x", "x/y", ""])
           (await conversation.ask("new_session", { newSessionId: bad })).mustFail("invalid_id", "invalid_params");
@@ -183,8 +183,8 @@ export const sessions: Theme = {
       needs: ["delete_session"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
-        const path = await pathOf(conversation);
+        await makeSessionWith(conversation, "One");
+        const path = await requireSessionPath(conversation);
         (await conversation.ask("delete_session", { sessionPath: path })).mustFail("session_locked");
         if (!isThere(path)) throw conversation.broken("the session where it was", "none");
       },
@@ -197,15 +197,15 @@ export const sessions: Theme = {
       async run(context) {
         const conversation = await context.plain();
         const { path, ids } = await leftSession(conversation, "Delete me");
-        const before = isFileAt(path) ? bytesIn(path) : undefined;
+        const before = isFileAt(path) ? readBytes(path) : undefined;
         const reply = await conversation.ask("delete_session", { sessionPath: path });
         void reply.result;
         if (isThere(path)) throw reply.broken(`that nothing is at ${path} any more`);
         if (reply.result.trash !== "own") return;
         const back = await conversation.ask("restore_session", { sessionPath: path });
         void back.result;
-        if (before !== undefined) back.must(bytesIn(path).equals(before), `the file at ${path}, byte for byte`);
-        await openAt(conversation, path);
+        if (before !== undefined) back.must(readBytes(path).equals(before), `the file at ${path}, byte for byte`);
+        await openSessionAt(conversation, path);
         await mustHaveEntries(conversation, ids);
       },
     },
@@ -237,13 +237,13 @@ export const sessions: Theme = {
       needs: ["export_session"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "Export me");
-        const file = await fileOf(conversation);
+        await makeSessionWith(conversation, "Export me");
+        const file = await requireSessionFile(conversation);
         const outputPath = `${context.folder}/exported.out`;
         const params = { format: "jsonl", outputPath };
         void (await conversation.ask("export_session", { ...params, overwrite: true })).result;
-        if (!bytesIn(outputPath).equals(bytesIn(file)))
-          throw conversation.broken("the stored bytes", bytesIn(outputPath).toString());
+        if (!readBytes(outputPath).equals(readBytes(file)))
+          throw conversation.broken("the stored bytes", readBytes(outputPath).toString());
         (await conversation.ask("export_session", params)).mustFail("already_exists");
         void (await conversation.ask("export_session", { ...params, overwrite: true })).result;
       },
@@ -255,17 +255,17 @@ export const sessions: Theme = {
       needs: ["import_session"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "Import me");
-        const file = await fileOf(conversation);
+        await makeSessionWith(conversation, "Import me");
+        const file = await requireSessionFile(conversation);
         const id = word(context, "imported");
-        const [head, ...rest] = bytesIn(file).toString().split("\n");
+        const [head, ...rest] = readBytes(file).toString().split("\n");
         const path = `${context.folder}/imported.jsonl`;
         const copy = [JSON.stringify({ ...JSON.parse(head), id }), ...rest].join("\n");
         writeTo(path, copy);
         const first = await conversation.ask("import_session", { path });
         first.must(first.string("outcome") === "new", "the outcome new");
         const place = first.string("sessionPath");
-        first.must(bytesIn(place).toString() === copy, "the same bytes among the sessions");
+        first.must(readBytes(place).toString() === copy, "the same bytes among the sessions");
         const again = await conversation.ask("import_session", { path });
         again.must(again.string("outcome") === "known", "the outcome known");
       },
@@ -277,7 +277,7 @@ export const sessions: Theme = {
       needs: ["set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         void (await conversation.ask("set_session_name", { name: "Two\nlines" })).result;
         const reply = await conversation.ask("get_state");
         reply.must(reply.result.sessionName === "Two lines", 'the sessionName "Two lines"');
@@ -290,15 +290,15 @@ export const sessions: Theme = {
       needs: ["set_model", "set_thinking_level"],
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, user("One"));
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("One"));
         void (await conversation.ask("set_model", { provider: "openai", modelId: "gpt-4o" })).result;
         void (await conversation.ask("set_thinking_level", { level: "high" })).result;
         const reply = await conversation.ask("get_state");
         const { model, thinkingLevel } = reply.result;
         reply.must(model?.provider === "openai" && model.id === "gpt-4o", "the model gpt-4o of openai");
         reply.must(thinkingLevel === "high", "the thinkingLevel high");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         const types = entries.map(({ type }) => type).join();
         read.must(types === "message,model_change,thinking_level_change", "an entry for each change");
       },
@@ -311,14 +311,14 @@ export const sessions: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
-        await append(conversation, custom(1));
-        await pathOf(conversation);
+        await appendMessage(conversation, makeCustomEntry(1));
+        await requireSessionPath(conversation);
         const reply = await conversation.ask("get_state");
         const { entryCount, messageCount, branchCount, persisted, version } = reply.result;
         reply.must(messageCount === 1 && branchCount === 1, "one message in the context, and one branch");
-        const all = (await entriesOf(conversation)).entries.length;
+        const all = (await getEntries(conversation)).entries.length;
         reply.must(entryCount === all, `${all} entries`);
         reply.must(persisted === true && version === 3, "that it is persisted, in version 3");
       },

@@ -1,8 +1,8 @@
 /** Rules about the beginning and the end of a server. */
 
-import { append, assistant, entriesOf, fileOf, newSession, openAt, pathOf, stateOf, user } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, getEntries, requireSessionFile, makeSession, openSessionAt, requireSessionPath, getState, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
-import { bytesIn, isThere, writeTo } from "../files.ts";
+import { readBytes, isThere, writeTo } from "../files.ts";
 import type { Rule, Theme } from "../rule.ts";
 import { NotApplicable } from "../verdict.ts";
 
@@ -18,7 +18,7 @@ export const FIRST_RULE: Rule = {
   },
 };
 
-export const starting: Theme = {
+export const startingTheme: Theme = {
   name: "starting",
   rules: [
     FIRST_RULE,
@@ -55,9 +55,9 @@ export const starting: Theme = {
       source: "Starting and ending",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        await append(conversation, user("Hello"), assistant("Hello"));
-        await entriesOf(conversation);
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("Hello"), makeAssistantMessage("Hello"));
+        await getEntries(conversation);
         if (conversation.complaints !== "") throw conversation.broken("nothing on stderr", conversation.complaints);
       },
     },
@@ -67,10 +67,10 @@ export const starting: Theme = {
       source: "Starting and ending",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const path = await pathOf(conversation);
+        await makeSession(conversation);
+        const path = await requireSessionPath(conversation);
         if (isThere(path)) throw conversation.broken("no file before the first entry", `${path} is there`);
-        await append(conversation, user("Hello"));
+        await appendMessage(conversation, makeUserMessage("Hello"));
         if (!isThere(path)) throw conversation.broken("a file with the first entry", `${path} is not there`);
       },
     },
@@ -81,13 +81,13 @@ export const starting: Theme = {
       needs: ["set_session_name", "set_thinking_level"],
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const path = await pathOf(conversation);
+        await makeSession(conversation);
+        const path = await requireSessionPath(conversation);
         void (await conversation.ask("set_session_name", { name: "Waiting" })).result;
         void (await conversation.ask("set_thinking_level", { level: "high" })).result;
         if (isThere(path)) throw conversation.broken("no file before the first conversation entry", `${path} is there`);
-        await append(conversation, user("Hello"));
-        const { entries, reply } = await entriesOf(conversation);
+        await appendMessage(conversation, makeUserMessage("Hello"));
+        const { entries, reply } = await getEntries(conversation);
         const types = entries.map(({ type }) => type);
         const areThere = ["session_info", "thinking_level_change", "message"].every((type) => types.includes(type));
         reply.must(areThere, "the name, the level and the message among the entries");
@@ -99,20 +99,20 @@ export const starting: Theme = {
       source: "Starting and ending",
       async run(context) {
         const conversation = context.start();
-        const { sessionFile } = await stateOf(conversation);
+        const { sessionFile } = await getState(conversation);
         const ids = conversation.begin(
-          ["append", { entries: [user("Last words")] }],
+          ["append", { entries: [makeUserMessage("Last words")] }],
           ["get_state"],
           ["get_entries"],
-          ["append", { entries: [assistant("Really the last")] }],
+          ["append", { entries: [makeAssistantMessage("Really the last")] }],
         );
         const { status } = await conversation.finish();
         for (const id of ids) void (await conversation.replyTo(id)).result;
         if (status !== 0) throw conversation.broken("the exit status 0", String(status));
         if (typeof sessionFile !== "string") return;
         const other = await context.plain();
-        await openAt(other, sessionFile);
-        const { entries, reply } = await entriesOf(other);
+        await openSessionAt(other, sessionFile);
+        const { entries, reply } = await getEntries(other);
         reply.must(
           JSON.stringify(entries).includes("Really the last"),
           "what was appended before the end of the input",
@@ -127,7 +127,7 @@ export const starting: Theme = {
       async run(context) {
         const conversation = context.start();
         const [first, second, last] = conversation.begin(
-          ["append", { entries: [user("Before the end")] }],
+          ["append", { entries: [makeUserMessage("Before the end")] }],
           ["get_entries"],
           ["shutdown"],
         );
@@ -146,8 +146,8 @@ export const starting: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = context.start();
-        await append(conversation, user("Before the end"));
-        conversation.send(conversation.speech.request(undefined, "exit"));
+        await appendMessage(conversation, makeUserMessage("Before the end"));
+        conversation.send(conversation.dialect.request(undefined, "exit"));
         const { status } = await conversation.ended("that the server ends after exit");
         if (status !== 0) throw conversation.broken("the exit status 0", String(status));
       },
@@ -159,7 +159,7 @@ export const starting: Theme = {
       async run(context) {
         if (process.platform === "win32") throw new NotApplicable("the system has no such signals");
         const conversation = context.start();
-        await append(conversation, user("Before the end"));
+        await appendMessage(conversation, makeUserMessage("Before the end"));
         conversation.signal("SIGTERM");
         const { status, signal } = await conversation.ended("that the server ends after SIGTERM");
         if (status !== 0) throw conversation.broken("the exit status 0", signal ?? String(status));
@@ -177,10 +177,10 @@ export const starting: Theme = {
         const conversation = context.start(path);
         const state = await conversation.ask("get_state");
         state.must(state.isFailure, "that commands on the session fail");
-        await newSession(conversation);
-        await append(conversation, user("Hello"));
-        if (!bytesIn(path).equals(Buffer.from(text)))
-          throw conversation.broken("the file as it was", bytesIn(path).toString());
+        await makeSession(conversation);
+        await appendMessage(conversation, makeUserMessage("Hello"));
+        if (!readBytes(path).equals(Buffer.from(text)))
+          throw conversation.broken("the file as it was", readBytes(path).toString());
       },
     },
     {
@@ -190,17 +190,17 @@ export const starting: Theme = {
       needs: ["fork", "clone"],
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const [, , second] = await append(conversation, user("One"), assistant("1"), user("Two"));
-        const source = await fileOf(conversation);
-        const before = bytesIn(source);
+        await makeSession(conversation);
+        const [, , second] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"), makeUserMessage("Two"));
+        const source = await requireSessionFile(conversation);
+        const before = readBytes(source);
         const fork = await conversation.ask("fork", { entryId: second });
         fork.must(fork.result.cancelled === false, "`cancelled: false`");
-        const made = await pathOf(conversation);
+        const made = await requireSessionPath(conversation);
         fork.must(made !== source && isThere(made), `a file of the fork at ${made}`);
-        fork.must(bytesIn(source).subarray(0, before.length).equals(before), "all bytes of the source as they were");
+        fork.must(readBytes(source).subarray(0, before.length).equals(before), "all bytes of the source as they were");
         void (await conversation.ask("clone")).result;
-        const cloned = await pathOf(conversation);
+        const cloned = await requireSessionPath(conversation);
         fork.must(cloned !== made && isThere(cloned), `a file of the clone at ${cloned}`);
       },
     },

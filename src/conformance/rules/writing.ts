@@ -1,14 +1,14 @@
 /** Rules about what is written, and how it comes back. */
 
-import { append, assistant, custom, entriesOf, isSame, newSession, sessionWith, user } from "../acts.ts";
+import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, isSameValue, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
-import { isObject } from "../speech.ts";
+import { isWireObject } from "../speech.ts";
 
 /** Appends an entry by its text, and returns the reply that has it back. */
 async function stored(context: RuleContext, entryText: string): Promise<Reply> {
   const conversation = await context.plain();
-  await newSession(conversation);
+  await makeSession(conversation);
   const appended = await conversation.ask("append", `{"entries":[${entryText}]}`);
   const [entryId] = appended.list("entryIds");
   return conversation.ask("get_entry", { entryId });
@@ -33,7 +33,7 @@ function verbatim(name: string, title: string, data: string): Rule {
   };
 }
 
-export const writing: Theme = {
+export const writingTheme: Theme = {
   name: "writing",
   rules: [
     {
@@ -42,12 +42,12 @@ export const writing: Theme = {
       source: "append",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const reply = await conversation.ask("append", { entries: [user("One"), assistant("1"), custom(2)] });
+        await makeSession(conversation);
+        const reply = await conversation.ask("append", { entries: [makeUserMessage("One"), makeAssistantMessage("1"), makeCustomEntry(2)] });
         const ids = reply.list("entryIds");
         reply.must(ids.length === 3 && new Set(ids).size === 3, "three different ids");
         reply.must(reply.result.leafId === ids[2], "the last of them as leafId");
-        const { leafId } = await entriesOf(conversation);
+        const { leafId } = await getEntries(conversation);
         reply.must(leafId === ids[2], "that it is the leaf");
       },
     },
@@ -58,10 +58,10 @@ export const writing: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [third, fourth] = await append(conversation, assistant("Another"), user("Two"));
-        const { entries, reply } = await entriesOf(conversation);
+        const [third, fourth] = await appendMessage(conversation, makeAssistantMessage("Another"), makeUserMessage("Two"));
+        const { entries, reply } = await getEntries(conversation);
         const parentOf = (id: string): unknown => entries.find((entry) => entry.id === id)?.parentId;
         reply.must(parentOf(third) === first, `that ${third} continues ${first}`);
         reply.must(parentOf(fourth) === third, `that ${fourth} continues ${third}`);
@@ -73,8 +73,8 @@ export const writing: Theme = {
       source: "Session format",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
-        const { entries, reply } = await entriesOf(conversation);
+        await makeSessionWith(conversation, "One");
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 2, "two entries");
         for (const entry of entries) {
           reply.must(Object.keys(entry)[0] === "type", "the member type first");
@@ -116,9 +116,9 @@ export const writing: Theme = {
       source: "Ids",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
-        const [id] = await append(conversation, { ...user("One"), id: "chosen_1-a" });
-        const { entries, reply } = await entriesOf(conversation);
+        await makeSession(conversation);
+        const [id] = await appendMessage(conversation, { ...makeUserMessage("One"), id: "chosen_1-a" });
+        const { entries, reply } = await getEntries(conversation);
         reply.must(id === "chosen_1-a" && entries[0]?.id === id, "the id chosen_1-a");
       },
     },
@@ -136,7 +136,7 @@ export const writing: Theme = {
             .join() === "mood,role",
           "the members that were sent, first",
         );
-        reply.must(isObject(usage) && usage.input === 0 && isObject(usage.cost), "usage with zeros and its cost");
+        reply.must(isWireObject(usage) && usage.input === 0 && isWireObject(usage.cost), "usage with zeros and its cost");
         reply.must(typeof stopReason === "string" && typeof timestamp === "number", "stopReason and timestamp");
         reply.must(
           [provider, model, api].every((text) => typeof text === "string"),
@@ -152,7 +152,7 @@ export const writing: Theme = {
       async run(context) {
         const reply = await stored(context, '{"type":"message","message":{"role":"assistant","content":"Blue."}}');
         const content = reply.result.entry?.message?.content;
-        reply.must(isSame(content, [{ type: "text", text: "Blue." }]), "one block of text");
+        reply.must(isSameValue(content, [{ type: "text", text: "Blue." }]), "one block of text");
       },
     },
     {
@@ -161,11 +161,11 @@ export const writing: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         const label = { type: "label", targetId: "nowhere", label: "lost" };
-        const reply = await conversation.ask("append", { entries: [user("Two"), label, user("Three")] });
+        const reply = await conversation.ask("append", { entries: [makeUserMessage("Two"), label, makeUserMessage("Three")] });
         reply.must(reply.isFailure, "a failure, because the label names an entry that does not exist");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         read.must(entries.length === 2, "the two entries from before");
       },
     },
@@ -175,7 +175,7 @@ export const writing: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
+        await makeSessionWith(conversation, "One");
         const entries = [
           { type: "label", targetId: "nowhere", label: "lost" },
           { type: "context_edit", targetId: "nowhere", replacement: null },
@@ -191,13 +191,13 @@ export const writing: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await newSession(conversation);
+        await makeSession(conversation);
         const odd = { type: "message", message: { role: "wizard", content: "Abracadabra" } };
-        const reply = await conversation.ask("append", { entries: [user("One"), odd] });
+        const reply = await conversation.ask("append", { entries: [makeUserMessage("One"), odd] });
         const [warning] = reply.list("warnings");
         const isTold = typeof warning?.message === "string" && warning.path?.startsWith("entries.1.");
         reply.must(isTold, "a warning with a path below entries.1");
-        const good = await conversation.ask("append", { entries: [user("Two")] });
+        const good = await conversation.ask("append", { entries: [makeUserMessage("Two")] });
         good.must(!("warnings" in good.result), "no warnings where there is nothing to report");
       },
     },
@@ -207,11 +207,11 @@ export const writing: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await sessionWith(conversation, "One");
+        const [first, second] = await makeSessionWith(conversation, "One");
         const write = (leaf: string): Promise<Reply> =>
-          conversation.ask("append", { entries: [custom(leaf)], expectedLeafId: leaf });
+          conversation.ask("append", { entries: [makeCustomEntry(leaf)], expectedLeafId: leaf });
         (await write(first)).mustFail("content_modified");
-        const { entries, reply } = await entriesOf(conversation);
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 2, "the two entries from before");
         void (await write(second)).result;
       },
@@ -222,14 +222,14 @@ export const writing: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await sessionWith(conversation, "One");
-        const params = { entries: [user("Once"), custom(1)], idempotencyKey: "key-1" };
+        await makeSessionWith(conversation, "One");
+        const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-1" };
         const first = await conversation.ask("append", params);
         const ids = first.list("entryIds");
-        await append(conversation, user("Later"));
+        await appendMessage(conversation, makeUserMessage("Later"));
         const again = await conversation.ask("append", params);
-        again.must(isSame(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
-        const { entries, reply } = await entriesOf(conversation);
+        again.must(isSameValue(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
+        const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 5, "five entries, those with the key once");
       },
     },
@@ -240,7 +240,7 @@ export const writing: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         const reply = await conversation.ask("branch", { entryId: ids[1] });
         reply.must(reply.result.leafId === ids[1] && reply.result.cancelled === false, `the leaf ${ids[1]}`);
         const before = await conversation.ask("branch", { entryId: ids[2], position: "before" });
@@ -248,7 +248,7 @@ export const writing: Theme = {
         before.must(before.result.leafId === ids[1], `the leaf ${ids[1]}`);
         const root = await conversation.ask("branch", { entryId: null });
         root.must(root.result.leafId === null, "the leaf null before the first entry");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         const all = entries.map(({ id }) => id);
         read.must(
           ids.every((id) => all.includes(id)),
@@ -264,10 +264,10 @@ export const writing: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         const reply = await conversation.ask("fork", { entryId: ids[2] });
         reply.must(reply.string("text") === "Two", "the text of the message");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         read.must(entries.map(({ id }) => id).join() === `${ids[0]},${ids[1]}`, "the two entries before it");
       },
     },
@@ -278,11 +278,11 @@ export const writing: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         (await conversation.ask("fork", { entryId: ids[1] })).mustFail("not_a_user_message");
         const reply = await conversation.ask("fork", { entryId: ids[1], position: "at" });
         reply.must(reply.string("text") === "", "an empty text");
-        const { entries, reply: read } = await entriesOf(conversation);
+        const { entries, reply: read } = await getEntries(conversation);
         read.must(entries.map(({ id }) => id).join() === `${ids[0]},${ids[1]}`, "the entries up to it");
       },
     },
@@ -293,7 +293,7 @@ export const writing: Theme = {
       needs: ["set_label"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await sessionWith(conversation, "One");
+        const [first] = await makeSessionWith(conversation, "One");
         for (const [label, expected] of [["here", "here"] as const, [undefined, null] as const]) {
           void (await conversation.ask("set_label", { entryId: first, label })).result;
           const reply = await conversation.ask("get_entry", { entryId: first });
@@ -308,9 +308,9 @@ export const writing: Theme = {
       needs: ["compact_append", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await sessionWith(conversation, "One", "Two");
+        const ids = await makeSessionWith(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
-        await append(conversation, user("Three"));
+        await appendMessage(conversation, makeUserMessage("Three"));
         const params = { summary: "So far.", firstKeptEntryId: ids[2], tokensBefore: 10 };
         (await conversation.ask("compact_append", params)).mustFail("invalid_boundary");
       },

@@ -5,11 +5,11 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
-import { type ClientSettings, type CommandContext, command, type Typed } from "./command.ts";
+import { type ClientSettings, type CommandContext, defineCommand, type Typed } from "./command.ts";
 
 /** Declares a command that succeeds and does nothing. With `says`, its reply in Pi's dialect has `"data":null`. */
-export function neutral<const N extends string>(name: N, summary: string, says = false) {
-  return command({
+export function defineNeutralCommand<const N extends string>(name: N, summary: string, says = false) {
+  return defineCommand({
     name,
     summary,
     effect: "control",
@@ -21,7 +21,7 @@ export function neutral<const N extends string>(name: N, summary: string, says =
 }
 
 /** Declares a command that keeps a setting while the process lives. */
-export function setting<const N extends string, K extends keyof ClientSettings, const P extends string>(
+export function defineSettingCommand<const N extends string, K extends keyof ClientSettings, const P extends string>(
   name: N,
   summary: string,
   key: K,
@@ -29,7 +29,7 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
   value: z.ZodType<ClientSettings[K]>,
   example: ClientSettings[K],
 ) {
-  return command({
+  return defineCommand({
     name,
     summary,
     effect: "control",
@@ -47,14 +47,14 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
  * Declares a command that needs a model or a tool runner: it fails at once and says what to use instead, or as `refused`
  * has it.
  */
-export function unsupported<const N extends string, const S extends z.ZodRawShape>(
+export function defineUnsupportedCommand<const N extends string, const S extends z.ZodRawShape>(
   name: N,
   params: S,
   example: z.input<z.ZodObject<S>>,
   instead: string,
   refused?: (context: CommandContext) => Failure | undefined,
 ): Typed<N, S, z.ZodNever> {
-  return command({
+  return defineCommand({
     name,
     summary: `Pi's command for its own agent. Not offered here: ${instead}`,
     effect: "control",
@@ -70,13 +70,13 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
 }
 
 /** Declares a command that would send a message to the model. */
-export function prompting<const N extends string>(name: N) {
+export function definePromptingCommand<const N extends string>(name: N) {
   const params = {
     message: z.string().optional(),
     images: z.array(z.unknown()).optional(),
     streamingBehavior: z.string().optional(),
   };
-  return unsupported(
+  return defineUnsupportedCommand(
     name,
     params,
     { message: "Hello" },

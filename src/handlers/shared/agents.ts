@@ -21,6 +21,6 @@ export const agentMember = z
   .optional()
   .describe("the agent whose own file it is; missing for sessions of ours");
 
-export function agentsOf(agents: z.output<typeof agentsParam>): readonly string[] | undefined {
+export function toAgentNames(agents: z.output<typeof agentsParam>): readonly string[] | undefined {
   return agents === "all" ? AGENT_NAMES : agents;
 }

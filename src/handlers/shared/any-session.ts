@@ -36,7 +36,7 @@ function lookInto<T>(workspace: Workspace, session: Session, look: (session: Ses
 }
 
 /** Returns where the other of two sessions is, or undefined when none is named. Throws BadParams for two names. */
-export function otherOf(sessionPath: string | undefined, sessionId: string | undefined): Where | undefined {
+export function toOtherSession(sessionPath: string | undefined, sessionId: string | undefined): Where | undefined {
   if (sessionPath !== undefined && sessionId !== undefined)
     throw new BadParams([
       { path: "otherId", message: "names the other session a second time; give its path or its id" },
@@ -45,7 +45,7 @@ export function otherOf(sessionPath: string | undefined, sessionId: string | und
 }
 
 /** Returns where two branches part. Throws unrelated_sessions for those of sessions that never were one. */
-export function partingWith(a: BranchEnd, b: BranchEnd): Parting {
+export function findParting(a: BranchEnd, b: BranchEnd): Parting {
   const parting = partingOf(a, b);
   if (parting.common.length > 0 || a.session === b.session || areRelated(a.session, b.session)) return parting;
   throw new Failure("unrelated_sessions");

@@ -22,14 +22,14 @@ export function notifyForeign(session: Session, foreign: Foreign | null, notify:
   }
 }
 
-export function typesOf(context: CommandContext, entryIds: readonly string[]): string[] {
+export function getEntryTypes(context: CommandContext, entryIds: readonly string[]): string[] {
   const { nodes } = context.session.log;
   return entryIds.map((id) => nodes.type(nodes.position(id)));
 }
 
 /** Throws BadParams unless the entries of a key have these types; else another command used the key. */
 export function requireTypes(context: CommandContext, entryIds: readonly string[], types: readonly string[]): void {
-  const found = typesOf(context, entryIds);
+  const found = getEntryTypes(context, entryIds);
   if (found.length === types.length && found.every((type, index) => type === types[index])) return;
   throw new BadParams([
     { path: "idempotencyKey", message: "this session has used the key for another command; choose a new one" },
@@ -45,7 +45,7 @@ export function appendEntries(context: CommandContext, drafts: readonly Draft[])
 }
 
 /** Returns the `repeat` of a command that writes one entry of this type and answers with its id. */
-export function entryOf(type: string): (context: CommandContext, entryIds: string[]) => { entryId: string } {
+export function makeRepeat(type: string): (context: CommandContext, entryIds: string[]) => { entryId: string } {
   return (context, entryIds) => {
     requireTypes(context, entryIds, [type]);
     return { entryId: entryIds[0] };

@@ -5,22 +5,22 @@ import { contentText, mainArgument, preview, toolCalls } from "../../core/format
 import { withFewMembers } from "../../core/json/few-members.ts";
 import { knownValueEnd, parseAbridged } from "../../core/json/json.ts";
 
-export const briefCalls = z
+export const previewCalls = z
   .array(z.object({ name: z.string(), argument: z.string() }))
   .describe("the tools it calls, each with the argument that tells most, such as the command or the path");
 
-export const briefMembers = {
+export const previewMembers = {
   role: z.string().optional(),
-  calls: briefCalls.optional(),
+  calls: previewCalls.optional(),
   toolName: z.string().optional().describe("of a tool's result"),
   isError: z.literal(true).optional().describe("the tool, the command or the model failed"),
 };
 
-type BriefCall = z.output<typeof briefCalls>[number];
+type PreviewCall = z.output<typeof previewCalls>[number];
 
-interface Brief {
+interface EntryPreview {
   readonly role?: string;
-  readonly calls?: BriefCall[];
+  readonly calls?: PreviewCall[];
   readonly toolName?: string;
   readonly isError?: true;
 }
@@ -28,11 +28,11 @@ interface Brief {
 type Body = Readonly<Record<string, unknown>>;
 
 /** Bytes of an entry beyond which its texts are cut before parsing. */
-export const LONG = 1 << 14;
+export const LONG_ENTRY = 1 << 14;
 
 /** Parses an entry, known to be JSON, for a brief; of a long one, only the first `seen` bytes of each text. */
-export function briefBody(line: Uint8Array, seen: number): Body {
-  return parseAbridged(withFewMembers(line), seen, Math.max(LONG, seen), knownValueEnd) as Body;
+export function parsePreviewBody(line: Uint8Array, seen: number): Body {
+  return parseAbridged(withFewMembers(line), seen, Math.max(LONG_ENTRY, seen), knownValueEnd) as Body;
 }
 
 function messageIn({ message }: Body): Body {
@@ -40,15 +40,15 @@ function messageIn({ message }: Body): Body {
 }
 
 /** Returns the calls in a message's content. */
-export function briefCallsOf(content: unknown): BriefCall[] {
+export function getPreviewCalls(content: unknown): PreviewCall[] {
   return toolCalls(content).map(({ name, arguments: args }) => ({ name, argument: preview(mainArgument(args)) }));
 }
 
 /** Returns the facts of an entry that its text does not tell. */
-export function briefOf(body: Body): Brief {
+export function getPreview(body: Body): EntryPreview {
   const message = messageIn(body);
   const { role, content, toolName, isError, exitCode, cancelled, stopReason } = message;
-  const calls = briefCallsOf(content);
+  const calls = getPreviewCalls(content);
   const hasFailed =
     isError === true ||
     (typeof exitCode === "number" && exitCode !== 0) ||
@@ -63,7 +63,7 @@ export function briefOf(body: Body): Brief {
 }
 
 /** Returns the first text that an entry has: that of its message, its summary, name, label or model. */
-export function briefText(body: Body): string {
+export function getPreviewText(body: Body): string {
   const { content, command } = messageIn(body);
   const { summary, name, label, modelId, thinkingLevel, customType } = body;
   const texts = [command, summary, name, label, modelId, thinkingLevel, customType];
@@ -73,7 +73,7 @@ export function briefText(body: Body): string {
 }
 
 /** Returns calls as one line, `[bash: npm test, read: a.ts]`; nothing for none. */
-export function callsText(calls: readonly BriefCall[] = []): string {
+export function formatCalls(calls: readonly PreviewCall[] = []): string {
   if (calls.length === 0) return "";
   return `[${calls.map(({ name, argument }) => (argument === "" ? name : `${name}: ${argument}`)).join(", ")}]`;
 }

@@ -4,15 +4,15 @@ import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
 import type { MoveWishes, Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { readMoment, requireOne } from "./params.ts";
+import { readMoment, requireOneSession } from "./params.ts";
 
-export const which = {
+export const sessionChoice = {
   sessionPath: z.string().min(1).optional(),
   sessionId: z.string().min(1).optional().describe("or the session's full id"),
 };
 
 /** Params of a move that may be one of several, and that a person decided on by what a list told. */
-export const wishes = {
+export const moveParams = {
   group: z
     .string()
     .regex(/^[0-9a-f]{12}$/)
@@ -27,13 +27,13 @@ export const wishes = {
 export const operationId = z.string().describe("for undo");
 
 /** Returns the wishes that params are. Throws BadParams. */
-export function wishesOf({ group, expected }: z.output<z.ZodObject<typeof wishes>>): MoveWishes {
+export function toMoveOptions({ group, expected }: z.output<z.ZodObject<typeof moveParams>>): MoveWishes {
   if (!expected) return { group };
   const modified = readMoment("expected.modified", expected.modified ?? undefined) ?? null;
   return { group, seen: { modified, messageCount: expected.messageCount } };
 }
 
-export const moved = {
+export const movedResult = {
   sessionId: z.string(),
   sessionPath: z.string().describe("where the session was"),
   movedTo: z.string().describe("where it is now"),
@@ -53,8 +53,8 @@ export const MOVE_FAILURES = [
 ] as const;
 
 /** Returns the file of a session that this process does not have open, which may come here first. Throws session_locked. */
-export async function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {
-  const file = await located(workspace, requireOne(where), purpose);
+export async function findClosedSession(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {
+  const file = await located(workspace, requireOneSession(where), purpose);
   const open = workspace.idAt(file);
   if (open === undefined) return file;
   const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";

@@ -225,7 +225,7 @@ const FAILURES_OF_WRITING = [
 ] as const;
 
 /** Declares a command. Adds the params and failures that all commands with its effect have. */
-export function command<const N extends string, R extends z.ZodType, const S extends z.ZodRawShape = NoParams>(
+export function defineCommand<const N extends string, R extends z.ZodType, const S extends z.ZodRawShape = NoParams>(
   declaration: Declaration<S, R> & { readonly name: N },
 ): Typed<N, S, R> {
   const { effect, params = {} as S, failures = [] } = declaration;

@@ -8,7 +8,7 @@ import type { ImageForm } from "../../core/format/images.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
-import { message, stored } from "./shapes.ts";
+import { messageResult, typeStored } from "./shapes.ts";
 
 export const fileLists = z.object({
   readFiles: z.array(z.string()).describe("read and not changed"),
@@ -21,7 +21,7 @@ export const conversationText = z
 
 const tokens = z.number().min(0);
 
-export const wishes = {
+export const compactionParams = {
   keepRecentTokens: tokens.optional().describe("of the newest messages, which are kept; Pi's settings by default"),
   reserveTokens: tokens.optional().describe("of the window, for the answer; Pi's settings by default"),
   contextWindow: tokens.optional().describe("in tokens; by default the model's, or 128000 where it is not known"),
@@ -33,8 +33,8 @@ export const compactionPreparation = z.object({
   contextTokens: z.number().describe("as the last answer reports them, with estimates of what came after it"),
   tokensBefore: z.number().describe("the same, for compact_append"),
   firstKeptEntryId: z.string().nullable().describe("for compact_append; null when the path is empty"),
-  messagesToSummarize: stored(z.array(message)).describe("empty when there is nothing to gain"),
-  turnPrefixMessages: stored(z.array(message)).describe("beginning of the turn of which only the end is kept"),
+  messagesToSummarize: typeStored(z.array(messageResult)).describe("empty when there is nothing to gain"),
+  turnPrefixMessages: typeStored(z.array(messageResult)).describe("beginning of the turn of which only the end is kept"),
   isSplitTurn: z.boolean(),
   previousSummary: z.string().optional().describe("of the compaction before, whose content the new summary takes over"),
   details: fileLists.describe("files of the tool calls that are summarised, with those of the compaction before"),
@@ -45,9 +45,9 @@ export const compactionPreparation = z.object({
     .describe("the settings that were used"),
 });
 
-export function compactionPreparationOf(
+export function getCompactionPreparation(
   { session, server }: Pick<CommandContext, "session" | "server">,
-  wanted: z.output<z.ZodObject<typeof wishes>> & { images?: ImageForm; messages?: boolean },
+  wanted: z.output<z.ZodObject<typeof compactionParams>> & { images?: ImageForm; messages?: boolean },
 ): z.input<typeof compactionPreparation> {
   const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
   const settings = {

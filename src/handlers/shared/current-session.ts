@@ -21,16 +21,16 @@ export const forkedExample = {
   sessionFile: `/home/me/sessions/2026-01-24T16-22-26-831Z_${exampleId}.jsonl`,
 };
 
-export function replacedBy({ id, file }: Session): ReplacementResult {
+export function toReplacement({ id, file }: Session): ReplacementResult {
   return { cancelled: false, sessionId: id, sessionFile: file };
 }
 
 /** Returns the result of a vetoed replacement, which names the session that stays current. */
-export function vetoed({ workspace: { current } }: CommandContext, { reason, message }: HookAnswer): ReplacementResult {
+export function toVetoedReplacement({ workspace: { current } }: CommandContext, { reason, message }: HookAnswer): ReplacementResult {
   return { cancelled: true, reason, message, sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
 }
 
-export const opened = {
+export const openedResult = {
   sessionId: z.string(),
   sessionFile: z.string().nullable(),
   leafId: z.string().nullable(),
@@ -45,7 +45,7 @@ export const openedExample = {
   readOnly: true,
 };
 
-export function openedAs({ id, file, ownLeafId, heads, log }: Session): z.input<z.ZodObject<typeof opened>> {
+export function toOpenedResult({ id, file, ownLeafId, heads, log }: Session): z.input<z.ZodObject<typeof openedResult>> {
   const head = heads.own === null ? {} : { head: heads.own };
   return { sessionId: id, sessionFile: file, leafId: ownLeafId, ...head, readOnly: log.readOnly !== null };
 }

@@ -13,7 +13,7 @@ const MAX_KEPT = 1 << 20;
  * Returns a function that tells the day of a quarter of an hour, both counted from 1970. Throws BadParams when there is
  * no such time zone.
  */
-export function daysIn(timeZone: string | undefined): (quarter: number) => number {
+export function makeDayCounter(timeZone: string | undefined): (quarter: number) => number {
   const format = formatIn(timeZone);
   const { timeZone: zone } = format.resolvedOptions();
   if (kept?.zone !== zone || kept.days.size > MAX_KEPT) kept = { zone, days: new Map() };

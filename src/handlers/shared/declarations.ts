@@ -3,17 +3,17 @@
 import { FAILURES } from "../../core/failure.ts";
 import { draft, entryTypes, header, message, messageRoles } from "../../core/format/schemas.ts";
 import { commonParams } from "./command.ts";
-import { eventBase, events } from "./events.ts";
-import { hooks } from "./hooks.ts";
-import { message as contextMessage, entry } from "./shapes.ts";
-import { table } from "./table.ts";
+import { eventBase, eventDeclarations } from "./events.ts";
+import { hookDeclarations } from "./hooks.ts";
+import { messageResult as contextMessage, entry } from "./shapes.ts";
+import { commandTable } from "./table.ts";
 
 export const declarations = {
-  commands: table,
+  commands: commandTable,
   commonParams,
-  events,
+  events: eventDeclarations,
   eventBase,
-  hooks,
+  hooks: hookDeclarations,
   failures: FAILURES,
   header,
   entry,

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import type { eventNames } from "./event-names.ts";
-import { damage, entry, sharedClient, stored } from "./shapes.ts";
+import { damageResult, entry, sharedClient, typeStored } from "./shapes.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
 
@@ -12,7 +12,7 @@ const client = sharedClient()
   .optional()
   .describe("with another host's doing: whose it is; missing where that is not known, as after the death of a holder");
 
-export const events = {
+export const eventDeclarations = {
   session_start: {
     summary: "A session became the current one.",
     payload: {
@@ -30,7 +30,7 @@ export const events = {
     payload: {
       newLeafId: z.string().nullable(),
       oldLeafId: z.string().nullable(),
-      summaryEntry: stored(entry).optional(),
+      summaryEntry: typeStored(entry).optional(),
       fromExtension: z.boolean().optional(),
       client,
     },
@@ -46,7 +46,7 @@ export const events = {
   },
   session_compact: {
     summary: "A compaction was appended.",
-    payload: { compactionEntry: stored(entry), fromExtension: z.boolean(), client },
+    payload: { compactionEntry: typeStored(entry), fromExtension: z.boolean(), client },
   },
   session_append: {
     summary: "Entries were appended, by any command; a more specific event follows where there is one.",
@@ -55,7 +55,7 @@ export const events = {
       origin: z
         .enum(["self", "peer", "foreign"])
         .describe("this host; another host that shares the session; a program that keeps no lock, or one before this"),
-      entries: stored(z.array(entry))
+      entries: typeStored(z.array(entry))
         .optional()
         .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
       durability: z
@@ -69,7 +69,7 @@ export const events = {
     summary: "The session's display name changed.",
     payload: { name: z.string().nullable(), client },
   },
-  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage()) } },
+  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damageResult()) } },
   session_durability_changed: {
     summary:
       "The database of the fleet is away, and what is acknowledged is on this machine alone; or it has all of that now.",
@@ -107,7 +107,7 @@ export const events = {
   },
 } as const satisfies Readonly<Record<(typeof eventNames)[number], unknown>>;
 
-export type EventName = keyof typeof events;
+export type EventName = keyof typeof eventDeclarations;
 
 /** Every event carries these. `seq` counts the events that were sent, without a gap. */
 export const eventBase = {
@@ -117,7 +117,7 @@ export const eventBase = {
   head: z.string().optional().describe("the head through which a connection did it; missing for the shared leaf"),
 };
 
-export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof events)[N]["payload"]>>;
+export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof eventDeclarations)[N]["payload"]>>;
 
 /** The reason why one session replaces another. */
 export interface Replacement {

@@ -8,7 +8,7 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
-import { briefBody, briefCallsOf, briefOf, briefText, callsText, LONG } from "./brief.ts";
+import { parsePreviewBody, getPreviewCalls, getPreview, getPreviewText, formatCalls, LONG_ENTRY } from "./brief.ts";
 import { writeId } from "./id-text.ts";
 
 /** Bytes of the texts of a long entry that are parsed: a preview shows no more of them. */
@@ -146,9 +146,9 @@ export class FlatNodes {
   private parsedText(index: number, line: Uint8Array): string {
     const { nodes } = this.session.log;
     const position = this.positions[index];
-    const body = briefBody(line, SEEN);
-    const brief = briefOf(body);
-    const text = briefText(body) || callsText(brief.calls);
+    const body = parsePreviewBody(line, SEEN);
+    const brief = getPreview(body);
+    const text = getPreviewText(body) || formatCalls(brief.calls);
     const node = {
       id: nodes.id(position),
       parentId: this.session.idOrNull(this.parents[index]),
@@ -172,7 +172,7 @@ export class FlatNodes {
     const textEnd = places.end(PLACE.text);
     const hasText = textEnd - text > 2;
     // Without text it may be the command that is shown, and of long entries only the beginnings of texts are parsed.
-    if ((!hasText && places.end(PLACE.command) > 0) || (calls.length > 0 && line.length > LONG)) return false;
+    if ((!hasText && places.end(PLACE.command) > 0) || (calls.length > 0 && line.length > LONG_ENTRY)) return false;
     if (places.end(PLACE.exitCode) > 0 && !places.is(line, PLACE.exitCode, ZERO)) return false;
     if (hasEscape(line, places.start(PLACE.stopReason), places.end(PLACE.stopReason))) return false;
     out.all(ID);
@@ -181,13 +181,13 @@ export class FlatNodes {
     writeId(out, nodes, this.parents[index]);
     out.all(TYPE);
     if (!this.writeString(line, TIMESTAMP, PLACE.timestamp) || !this.writeString(line, ROLE, PLACE.role)) return false;
-    const brief = calls.length === 0 ? undefined : briefCallsOf(calls.map(({ start, end }) => parse(line, start, end)));
+    const brief = calls.length === 0 ? undefined : getPreviewCalls(calls.map(({ start, end }) => parse(line, start, end)));
     if (hasText) {
       out.all(PREVIEW);
       writePreview(out, line, text, textEnd);
     } else if (brief) {
       out.all(PREVIEW);
-      out.json(preview(callsText(brief)));
+      out.json(preview(formatCalls(brief)));
     }
     if (brief) {
       out.all(CALLS);

@@ -11,7 +11,7 @@ const NAME = "1 to 64 letters, digits, dots, underscores and hyphens, with a let
 export const headName = z.string().regex(HEAD_NAME, NAME);
 
 /** Params of commands after which a connection may stand elsewhere. */
-export const standing = {
+export const leafParams = {
   leaf: z
     .enum(["shared", "own"])
     .optional()
@@ -21,16 +21,16 @@ export const standing = {
     .describe(`the name of its head, ${NAME}; who gives it again is there again. By default a new one`),
 };
 
-export interface Standing {
+export interface LeafChoice {
   readonly leaf?: "shared" | "own";
   readonly head?: string;
 }
 
 /** Has our host stand where it wishes. Without a wish it stays, in a session that `isNew` where others are opened. */
-export function stand(
+export function chooseLeaf(
   { head: usual, env }: Workspace,
   session: Session,
-  { leaf, head }: Standing,
+  { leaf, head }: LeafChoice,
   { isNew = false, client }: { isNew?: boolean; client?: string } = {},
 ): void {
   if (leaf === undefined && head === undefined) {
@@ -43,7 +43,7 @@ export function stand(
 }
 
 /** Throws BadParams for a head on the shared leaf. */
-export function requireSense({ leaf, head }: Standing): void {
+export function checkLeafChoice({ leaf, head }: LeafChoice): void {
   if (leaf !== "shared" || head === undefined) return;
   throw new BadParams([{ path: "head", message: "the shared leaf is no head; leave head out, or ask for leaf own" }]);
 }

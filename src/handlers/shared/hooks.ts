@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { check } from "../../core/format/issues.ts";
 import type { Session } from "../../core/session/session.ts";
-import { entry, sharedClient, stored } from "./shapes.ts";
+import { entry, sharedClient, typeStored } from "./shapes.ts";
 
 const summaryAnswer = z.looseObject({
   summary: z.string().min(1),
@@ -23,11 +23,11 @@ const about = {
 };
 
 /** Returns what a hook about the leaf says of it. */
-export function leafAsked({ id: sessionId, leafId, heads: { name: head } }: Session) {
+export function describeLeaf({ id: sessionId, leafId, heads: { name: head } }: Session) {
   return { sessionId, leafId, ...(head === null ? {} : { head }) };
 }
 
-export const hooks = {
+export const hookDeclarations = {
   session_before_switch: {
     summary: "Another session is about to become the current one.",
     payload: { reason: z.enum(["new", "resume"]), targetSessionFile: z.string().nullable().optional() },
@@ -45,7 +45,7 @@ export const hooks = {
         targetId: z.string().nullable(),
         oldLeafId: z.string().nullable(),
         commonAncestorId: z.string().nullable(),
-        entriesToSummarize: stored(z.array(entry)),
+        entriesToSummarize: typeStored(z.array(entry)),
         userWantsSummary: z.boolean(),
         label: z.string().optional(),
       }),
@@ -57,7 +57,7 @@ export const hooks = {
     summary: "Pi's compact was called: the answer brings the summary that the host's model wrote.",
     payload: {
       preparation: z.looseObject({}).describe("what prepare_compaction returns"),
-      branchEntries: stored(z.array(entry)).describe("the entries of the path, the first one first"),
+      branchEntries: typeStored(z.array(entry)).describe("the entries of the path, the first one first"),
       customInstructions: z.string().optional(),
       ...about,
     },
@@ -75,7 +75,7 @@ export const hooks = {
   },
 } as const;
 
-export type HookName = keyof typeof hooks;
+export type HookName = keyof typeof hookDeclarations;
 
 export interface HookRegistration {
   readonly name: HookName;
@@ -92,10 +92,10 @@ export interface HookAnswer {
   readonly answer?: Readonly<Record<string, unknown>>;
 }
 
-type AnswerOf<N extends HookName> = z.output<z.ZodObject<(typeof hooks)[N]["answer"]>>;
+type AnswerOf<N extends HookName> = z.output<z.ZodObject<(typeof hookDeclarations)[N]["answer"]>>;
 
-/** Returns the answer of a hook as its declared shape; {@link decisionOn} has checked it. */
-export function checkedAnswer<N extends HookName>(_name: N, answer: HookAnswer["answer"]): AnswerOf<N> {
+/** Returns the answer of a hook as its declared shape; {@link decideOnAnswer} has checked it. */
+export function toHookAnswer<N extends HookName>(_name: N, answer: HookAnswer["answer"]): AnswerOf<N> {
   return (answer ?? {}) as AnswerOf<N>;
 }
 
@@ -107,11 +107,11 @@ const SHOWN = 200;
  * Returns the decision that the host's answer to a hook means. An answer that says nothing the hook knows, or says it
  * wrongly, is none: the host may have meant to stop the action.
  */
-export function decisionOn(name: HookName, answer: unknown): HookAnswer {
+export function decideOnAnswer(name: HookName, answer: unknown): HookAnswer {
   if (answer === null || answer === undefined) return { cancelled: false };
   if (typeof answer !== "object" || Array.isArray(answer))
     return failedHook(`The answer to ${name} is no object. ${HOW_TO_ANSWER}`);
-  const { answer: shape } = hooks[name];
+  const { answer: shape } = hookDeclarations[name];
   const members = Object.keys(answer);
   if (members.length > 0 && !members.some((member) => Object.hasOwn(shape, member))) {
     const known = Object.keys(shape).join(", ");
@@ -127,7 +127,7 @@ export function decisionOn(name: HookName, answer: unknown): HookAnswer {
 }
 
 /** Returns the decision when the host's hook ended with an error. */
-export function decisionOnError(name: HookName, { message }: Error): HookAnswer {
+export function decideOnError(name: HookName, { message }: Error): HookAnswer {
   return failedHook(`${name} was answered with an error: ${message.slice(0, SHOWN)}`);
 }
 

@@ -32,16 +32,16 @@ export const pageResult = {
 };
 
 /** Returns the bytes of some lines, or of all, without reading them. */
-export function bytesIn({ log }: Session, positions?: Iterable<number>): number {
+export function countLineBytes({ log }: Session, positions?: Iterable<number>): number {
   let bytes = 0;
   for (const position of positions ?? Array(log.nodes.count).keys()) bytes += log.length(position) + 1;
   return bytes;
 }
 
 /** Returns what of a session goes on a page, as far as browsers open it, and the report about what does not. */
-export function pageParts(session: Session, jsonl: boolean) {
+export function makePageParts(session: Session, jsonl: boolean) {
   const room = new PictureRoom();
-  const isPacked = jsonl && bytesIn(session) <= MOST_PACKED;
+  const isPacked = jsonl && countLineBytes(session) <= MOST_PACKED;
   const report = () => {
     const { pictures, bytes } = room;
     const leftOut = { pictures, bytes, jsonl: jsonl && !isPacked };
@@ -51,7 +51,7 @@ export function pageParts(session: Session, jsonl: boolean) {
 }
 
 /** Yields the bytes of a session as they are stored, or of the path to its leaf; `redacted`: that session in its place. */
-export function jsonlOf(
+export function exportJsonl(
   stores: Stores,
   session: Session,
   redacted: Session | undefined,

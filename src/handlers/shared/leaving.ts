@@ -3,7 +3,7 @@
 import type { Session } from "../../core/session/session.ts";
 
 /** Returns the preparation for a move to a position; `asked` is what the request says of a summary and a label. */
-export function leaving(
+export function prepareMove(
   session: Session,
   target: number,
   asked: { readonly userWantsSummary: boolean; readonly label?: string } = { userWantsSummary: false },

@@ -3,11 +3,11 @@
 import * as z from "zod";
 import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/ports/leftovers.ts";
 import { readMoment } from "./params.ts";
-import { optionalName, stored } from "./shapes.ts";
+import { optionalName, typeStored } from "./shapes.ts";
 
 const before = z.string().optional().describe("only what was left before this time, ISO 8601");
 
-export const wanted = {
+export const leftoverParams = {
   paths: z
     .array(z.string().min(1))
     .min(1)
@@ -30,7 +30,7 @@ export const leftover = z.object({
   since: z.string().describe("when it was left, as far as the disk tells, ISO 8601"),
   sessionPath: z.string().nullable().describe("of the session that it belongs to; null when that is not there"),
   sessionId: z.string().nullable(),
-  name: stored(z.string().nullable()).describe("of the session, or the beginning of what was said in it"),
+  name: typeStored(z.string().nullable()).describe("of the session, or the beginning of what was said in it"),
   keptBecause: z.string().nullable().describe("why it stays; null when it may go"),
   isNeeded: z.boolean().describe("whether it stays even when that is forced"),
   consequence: z.string().nullable().describe("what is lost, or cannot be done any more, when it is gone"),
@@ -44,16 +44,16 @@ interface LeftoverParams {
 }
 
 /** Returns what params ask for. Throws BadParams for a text that is no time. */
-export function wantedOf({ before, ...rest }: LeftoverParams): WantedLeftovers {
+export function toWantedLeftovers({ before, ...rest }: LeftoverParams): WantedLeftovers {
   return { ...rest, before: readMoment("before", before) };
 }
 
-export function toWire({ since, ...rest }: Leftover): z.input<typeof leftover> {
+export function toLeftoverResult({ since, ...rest }: Leftover): z.input<typeof leftover> {
   return { ...rest, since: new Date(since).toISOString() };
 }
 
 /** Returns the bytes of all. */
-export function bytesIn(things: readonly { readonly sizeBytes: number }[]): number {
+export function sumBytes(things: readonly { readonly sizeBytes: number }[]): number {
   return things.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }
 

@@ -70,7 +70,7 @@ export const MOVEMENT_FAILURES = [
 ] as const;
 
 /** Returns the open session that is meant, also by its path in the other store; undefined when it is not open. */
-export function openSession(context: CommandContext, path: string | undefined): Session | undefined {
+export function findOpenSession(context: CommandContext, path: string | undefined): Session | undefined {
   const { target, workspace } = context;
   return target ?? workspace.openAt(workspace.stores.migrations.currentPathOf(path as string));
 }
@@ -84,12 +84,12 @@ export function requireStored(session: Session): string {
 }
 
 /** Moves a session. If it is open here, it continues in its new place. */
-export async function move(
+export async function moveStore(
   context: CommandContext,
   path: string | undefined,
   go: (path: string) => Promise<Migrated>,
 ): Promise<Movement> {
-  const session = openSession(context, path);
+  const session = findOpenSession(context, path);
   if (!session) return toMovement(await go(path as string));
   const file = requireStored(session);
   // A session that was opened for reading only must not be moved. One that is read-only because a migration was cut off

@@ -6,11 +6,11 @@ import { ROOT } from "../../core/tree/nodes.ts";
 import type { CommandContext } from "./command.ts";
 
 /** Returns the page that a cursor names, or the first page of the path to `end`. Throws cursor_expired. */
-export function pageOf(session: Session, cursor: string | undefined, end = session.tree.leaf) {
+export function findPage(session: Session, cursor: string | undefined, end = session.tree.leaf) {
   const { nodes } = session.log;
   const dot = cursor?.lastIndexOf(".") ?? -1;
   const leafId = cursor === undefined ? session.idOrNull(end) : cursor.slice(0, dot);
-  const index = cursor === undefined ? 0 : indexOf(cursor.slice(dot + 1));
+  const index = cursor === undefined ? 0 : parseIndex(cursor.slice(dot + 1));
   const leaf = leafId === null || leafId === "" ? ROOT : nodes.position(leafId);
   if (cursor !== undefined && (dot < 0 || (leaf < 0 && leafId !== "")))
     throw new Failure("cursor_expired", undefined, { cursor });
@@ -19,7 +19,7 @@ export function pageOf(session: Session, cursor: string | undefined, end = sessi
 }
 
 /** Returns the index that a cursor names, which must be below `count` if that is given. Throws cursor_expired. */
-export function indexOf(cursor: string | undefined, count = Number.POSITIVE_INFINITY): number {
+export function parseIndex(cursor: string | undefined, count = Number.POSITIVE_INFINITY): number {
   if (cursor === undefined) return 0;
   const index = /^\d{1,15}$/.test(cursor) ? Number(cursor) : -1;
   if (index < 0 || index >= count) throw new Failure("cursor_expired", undefined, { cursor });
@@ -32,7 +32,7 @@ const AROUND = 512;
 const SHORTEST = 16;
 
 /** Returns how many entries or nodes can go on a page at most; those after them need not be read. */
-export function atMost(context: CommandContext, limit: number | undefined): number {
+export function getMostItems(context: CommandContext, limit: number | undefined): number {
   const { maxReplyBytes = Number.POSITIVE_INFINITY } = context.host;
   return Math.min(limit ?? Number.POSITIVE_INFINITY, Math.ceil(maxReplyBytes / SHORTEST));
 }
@@ -41,7 +41,7 @@ export function atMost(context: CommandContext, limit: number | undefined): numb
  * Returns the bounds of a page, and the index for the cursor of the next one, if there is more. Pages begin at `index`; with
  * `fromEnd` they end there, the first one at the last item. `taken`: bytes that the reply has besides.
  */
-export function spanOf(
+export function findSpan(
   context: CommandContext,
   { limit, cursor, fromEnd }: { limit?: number; cursor?: string; fromEnd?: boolean },
   count: number,
@@ -50,12 +50,12 @@ export function spanOf(
   taken = 0,
 ): { from: number; past: number; next: number | undefined } {
   if (!fromEnd) {
-    const past = pageEnd(context, limit, count, index, text, taken);
+    const past = findPageEnd(context, limit, count, index, text, taken);
     return { from: index, past, next: past < count ? past : undefined };
   }
   const past = cursor === undefined ? count : index;
   if (cursor !== undefined && (past < 1 || past > count)) throw new Failure("cursor_expired");
-  const from = past - pageEnd(context, limit, past, 0, (i) => text(past - 1 - i), taken);
+  const from = past - findPageEnd(context, limit, past, 0, (i) => text(past - 1 - i), taken);
   return { from, past, next: from > 0 ? from : undefined };
 }
 
@@ -63,7 +63,7 @@ export function spanOf(
  * Returns the index after the last item of a page: `limit` items, and no more than the host's `maxReplyBytes` allows.
  * One item is always included; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
-export function pageEnd(
+export function findPageEnd(
   context: CommandContext,
   limit: number | undefined,
   count: number,

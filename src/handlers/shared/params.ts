@@ -5,7 +5,7 @@ import type { Where } from "../../core/ports/lifecycle.ts";
 import { momentOf } from "../../core/search/listing.ts";
 
 /** Throws BadParams unless exactly one of the two is given. */
-export function requireOne({ sessionPath, sessionId }: Where): Where {
+export function requireOneSession({ sessionPath, sessionId }: Where): Where {
   if ((sessionPath === undefined) === (sessionId === undefined))
     throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
   return { sessionPath, sessionId };

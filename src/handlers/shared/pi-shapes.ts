@@ -3,7 +3,7 @@
 import { contextWindowOf, UNKNOWN_WINDOW } from "../../core/context/models.ts";
 
 /** Returns Pi's Model object, with neutral values for what a server without models cannot know. */
-export function piModel(model: { provider: string; id: string }): Record<string, unknown> {
+export function toPiModel(model: { provider: string; id: string }): Record<string, unknown> {
   return {
     id: model.id,
     name: model.id,
@@ -19,6 +19,6 @@ export function piModel(model: { provider: string; id: string }): Record<string,
 }
 
 /** Removes the members that are null; Pi leaves those out. */
-export function withoutNulls(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+export function removeNulls(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null));
 }

@@ -44,7 +44,7 @@ interface RedactionReport {
 }
 
 /** Returns the session as it may be shown, and its report, which is complete once it is exported; undefined if not asked for. */
-export async function withoutSecrets(
+export async function redactSession(
   { workspace }: CommandContext,
   session: Session,
   { redact, redactEmails = false, allowUnjudged = false }: RedactionParams,

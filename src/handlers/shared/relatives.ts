@@ -9,7 +9,7 @@ import type { CommandContext } from "./command.ts";
  * Returns the sessions that one was forked from and that were forked from it; none if the list of sessions cannot be
  * read, which is no reason not to export. What others are called is not told where secrets are left out.
  */
-export async function relativesOf(
+export async function findRelatives(
   { workspace }: CommandContext,
   session: Session,
   isRedacted: boolean,

@@ -9,7 +9,7 @@ import type { Command } from "./command.ts";
  */
 export type Repetition = "repeatable" | "entries" | "session" | "process" | "none";
 
-export function repetitionOf(command: Command): Repetition {
+export function getRepetition(command: Command): Repetition {
   const { effect, repeatable = effect === "read" || effect === "control" || effect === "close" } = command;
   if (repeatable) return "repeatable";
   if (command.repeat) return "entries";

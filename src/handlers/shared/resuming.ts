@@ -6,7 +6,7 @@ import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import { events } from "./events.ts";
+import { eventDeclarations } from "./events.ts";
 
 /** Entries of a replay at most, and bytes of them; who missed more pages through get_entries. */
 const MOST_ENTRIES = 1000;
@@ -48,8 +48,8 @@ export const resumedResult = z
       events: z
         .array(
           z.union([
-            z.object({ event: z.literal("session_append"), ...base(), ...events.session_append.payload }),
-            z.object({ event: z.literal("session_tree"), ...base(), ...events.session_tree.payload }),
+            z.object({ event: z.literal("session_append"), ...base(), ...eventDeclarations.session_append.payload }),
+            z.object({ event: z.literal("session_tree"), ...base(), ...eventDeclarations.session_tree.payload }),
           ]),
         )
         .describe("what the host missed, without numbers; none when it missed nothing"),
@@ -66,12 +66,12 @@ function base() {
   return { sessionId: place.sessionId, leafId: place.leafId, head: HEAD };
 }
 
-export function cursorOf(session: Session): z.input<typeof cursorResult> {
+export function makeResumeCursor(session: Session): z.input<typeof cursorResult> {
   return { sessionId: session.id, leafId: session.leafId, lastEntryId: lastEntryOf(session) };
 }
 
 /** Returns what a host has missed since it was at a place that it was told of by any server. */
-export function resumed(
+export function resumeFrom(
   { sessions }: Workspace,
   { sessionId, lastEntryId, leafId }: z.output<typeof resumeParams>,
 ): z.input<typeof resumedResult> {
@@ -85,7 +85,7 @@ export function resumed(
     position !== undefined && (position >= 0 || id === null);
   const missed = isKnown(last, lastEntryId) ? visibleFrom(session, last < 0 ? 0 : last + 1) : undefined;
   if (!missed || !isKnown(leaf, leafId === undefined ? lastEntryId : leafId))
-    return { type: "snapshot", ...cursorOf(session), entryCount: session.tree.entryCount };
+    return { type: "snapshot", ...makeResumeCursor(session), entryCount: session.tree.entryCount };
   const { own } = session.heads;
   let newLeaf = leaf;
   // What was written elsewhere than the host stands moves another leaf.

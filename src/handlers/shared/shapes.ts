@@ -8,7 +8,7 @@ export const entry = z
   .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
   .describe("an entry as it is stored");
 
-export const message = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
+export const messageResult = z.looseObject({ role: z.string() }).describe("a message as the model sees it");
 
 /** An assistant message with all that Pi relies on, for examples. */
 export const assistantExample = {
@@ -30,18 +30,18 @@ export const assistantExample = {
 };
 
 /** Returns the stored message of a user, for examples. */
-export function entryExample(id: string, parentId: string | null, content: string) {
+export function makeEntryExample(id: string, parentId: string | null, content: string) {
   const message = { role: "user", content };
   return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
 }
 
 /** Returns a schema of a path that refuses what no system takes for one. */
-export function withoutNul<S extends z.ZodType<string>>(path: S): S {
+export function refuseNul<S extends z.ZodType<string>>(path: S): S {
   return path.refine((given) => !given.includes("\0"), "must have no NUL, which no path has") as S;
 }
 
 /** A working directory that a session is to have. */
-export const directory = withoutNul(
+export const directory = refuseNul(
   z
     .string()
     .min(1)
@@ -108,12 +108,12 @@ export const fromEnd = z
 export const nextCursor = z.string().optional().describe("there is more; pass this as cursor");
 
 /** Types a result member whose text comes from the session's bytes. */
-export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
+export function typeStored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
   return schema as unknown as z.ZodType<z.output<T>, unknown>;
 }
 
 /** Damage as it is reported: see the core's Damage. */
-export const damage = () =>
+export const damageResult = () =>
   z.looseObject({
     kind: z.string(),
     line: z.number(),
@@ -149,7 +149,7 @@ export const fidelity = () =>
     warningCount: recordCount,
   });
 
-export function fidelityShown(report: Fidelity): z.input<ReturnType<typeof fidelity>> {
+export function toFidelityResult(report: Fidelity): z.input<ReturnType<typeof fidelity>> {
   const { kinds, warnings } = report;
   return {
     ...report,

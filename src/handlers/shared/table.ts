@@ -175,7 +175,7 @@ const commands = [
   compact,
 ] as const satisfies readonly Command[];
 
-export const table: readonly Command[] = commands;
+export const commandTable: readonly Command[] = commands;
 
 /** All commands as a type, from which the typed client takes names, params and results. */
 export type AnyCommand = (typeof commands)[number];

@@ -12,12 +12,12 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyForeign } from "./append.ts";
 import type { CommandContext } from "./command.ts";
-import { type HookAnswer, leafAsked, veto } from "./hooks.ts";
-import { leaving } from "./leaving.ts";
-import { move } from "./migration.ts";
+import { type HookAnswer, describeLeaf, veto } from "./hooks.ts";
+import { prepareMove } from "./leaving.ts";
+import { moveStore } from "./migration.ts";
 import { anySessionPath } from "./shapes.ts";
 
-export const which = {
+export const undoTarget = {
   operationId: z
     .string()
     .min(4)
@@ -27,7 +27,7 @@ export const which = {
   sessionId: z.string().min(1).optional().describe("or by its id, or an unambiguous beginning of 4 characters or more"),
 };
 
-export const outcome = z.object({
+export const undoResult = z.object({
   operationId: z.string().describe("of the operation that was taken back or brought back"),
   newOperationId: z.string().describe("of this one, which can be taken back itself; empty when cancelled"),
   cancelled: z
@@ -65,9 +65,9 @@ export const outcome = z.object({
     .describe("of a group: those of which this was not possible, and why; they stand as they are"),
 });
 
-type TakenBack = z.input<typeof outcome>;
+type TakenBack = z.input<typeof undoResult>;
 
-export const FAILURES_OF_TAKING_BACK = [
+export const UNDO_FAILURES = [
   "operation_not_found",
   "ambiguous_id",
   "ground_moved",
@@ -103,7 +103,7 @@ interface Chosen extends ChosenOne {
 }
 
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
-export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
+export function findUndoSubject(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
   const never: string[] = [];
   for (;;) {
     const history = settled(workspace, { never, records: false });
@@ -116,7 +116,7 @@ export function subjectOf(workspace: Workspace, wanted: WantedOperation, directi
 }
 
 /** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */
-export function takeBack(context: CommandContext, wanted: WantedOperation, direction: Direction): Promise<TakenBack> {
+export function undoOrRedo(context: CommandContext, wanted: WantedOperation, direction: Direction): Promise<TakenBack> {
   const { workspace } = context;
   const { operations } = workspace.stores;
   return operations.alone(async () => {
@@ -228,7 +228,7 @@ function settled(
 
 /** Returns the operation that a request means. Throws operation_not_found, ambiguous_id, cannot_undo. */
 function chosen(workspace: Workspace, history: History, wanted: WantedOperation, direction: Direction): Chosen {
-  const counts = filterOf(workspace, history, wanted);
+  const counts = makeUndoFilter(workspace, history, wanted);
   const named = wanted.operationId === undefined ? undefined : history.find(wanted.operationId);
   if (named && !counts(named)) throw new Failure("operation_not_found", undefined, { operationId: wanted.operationId });
   const found = named ?? (direction === "undo" ? history.nextToUndo(counts) : history.nextToRedo(counts));
@@ -290,7 +290,7 @@ function isSo({ id }: Operation, latest: Operation, direction: Direction): Failu
 }
 
 /** Returns a test for the operations that a request may mean: of its session, and of paths that may be used. */
-export function filterOf(
+export function makeUndoFilter(
   { stores }: Workspace,
   history: History,
   { sessionPath, sessionId }: WantedOperation,
@@ -377,7 +377,7 @@ async function convertBack(context: CommandContext, { step, sessionId }: Operati
   const isThere = (active === "native_v2") === (step.into === "v2") && location.sessionId === sessionId;
   if (!isThere) throw groundMoved("The session is in its former store already.", { active });
   const wishes = { as, progress: context.progress };
-  await move(context, step.to, (path) =>
+  await moveStore(context, step.to, (path) =>
     step.into === "v2" ? migrations.rollBack(path, wishes) : migrations.migrate(path, wishes),
   );
 }
@@ -464,8 +464,8 @@ async function vetoOn(
   if (!moves || !context.asks("session_before_tree")) return undefined;
   const target = before === null ? ROOT : session.find(before);
   if (before !== null && target < 0) return undefined;
-  const preparation = leaving(session, target);
-  const answer = await context.ask("session_before_tree", { preparation, ...leafAsked(session) });
+  const preparation = prepareMove(session, target);
+  const answer = await context.ask("session_before_tree", { preparation, ...describeLeaf(session) });
   return answer.cancelled ? answer : undefined;
 }
 

@@ -10,7 +10,7 @@ import type { CommandContext, Report } from "./command.ts";
 type WholeVerdict = Omit<Verdict, "invariants"> & { readonly invariants: Readonly<Record<string, boolean>> };
 
 /** Reads all of a session. `isOpen`: whether the host has it open. Throws storage_failed. */
-export async function verified(
+export async function verifyAll(
   context: Pick<CommandContext, "workspace">,
   session: Session,
   isOpen: boolean,

@@ -6,40 +6,40 @@
 import type { PageHead } from "../../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../../core/export/page.ts";
 import { preview as shortened } from "../../core/format/message.ts";
-import { counted, money, shortCount } from "../amounts.ts";
-import { branchMarkdown, FOLD_END, foldStart } from "./entries.ts";
-import { anchorAt, cell, codeSpan, plainLine } from "./inert.ts";
+import { formatCount, formatCost, formatShortCount } from "../amounts.ts";
+import { writeBranch, FOLD_END, writeFoldStart } from "./entries.ts";
+import { makeAnchor, escapeCell, makeCodeSpan, escapeTextLine } from "./inert.ts";
 
 /** Forks that the head names; of more it has the number. */
 const MOST_FORKS = 20;
 
 /** Yields the document in pieces, so that a long session need not be in memory twice. */
-export function* markdownPieces(page: ExportPage): Generator<string> {
+export function* writeMarkdown(page: ExportPage): Generator<string> {
   const head = yield* page.head();
   // A session without a name is known by its first question.
-  yield `# ${plainLine((!page.isNamed && head.turns[0]?.preview) || page.title)}\n\n`;
-  yield `| Session | ${cell(codeSpan(head.id))} |\n| --- | --- |\n`;
-  for (const [name, value] of factsOf(head)) if (value !== "") yield `| ${name} | ${cell(value)} |\n`;
+  yield `# ${escapeTextLine((!page.isNamed && head.turns[0]?.preview) || page.title)}\n\n`;
+  yield `| Session | ${escapeCell(makeCodeSpan(head.id))} |\n| --- | --- |\n`;
+  for (const [name, value] of factsOf(head)) if (value !== "") yield `| ${name} | ${escapeCell(value)} |\n`;
   const [path, ...others] = page.branches;
   yield "\n## Conversation\n\n";
   const { before = 0 } = page;
-  if (before > 0) yield `${counted(before, "entry", "entries")} before these are not in this document.\n\n`;
-  yield* branchMarkdown(page, path);
+  if (before > 0) yield `${formatCount(before, "entry", "entries")} before these are not in this document.\n\n`;
+  yield* writeBranch(page, path);
   if (others.length > 0) yield "## Other branches\n\n";
   for (const branch of others) yield* otherMarkdown(page, branch);
   if (page.apart.length === 0) return;
-  yield foldStart(`${counted(page.apart.length, "entry", "entries")} of no branch`);
-  yield* branchMarkdown(page, { entries: page.apart.entries, folds: () => [] });
+  yield writeFoldStart(`${formatCount(page.apart.length, "entry", "entries")} of no branch`);
+  yield* writeBranch(page, { entries: page.apart.entries, folds: () => [] });
   yield FOLD_END;
 }
 
 function* otherMarkdown(page: ExportPage, branch: PageBranch): Generator<string> {
   const { number, preview, length, from } = branch;
   // A link to what is in a fold does not open it everywhere.
-  yield `${anchorAt(`branch.${number}`)}\n\n`;
-  yield foldStart(`${preview() || `Branch ${number}`} (${counted(length, "entry", "entries")})`);
+  yield `${makeAnchor(`branch.${number}`)}\n\n`;
+  yield writeFoldStart(`${preview() || `Branch ${number}`} (${formatCount(length, "entry", "entries")})`);
   if (from !== undefined) yield `It leaves [this entry](#${page.anchorOf(from)}).\n\n`;
-  yield* branchMarkdown(page, branch);
+  yield* writeBranch(page, branch);
   yield FOLD_END;
 }
 
@@ -47,22 +47,22 @@ function* otherMarkdown(page: ExportPage, branch: PageBranch): Generator<string>
 function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   const { stats, models } = head;
   const { tokens, own, inherited } = stats;
-  yield ["Directory", codeSpan(head.cwd)];
+  yield ["Directory", makeCodeSpan(head.cwd)];
   yield ["Dates", datesOf(head)];
-  yield [models.length > 1 ? "Models" : "Model", models.map(plainLine).join(", ")];
+  yield [models.length > 1 ? "Models" : "Model", models.map(escapeTextLine).join(", ")];
   yield ["Messages", messagesOf(stats)];
   if (tokens.total > 0) {
-    const cache = `${shortCount(tokens.cacheRead)} read from the cache, ${shortCount(tokens.cacheWrite)} written to it`;
-    const split = `${shortCount(tokens.input)} in, ${shortCount(tokens.output)} out`;
+    const cache = `${formatShortCount(tokens.cacheRead)} read from the cache, ${formatShortCount(tokens.cacheWrite)} written to it`;
+    const split = `${formatShortCount(tokens.input)} in, ${formatShortCount(tokens.output)} out`;
     yield [
       "Tokens",
-      `${shortCount(tokens.total)}: ${split}${tokens.cacheRead + tokens.cacheWrite > 0 ? `, ${cache}` : ""}`,
+      `${formatShortCount(tokens.total)}: ${split}${tokens.cacheRead + tokens.cacheWrite > 0 ? `, ${cache}` : ""}`,
     ];
   }
-  const wasPaid = inherited.cost > 0 ? ` and \\${money(inherited.cost)} inherited` : "";
-  if (stats.cost > 0) yield ["Cost", `\\${money(own.cost)}${wasPaid}`];
+  const wasPaid = inherited.cost > 0 ? ` and \\${formatCost(inherited.cost)} inherited` : "";
+  if (stats.cost > 0) yield ["Cost", `\\${formatCost(own.cost)}${wasPaid}`];
   const { parent, children = [] } = head.family ?? {};
-  yield ["Forked from", parent ? relativeOf(parent) : codeSpan(head.parent ?? "")];
+  yield ["Forked from", parent ? relativeOf(parent) : makeCodeSpan(head.parent ?? "")];
   const more = children.length > MOST_FORKS ? [`${children.length - MOST_FORKS} more`] : [];
   yield [
     children.length === 1 ? "Fork" : "Forks",
@@ -71,19 +71,19 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
 }
 
 function relativeOf({ id, name }: { readonly id: string; readonly name: string | null }): string {
-  return name === null ? codeSpan(id) : `${plainLine(shortened(name, 80))} ${codeSpan(id)}`;
+  return name === null ? makeCodeSpan(id) : `${escapeTextLine(shortened(name, 80))} ${makeCodeSpan(id)}`;
 }
 
 function messagesOf({ totalMessages, userMessages, assistantMessages, toolCalls, path }: PageHead["stats"]): string {
-  const calls = toolCalls > 0 ? `, ${counted(toolCalls, "call")}` : "";
+  const calls = toolCalls > 0 ? `, ${formatCount(toolCalls, "call")}` : "";
   const shown = path.totalMessages < totalMessages ? `; ${path.totalMessages} on the path to the leaf` : "";
-  return `${totalMessages}: ${counted(userMessages, "question")}, ${counted(assistantMessages, "answer")}${calls}${shown}`;
+  return `${totalMessages}: ${formatCount(userMessages, "question")}, ${formatCount(assistantMessages, "answer")}${calls}${shown}`;
 }
 
 function datesOf({ begun, last }: PageHead): string {
   const shown = (time: string): string =>
     Number.isNaN(Date.parse(time))
-      ? plainLine(time.slice(0, 40))
+      ? escapeTextLine(time.slice(0, 40))
       : new Date(time).toISOString().slice(0, 16).replace("T", " ");
   const [from, to] = [shown(begun || last), shown(last || begun)];
   return from === to ? from : `${from} to ${to} UTC`;

@@ -3,13 +3,13 @@
 import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
 import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
-import { counted, shortCount } from "../amounts.ts";
-import { jsonOf, usageWords } from "../blocks.ts";
-import { resultOf } from "../calls.ts";
-import { groupsOf } from "../groups.ts";
-import { block, callMarkdown, imageMarkdown, loneResultMarkdown, ranMarkdown } from "./calls.ts";
-import { anchorAt, foldedCode, foldedText, plainLine, summaryHtml } from "./inert.ts";
-import { proseMarkdown } from "./prose.ts";
+import { formatCount, formatShortCount } from "../amounts.ts";
+import { toIndentedJson, describeUsage } from "../blocks.ts";
+import { toCallResult } from "../calls.ts";
+import { groupEntries } from "../groups.ts";
+import { writeBlock, writeCall, writeImage, writeLoneResult, writeCommandRun } from "./calls.ts";
+import { makeAnchor, foldCode, foldText, escapeTextLine, makeSummary } from "./inert.ts";
+import { writeProse } from "./prose.ts";
 
 /** The state of what was written before on the same branch. */
 interface Written {
@@ -18,18 +18,18 @@ interface Written {
 }
 
 /** Yields a branch; what compactions replaced is folded. */
-export function* branchMarkdown(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
+export function* writeBranch(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
   const written: Written = { turns: 0, model: "" };
   const folds = branch.folds();
   const starts = new Map(folds.map((fold) => [fold.start, fold]));
   const ends = new Set(folds.map(({ end }) => end));
-  for (const { index, entry, results } of groupsOf(branch.entries(), new Set([...starts.keys(), ...ends]))) {
+  for (const { index, entry, results } of groupEntries(branch.entries(), new Set([...starts.keys(), ...ends]))) {
     if (ends.delete(index)) yield FOLD_END;
     const fold = starts.get(index);
     if (fold) {
-      const count = counted(fold.end - fold.start, "entry", "entries");
+      const count = formatCount(fold.end - fold.start, "entry", "entries");
       yield `What follows was compacted: [read the summary](#${page.anchorOf(fold.by)}).\n\n`;
-      yield foldStart(`${count} that a compaction replaced`);
+      yield writeFoldStart(`${count} that a compaction replaced`);
     }
     yield entryMarkdown(page, entry, results, written);
     for (const one of [entry, ...results.values()]) yield* leftHere(page, one);
@@ -38,8 +38,8 @@ export function* branchMarkdown(page: ExportPage, branch: Pick<PageBranch, "fold
 }
 
 /** The beginning of a fold with Markdown in it; the blank lines make it Markdown. Obsidian leaves such a fold open. */
-export function foldStart(title: string): string {
-  return `<details><summary>${summaryHtml(title)}</summary>\n\n`;
+export function writeFoldStart(title: string): string {
+  return `<details><summary>${makeSummary(title)}</summary>\n\n`;
 }
 
 export const FOLD_END = "</details>\n\n";
@@ -53,7 +53,7 @@ function* leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): Gener
 
 /** Returns a link to a branch, with its length. */
 function branchLink({ number, preview: said, length }: PageBranch): string {
-  return `[${plainLine(said() || `Branch ${number}`)}](#branch.${number}), ${counted(length, "entry", "entries")}`;
+  return `[${escapeTextLine(said() || `Branch ${number}`)}](#branch.${number}), ${formatCount(length, "entry", "entries")}`;
 }
 
 function entryMarkdown(
@@ -70,13 +70,13 @@ function entryMarkdown(
       return customMarkdown(entry);
     case "compaction": {
       const tokens = amountOf(body.tokensBefore);
-      const beside = tokens === 0 ? "" : `of ${shortCount(tokens)} tokens`;
-      return named(entry, "Compaction", beside) + proseMarkdown(shownText(body.summary));
+      const beside = tokens === 0 ? "" : `of ${formatShortCount(tokens)} tokens`;
+      return named(entry, "Compaction", beside) + writeProse(shownText(body.summary));
     }
     case "branch_summary": {
       const left = page.find(stringOf(body.fromId));
       const link = left < 0 ? "" : `[go to what was left](#${page.anchorOf(left)})`;
-      return named(entry, "Summary of a branch", link) + proseMarkdown(shownText(body.summary));
+      return named(entry, "Summary of a branch", link) + writeProse(shownText(body.summary));
     }
     default:
       return noteMarkdown(page, entry, written);
@@ -85,25 +85,25 @@ function entryMarkdown(
 
 /** Returns the line that begins an entry; `beside` is Markdown. */
 function named(entry: PageEntry, title: string, beside = ""): string {
-  const facts = [`**${plainLine(title)}**`, beside, ...aboutOf(entry)].filter((fact) => fact !== "");
-  return `${anchorAt(entry.anchor)}${facts.join(" · ")}\n\n`;
+  const facts = [`**${escapeTextLine(title)}**`, beside, ...aboutOf(entry)].filter((fact) => fact !== "");
+  return `${makeAnchor(entry.anchor)}${facts.join(" · ")}\n\n`;
 }
 
 /** Returns the label of an entry, and its time. */
 function aboutOf({ label, body }: PageEntry): string[] {
-  const mark = label === undefined ? [] : [`label **${plainLine(label)}**`];
+  const mark = label === undefined ? [] : [`label **${escapeTextLine(label)}**`];
   const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)/.exec(stringOf(body.timestamp));
-  const time = found ? `${found[1]} ${found[2]}` : plainLine(stringOf(body.timestamp).slice(0, 40));
+  const time = found ? `${found[1]} ${found[2]}` : escapeTextLine(stringOf(body.timestamp).slice(0, 40));
   return [...mark, ...(time === "" ? [] : [time])];
 }
 
 function customMarkdown(entry: PageEntry): string {
   const { customType, content, display, details } = entry.body;
   const head = named(entry, shownText(customType) || "Extension");
-  const more = details === undefined ? "" : foldedCode("Details", jsonOf(details), "json");
+  const more = details === undefined ? "" : foldCode("Details", toIndentedJson(details), "json");
   // The agent's screen leaves these out; the model reads them.
   if (display === false)
-    return `${head}${foldStart("A message to the model that is not shown")}${blocksMarkdown(content)}${more}${FOLD_END}`;
+    return `${head}${writeFoldStart("A message to the model that is not shown")}${blocksMarkdown(content)}${more}${FOLD_END}`;
   return head + blocksMarkdown(content) + more;
 }
 
@@ -116,50 +116,50 @@ function messageMarkdown(
   const { role, content } = message;
   if (role === "user") {
     const facts = aboutOf(entry).join(" · ");
-    const heading = `${anchorAt(entry.anchor)}\n\n### You ${++written.turns}\n\n`;
+    const heading = `${makeAnchor(entry.anchor)}\n\n### You ${++written.turns}\n\n`;
     return `${heading}${facts === "" ? "" : `${facts}\n\n`}${blocksMarkdown(content)}`;
   }
   if (role === "assistant") {
     const model = stringOf(message.model);
     const isNew = model !== "" && model !== written.model;
     if (isNew) written.model = model;
-    const usage = usageWords(message.usage).join(", ").replace("$", "\\$&");
-    const beside = [isNew ? plainLine(model) : "", usage].filter(Boolean).join(" · ");
+    const usage = describeUsage(message.usage).join(", ").replace("$", "\\$&");
+    const beside = [isNew ? escapeTextLine(model) : "", usage].filter(Boolean).join(" · ");
     return named(entry, "Assistant", beside) + blocksMarkdown(content, results) + stopOf(message);
   }
-  if (role === "toolResult") return loneResultMarkdown({ message, anchor: entry.anchor, label: entry.label });
-  if (role === "bashExecution") return `${anchorAt(entry.anchor)}${ranMarkdown(message)}`;
+  if (role === "toolResult") return writeLoneResult({ message, anchor: entry.anchor, label: entry.label });
+  if (role === "bashExecution") return `${makeAnchor(entry.anchor)}${writeCommandRun(message)}`;
   return named(entry, shownText(role) || "Message") + blocksMarkdown(content);
 }
 
 function stopOf({ stopReason, errorMessage }: LooseMembers): string {
   if (stopReason !== "error" && stopReason !== "aborted") return "";
-  return `**${stopReason === "error" ? "Failed" : "Aborted"}** ${plainLine(shownText(errorMessage))}\n\n`;
+  return `**${stopReason === "error" ? "Failed" : "Aborted"}** ${escapeTextLine(shownText(errorMessage))}\n\n`;
 }
 
 function blocksMarkdown(content: unknown, results: ReadonlyMap<ToolCall, PageEntry> = new Map()): string {
   let text = "";
   const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
   for (const part of blocksOf(content)) {
-    if (part.type === "text") text += proseMarkdown(stringOf(part.text));
+    if (part.type === "text") text += writeProse(stringOf(part.text));
     else if (part.type === "thinking") text += thinkingMarkdown(stringOf(part.thinking));
-    else if (part.type === "image") text += imageMarkdown(part);
+    else if (part.type === "image") text += writeImage(part);
     else if (part.type === "toolCall") {
       const call = calls.next().value as ToolCall;
-      text += callMarkdown(call, resultOf(results.get(call)));
+      text += writeCall(call, toCallResult(results.get(call)));
     }
   }
   return text;
 }
 
 function thinkingMarkdown(text: string): string {
-  return text.trim() === "" ? "" : foldedText("Thinking", text);
+  return text.trim() === "" ? "" : foldText("Thinking", text);
 }
 
 /** Returns an entry that is no message as one line. */
 function noteMarkdown(page: ExportPage, entry: PageEntry, written: Written): string {
   const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = entry.body;
-  const line = (name: string, value: string): string => `${anchorAt(entry.anchor)}${name} **${plainLine(value)}**\n\n`;
+  const line = (name: string, value: string): string => `${makeAnchor(entry.anchor)}${name} **${escapeTextLine(value)}**\n\n`;
   switch (type) {
     case "model_change":
       written.model = stringOf(rest.modelId);
@@ -172,13 +172,13 @@ function noteMarkdown(page: ExportPage, entry: PageEntry, written: Written): str
       const position = page.find(stringOf(rest.targetId));
       const target = position < 0 ? "an entry" : `[an entry](#${page.anchorOf(position)})`;
       const label = shownText(rest.label);
-      const said = label === "" ? `Label taken from ${target}` : `Label **${plainLine(label)}** on ${target}`;
-      return `${anchorAt(entry.anchor)}${said}\n\n`;
+      const said = label === "" ? `Label taken from ${target}` : `Label **${escapeTextLine(label)}** on ${target}`;
+      return `${makeAnchor(entry.anchor)}${said}\n\n`;
     }
     default: {
       const title = preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": "));
-      const json = jsonOf(rest);
-      return named(entry, title || "Entry") + (json.length <= 2 ? "" : block("Data", json, "json"));
+      const json = toIndentedJson(rest);
+      return named(entry, title || "Entry") + (json.length <= 2 ? "" : writeBlock("Data", json, "json"));
     }
   }
 }

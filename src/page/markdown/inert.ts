@@ -3,12 +3,12 @@
  * CommonMark: mentions, formulas, tags, links between notes, comments, diagrams and queries in fences.
  */
 
-import { bySlices, escapeHtml, isLinkable, readable } from "../escape.ts";
+import { changeBySlices, escapeHtml, isLinkable, toReadable } from "../escape.ts";
 
 /** Returns text in which no mark of Markdown, of GitHub's or of Obsidian's acts. Line ends stay. */
-export function plainText(text: string): string {
+export function escapeText(text: string): string {
   return (
-    readable(text)
+    toReadable(text)
       .replace(/[\\`*[\]|~$]/g, "\\$&")
       .replace(/(?<![\p{L}\p{N}])_|_(?![\p{L}\p{N}])|&(?=#?\w+;)|:(?=\/\/)|(?<=www)\./giu, "\\$&")
       .replace(/%(?=%)|(?<=%)%|=(?==)|(?<==)=|(?<!\S)[#^](?=\S)/g, "\\$&")
@@ -19,7 +19,7 @@ export function plainText(text: string): string {
 }
 
 /** Returns lines of text none of which begins a heading, a list, a quote, a rule or the like. */
-export function plainLines(lines: string): string {
+export function escapeTextLines(lines: string): string {
   return lines
     .replace(/^[ \t]+|(?<=\n)[ \t]+/g, "")
     .replace(/^(\d{1,9})(?=[.)](?:\s|$))/gm, "$1\\")
@@ -27,14 +27,14 @@ export function plainLines(lines: string): string {
 }
 
 /** Returns text on one line. */
-export function plainLine(text: string): string {
-  return plainLines(plainText(text.replace(/\s+/g, " ").trim()));
+export function escapeTextLine(text: string): string {
+  return escapeTextLines(escapeText(text.replace(/\s+/g, " ").trim()));
 }
 
 /** Returns text on one line as code. */
-export function codeSpan(text: string, most = 300): string {
+export function makeCodeSpan(text: string, most = 300): string {
   const whole = text.length > most ? `${text.slice(0, most)}…` : text;
-  const line = readable(whole).replace(/\s+/g, " ").trim();
+  const line = toReadable(whole).replace(/\s+/g, " ").trim();
   if (line === "") return "";
   const marks = "`".repeat(longestRun(line) + 1);
   const space = /^`|`$/.test(line) ? " " : "";
@@ -50,13 +50,13 @@ function longestRun(text: string): number {
 }
 
 /** Returns what stands in a cell of a table; the text is Markdown already. */
-export function cell(markdown: string): string {
+export function escapeCell(markdown: string): string {
   return markdown.replace(/\n/g, " ").replace(/(?<!\\)((?:\\\\)*)\|/g, "$1\\|");
 }
 
 /** Returns a block whose fence is longer than any in the text. The language is one of ours, or none. */
-export function fence(text: string, language = ""): string {
-  const shown = readable(text).replace(/\n$/, "");
+export function makeFence(text: string, language = ""): string {
+  const shown = toReadable(text).replace(/\n$/, "");
   const marks = "`".repeat(Math.max(3, longestRun(shown) + 1));
   return `${marks}${language}\n${shown}\n${marks}\n\n`;
 }
@@ -65,47 +65,47 @@ export function fence(text: string, language = ""): string {
  * Returns a block behind one click, as HTML without blank lines: Markdown and blank lines within HTML are not for
  * Obsidian, which would leave the block open.
  */
-export function foldedCode(title: string, text: string, language = ""): string {
+export function foldCode(title: string, text: string, language = ""): string {
   const lang = language === "" ? "" : ` lang="${language}"`;
   return foldOf(title, `<pre${lang}><code>${unbroken(elementText(text.replace(/\n$/, "")))}</code></pre>`);
 }
 
 /** Returns text behind one click. */
-export function foldedText(title: string, text: string): string {
+export function foldText(title: string, text: string): string {
   return foldOf(
     title,
-    bySlices(elementText(text.trim()), (slice) => slice.replace(/\n/g, "<br>\n")),
+    changeBySlices(elementText(text.trim()), (slice) => slice.replace(/\n/g, "<br>\n")),
   );
 }
 
 function foldOf(title: string, html: string): string {
-  return `<details><summary>${summaryHtml(title)}</summary>\n${html}</details>\n\n`;
+  return `<details><summary>${makeSummary(title)}</summary>\n${html}</details>\n\n`;
 }
 
 /** Returns text as HTML between elements, where quotes are none. */
 function elementText(text: string): string {
-  return bySlices(escapeHtml(text), (slice) => slice.replaceAll("&quot;", '"').replaceAll("&#39;", "'"));
+  return changeBySlices(escapeHtml(text), (slice) => slice.replaceAll("&quot;", '"').replaceAll("&#39;", "'"));
 }
 
 /** Returns a title on one line of HTML. */
-export function summaryHtml(title: string): string {
+export function makeSummary(title: string): string {
   return elementText(title.replace(/\s+/g, " ").trim());
 }
 
 /** Returns HTML of preformatted text without a blank line: that would end the block. */
 function unbroken(html: string): string {
-  return bySlices(html, (slice) => slice.replace(/\n(?=[ \t]*(?:\n|$))/g, "&#10;"));
+  return changeBySlices(html, (slice) => slice.replace(/\n(?=[ \t]*(?:\n|$))/g, "&#10;"));
 }
 
 /** Returns a link, if the address is one that links may lead to; else what it says, and the address as code. */
-export function linkTo(address: string, said: string): string {
-  const place = readable(address);
+export function makeLink(address: string, said: string): string {
+  const place = toReadable(address);
   if (isLinkable(place)) {
     // A backtick in an address would begin code that ends in the next.
     const target = place.replace(/[`|$[\]*]/g, encodeURIMark).replace(/&(?=#?\w+;)/g, "&amp;");
     return /[()]/.test(target) ? `[${said}](<${target}>)` : `[${said}](${target})`;
   }
-  const shown = codeSpan(address, 200);
+  const shown = makeCodeSpan(address, 200);
   return shown === "" || said === address ? said : `${said} ${shown}`;
 }
 
@@ -114,6 +114,6 @@ function encodeURIMark(mark: string): string {
 }
 
 /** Returns a place that links lead to: GitHub shows nothing there, and puts a prefix before it and before links to it. */
-export function anchorAt(name: string): string {
+export function makeAnchor(name: string): string {
   return `<a id="${name}"></a>`;
 }

@@ -4,10 +4,10 @@
  */
 
 import MarkdownIt, { type Token } from "markdown-it";
-import { languageOf } from "../code.ts";
-import { isLinkable, readable } from "../escape.ts";
-import { isLong, lengthOf } from "../fold.ts";
-import { cell, codeSpan, fence, foldedCode, linkTo, plainLines, plainText } from "./inert.ts";
+import { findLanguage } from "../code.ts";
+import { isLinkable, toReadable } from "../escape.ts";
+import { isLongText, describeLength } from "../fold.ts";
+import { escapeCell, makeCodeSpan, makeFence, foldCode, makeLink, escapeTextLines, escapeText } from "./inert.ts";
 
 /** Characters that are read as Markdown at most; more is shown as it is. */
 const MOST = 200_000;
@@ -33,10 +33,10 @@ interface OpenBlock {
 }
 
 /** Returns prose as Markdown that ends with a blank line; nothing for no text. */
-export function proseMarkdown(text: string): string {
+export function writeProse(text: string): string {
   if (text.trim() === "") return "";
   if (text.length > MOST) return asItIs(text);
-  const tokens = parser.parse(readable(text), {});
+  const tokens = parser.parse(toReadable(text), {});
   if (tokens.some(({ level }) => level >= DEEPEST - 1)) return asItIs(text);
   const open: OpenBlock[] = [openedBy(undefined, [])];
   for (let index = 0; index < tokens.length; index++) {
@@ -56,7 +56,7 @@ export function proseMarkdown(text: string): string {
 }
 
 function asItIs(text: string): string {
-  return isLong(text) ? foldedCode(`Text: ${lengthOf(text)}`, text) : fence(text);
+  return isLongText(text) ? foldCode(`Text: ${describeLength(text)}`, text) : makeFence(text);
 }
 
 function openedBy(token: Token | undefined, before: readonly string[]): OpenBlock {
@@ -115,15 +115,15 @@ function blockOfInline({ type, tag }: Token, { children }: Token): string {
 
 /** Returns lines that begin nothing but a paragraph. */
 function plainBlock(text: string): string {
-  return plainLines(text.trim());
+  return escapeTextLines(text.trim());
 }
 
 function leafOf({ type, content, info }: Token): string {
   if (type === "hr") return "***";
   // Fences of other names draw diagrams, or run queries and scripts.
-  if (type === "fence") return fence(content, languageOf(info.trim().split(/\s+/)[0])).trimEnd();
-  if (type === "code_block") return fence(content).trimEnd();
-  return plainBlock(plainText(content));
+  if (type === "fence") return makeFence(content, findLanguage(info.trim().split(/\s+/)[0])).trimEnd();
+  if (type === "code_block") return makeFence(content).trimEnd();
+  return plainBlock(escapeText(content));
 }
 
 function tableOf(tokens: readonly Token[]): string {
@@ -133,7 +133,7 @@ function tableOf(tokens: readonly Token[]): string {
     if (token.type === "tr_open") rows.push([]);
     if (token.type === "th_open") marks.push(alignmentOf(token));
     if (token.type === "th_open" || token.type === "td_open")
-      rows.at(-1)?.push(cell(inlineOf(tokens[index + 1].children ?? []).trim()));
+      rows.at(-1)?.push(escapeCell(inlineOf(tokens[index + 1].children ?? []).trim()));
   }
   const [head, ...others] = rows.map((cells) => `| ${cells.join(" | ")} |`);
   return [head, `| ${marks.join(" | ")} |`, ...others].join("\n");
@@ -185,14 +185,14 @@ function textOf(pieces: readonly string[]): string {
 
 function linkOf({ info }: Token, address: string, said: string): string {
   const isItself = info === "auto" && isLinkable(address) && !/[<>`|$\s]/.test(address);
-  return isItself ? `<${address}>` : linkTo(address, said);
+  return isItself ? `<${address}>` : makeLink(address, said);
 }
 
 function pieceOf(token: Token): string {
   const { type, content } = token;
-  if (type === "code_inline") return codeSpan(content, MOST);
+  if (type === "code_inline") return makeCodeSpan(content, MOST);
   if (type === "image")
-    return `${plainText(`[image ${content}]`)} ${codeSpan(String(token.attrGet("src") ?? ""), 200)}`;
+    return `${escapeText(`[image ${content}]`)} ${makeCodeSpan(String(token.attrGet("src") ?? ""), 200)}`;
   if (type === "softbreak" || type === "hardbreak") return "  \n";
-  return Object.hasOwn(MARKS, type) ? MARKS[type] : plainText(content);
+  return Object.hasOwn(MARKS, type) ? MARKS[type] : escapeText(content);
 }

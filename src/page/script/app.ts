@@ -1,19 +1,19 @@
 /** The page with its script: the pane beside the conversation, and how they follow each other. */
 
-import { counted, money, shortCount } from "../amounts.ts";
+import { formatCount, formatCost, formatShortCount } from "../amounts.ts";
 import { type PageBlock, PageBlocks } from "./blocks.ts";
-import { copied, linkTo } from "./clipboard.ts";
+import { copyText, makePageLink } from "./clipboard.ts";
 import { openComparison } from "./compare.ts";
 import { offerDownload } from "./download.ts";
 import { dressEntries, openAround, unfoldForPaper } from "./dress.ts";
-import { button, inSlices, make } from "./elements.ts";
+import { makeButton, runInSlices, makeElement } from "./elements.ts";
 import { SearchField } from "./finder.ts";
 import { listen, listenInTree, showHelp } from "./keys.ts";
-import { hashOf, type PagePlace, placeIn } from "./links.ts";
+import { toHash, type PagePlace, parsePlace } from "./links.ts";
 import { NONE, TreeModel } from "./model.ts";
 import { TreePane } from "./pane.ts";
 import { PathMarks } from "./path.ts";
-import { KIND_NAMES, saidBy, timeText } from "./say.ts";
+import { KIND_NAMES, describeSpeaker, formatTime } from "./say.ts";
 import { PageSearch } from "./search.ts";
 import { ENTRY } from "./text.ts";
 import { showLocalTimes } from "./times.ts";
@@ -40,12 +40,12 @@ export class PageApp {
     compare: (a, b) => this.compare(a, b),
     copyLink: () => this.copyLink(NONE),
   });
-  private readonly pane = make("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
+  private readonly pane = makeElement("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
   private readonly finder = new SearchField(this.search, this.tree);
-  private readonly chosen = make("div", { class: "chosen" });
-  private readonly toast = make("div", { class: "toast", role: "status" });
-  private readonly opener = button("Tree", "opener", () => this.toggle());
-  private readonly shade = make("div", { class: "shade" });
+  private readonly chosen = makeElement("div", { class: "chosen" });
+  private readonly toast = makeElement("div", { class: "toast", role: "status" });
+  private readonly opener = makeButton("Tree", "opener", () => this.toggle());
+  private readonly shade = makeElement("div", { class: "shade" });
   private readonly narrow = matchMedia(NARROW);
   private current = NONE;
   private told = 0;
@@ -62,13 +62,13 @@ export class PageApp {
     this.tree.onMove = () => this.fillChosen();
     this.build();
     this.blocks.read();
-    offerDownload((words) => this.tell(words));
+    offerDownload((words) => this.showMessage(words));
     this.showPath(this.startEnd(), false);
     this.tree.select(this.model.leaf);
     this.listen();
     this.open();
     for (const header of document.querySelectorAll("header.top")) showLocalTimes(header);
-    void inSlices(this.dressAll()).then(() => this.search.learn());
+    void runInSlices(this.dressAll()).then(() => this.search.learn());
   }
 
   private startEnd(): number {
@@ -96,9 +96,9 @@ export class PageApp {
 
   private build(): void {
     const { pane, finder, tree, chosen } = this;
-    const help = button("?", "icon", showHelp, "Keys (?)");
-    const close = button("×", "icon close", () => this.toggle(false), "Close the tree (Esc)");
-    pane.append(make("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
+    const help = makeButton("?", "icon", showHelp, "Keys (?)");
+    const close = makeButton("×", "icon close", () => this.toggle(false), "Close the tree (Esc)");
+    pane.append(makeElement("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
     for (const icon of pane.querySelectorAll<HTMLElement>(".icon")) icon.setAttribute("aria-label", icon.title);
     this.opener.setAttribute("aria-controls", pane.id);
     this.opener.setAttribute("aria-expanded", "false");
@@ -144,7 +144,7 @@ export class PageApp {
     this.marks.updateIn(element);
   }
 
-  private tell(words: string): void {
+  private showMessage(words: string): void {
     this.toast.textContent = words;
     clearTimeout(this.told);
     this.told = window.setTimeout(() => {
@@ -161,9 +161,9 @@ export class PageApp {
       return;
     }
     const [tokens = 0, cost = 0] = row.more.u ?? [];
-    const facts = [timeText(row.time), tokens > 0 && `${shortCount(tokens)} tokens`, cost > 0 && money(cost)];
+    const facts = [formatTime(row.time), tokens > 0 && `${formatShortCount(tokens)} tokens`, cost > 0 && formatCost(cost)];
     const isEnd = cursor === blocks.end;
-    const end = button(
+    const end = makeButton(
       "End here",
       "small",
       () => this.showPath(cursor, true),
@@ -171,7 +171,7 @@ export class PageApp {
     );
     end.disabled = isEnd;
     const other = this.otherEnd(cursor);
-    const compare = button(
+    const compare = makeButton(
       "Compare",
       "small",
       () => this.compareWith(cursor),
@@ -179,15 +179,15 @@ export class PageApp {
     );
     compare.disabled = other === blocks.end;
     chosen.replaceChildren(
-      make("p", { class: "dim" }, make("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
-      make("p", { class: "said" }, saidBy(row).words),
-      make(
+      makeElement("p", { class: "dim" }, makeElement("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
+      makeElement("p", { class: "said" }, describeSpeaker(row).words),
+      makeElement(
         "div",
         { class: "acts" },
-        button("Go to", "small", () => this.pick(cursor), "Go to this entry (Enter)"),
+        makeButton("Go to", "small", () => this.pick(cursor), "Go to this entry (Enter)"),
         end,
         compare,
-        button("Copy link", "small", () => this.copyLink(cursor), "Copy the link to this entry (y)"),
+        makeButton("Copy link", "small", () => this.copyLink(cursor), "Copy the link to this entry (y)"),
       ),
     );
   }
@@ -201,11 +201,11 @@ export class PageApp {
     this.tree.update();
     if (!isAsked) return;
     this.go(end, false);
-    history.pushState(null, "", hashOf(this.placeOf(end)));
-    this.tell(
+    history.pushState(null, "", toHash(this.placeOf(end)));
+    this.showMessage(
       end === this.model.leaf
         ? "The path to the leaf"
-        : `The path to this entry: ${counted(this.model.path(end).length, "entry", "entries")}`,
+        : `The path to this entry: ${formatCount(this.model.path(end).length, "entry", "entries")}`,
     );
   }
 
@@ -220,7 +220,7 @@ export class PageApp {
   private pick(row: number): void {
     if (this.narrow.matches) this.toggle(false);
     this.go(row, true);
-    history.pushState(null, "", hashOf(this.placeOf(row)));
+    history.pushState(null, "", toHash(this.placeOf(row)));
   }
 
   /** Brings an entry into view, on the path where that is needed. */
@@ -256,7 +256,7 @@ export class PageApp {
 
   /** Goes where the address says. */
   private open(): boolean {
-    const place = placeIn(location.hash);
+    const place = parsePlace(location.hash);
     if (!place) return false;
     const { model } = this;
     const [row, end, other] = [place.id, place.end ?? "", place.other ?? ""].map((id) => model.find(id));
@@ -325,18 +325,18 @@ export class PageApp {
     openComparison(this.model, a, b, {
       go: (row) => this.pick(row),
       show: (end) => this.showPath(end, true),
-      copyLink: () => void this.copy(linkTo(place)),
+      copyLink: () => void this.copy(makePageLink(place)),
     });
   }
 
   private copyLink(row: number): void {
     const at = row === NONE ? this.blocks.end : row;
     if (at === NONE) return;
-    void this.copy(linkTo(this.placeOf(at)));
+    void this.copy(makePageLink(this.placeOf(at)));
   }
 
   private async copy(text: string): Promise<void> {
-    this.tell((await copied(text)) ? "Link copied" : "The browser does not let the page copy");
+    this.showMessage((await copyText(text)) ? "Link copied" : "The browser does not let the page copy");
   }
 
   private listen(): void {
@@ -415,7 +415,7 @@ export class PageApp {
     const link = target.closest<HTMLAnchorElement | SVGAElement>("a[href^='#']");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const hash = link.getAttribute("href") ?? "";
-    const place = placeIn(hash);
+    const place = parsePlace(hash);
     const isOurs = place && (this.model.find(place.id) !== NONE || place.id.startsWith("branch."));
     if (!isOurs) return;
     event.preventDefault();

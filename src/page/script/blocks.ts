@@ -1,7 +1,7 @@
 /** The blocks of the document: which entries each has, those asleep, and which of them the shown path shows. */
 
 import type { RowTuple } from "../row.ts";
-import { elementsOf, make } from "./elements.ts";
+import { parseElements, makeElement } from "./elements.ts";
 import { NONE, type TreeModel } from "./model.ts";
 
 export interface PageBlock {
@@ -92,7 +92,7 @@ export class PageBlocks {
   /** Makes a block of entries that stand alone, where their branch ends. */
   private wrap(script: HTMLElement, tuples: readonly RowTuple[]): HTMLElement {
     const { model } = this;
-    const chunk = make("div", { class: "chunk" });
+    const chunk = makeElement("div", { class: "chunk" });
     const around = script.parentElement as HTMLElement;
     const entries = tuples.flatMap(([id]) => [...around.children].filter((one) => one.id === id));
     chunk.append(...entries, script);
@@ -102,7 +102,7 @@ export class PageBlocks {
       segment &&
       !model.rows.some((row) => row.above === model.rows[above].position && !tuples.some(([id]) => id === row.id));
     if (isLast) segment.append(chunk);
-    else this.stage.append(make("div", { class: "segment" }, chunk));
+    else this.stage.append(makeElement("div", { class: "segment" }, chunk));
     return chunk;
   }
 
@@ -145,7 +145,7 @@ export class PageBlocks {
     const { asleep, element } = block;
     if (!asleep) return;
     block.asleep = undefined;
-    const fragment = elementsOf(asleep.textContent ?? "");
+    const fragment = parseElements(asleep.textContent ?? "");
     asleep.replaceWith(fragment);
     element.style.minHeight = "";
     if (block.isPartial) this.hideIn(block);

@@ -1,14 +1,14 @@
 /** Links as they are copied. */
 
-import { hashOf, type PagePlace } from "./links.ts";
+import { toHash, type PagePlace } from "./links.ts";
 
 /** Returns the page's address with another place. */
-export function linkTo(place: PagePlace): string {
-  return location.href.replace(/#.*$/s, "") + hashOf(place);
+export function makePageLink(place: PagePlace): string {
+  return location.href.replace(/#.*$/s, "") + toHash(place);
 }
 
 /** Copies a text, also where the clipboard may not be written directly. Returns whether it could. */
-export async function copied(text: string): Promise<boolean> {
+export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;

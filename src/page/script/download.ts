@@ -1,7 +1,7 @@
 /** The session's JSONL, which the page holds packed: unpacked part by part, and given as a file. */
 
-import { sizeText } from "../amounts.ts";
-import { button, make } from "./elements.ts";
+import { formatSize } from "../amounts.ts";
+import { makeButton, makeElement } from "./elements.ts";
 
 interface PackedSession {
   readonly name: string;
@@ -15,16 +15,16 @@ export function offerDownload(say: (words: string) => void): void {
   const facts = document.querySelector(".facts");
   if (about === undefined || !facts || typeof DecompressionStream === "undefined") return;
   const session = JSON.parse(about) as PackedSession;
-  const save = button("Download", "small", () => void download(session, say), session.name);
-  const sizes = make("span", { class: "dim" }, ` ${sizeText(session.whole)}, ${sizeText(session.packed)} in this page`);
-  facts.append(make("div", {}, make("dt", {}, "JSONL"), make("dd", {}, save, sizes)));
+  const save = makeButton("Download", "small", () => void download(session, say), session.name);
+  const sizes = makeElement("span", { class: "dim" }, ` ${formatSize(session.whole)}, ${formatSize(session.packed)} in this page`);
+  facts.append(makeElement("div", {}, makeElement("dt", {}, "JSONL"), makeElement("dd", {}, save, sizes)));
 }
 
 async function download({ name }: PackedSession, say: (words: string) => void): Promise<void> {
   say("Unpacking…");
   try {
     const url = URL.createObjectURL(await unpacked());
-    const link = make("a", { href: url, download: name });
+    const link = makeElement("a", { href: url, download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
     say(`Saved as ${name}`);

@@ -3,7 +3,7 @@
 type NewChild = Node | string | undefined | false;
 
 /** Returns an element with attributes and children; strings become text. */
-export function make<Name extends keyof HTMLElementTagNameMap>(
+export function makeElement<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   attributes: Readonly<Record<string, string>> = {},
   ...children: readonly NewChild[]
@@ -14,8 +14,8 @@ export function make<Name extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-export function button(text: string, style: string, act: () => void, title = ""): HTMLButtonElement {
-  const made = make("button", { type: "button", class: style, ...(title === "" ? {} : { title }) }, text);
+export function makeButton(text: string, style: string, act: () => void, title = ""): HTMLButtonElement {
+  const made = makeElement("button", { type: "button", class: style, ...(title === "" ? {} : { title }) }, text);
   made.addEventListener("click", act);
   return made;
 }
@@ -27,7 +27,7 @@ interface HtmlPolicy {
 let policy: HtmlPolicy | undefined;
 
 /** Makes elements of HTML that the page's generator wrote, for which the page has the one policy there is. */
-export function elementsOf(html: string): DocumentFragment {
+export function parseElements(html: string): DocumentFragment {
   const types = (window as unknown as { trustedTypes?: { createPolicy?(name: string, rules: HtmlPolicy): HtmlPolicy } })
     .trustedTypes;
   // In a browser without them, an entry may have this name as its id.
@@ -38,7 +38,7 @@ export function elementsOf(html: string): DocumentFragment {
 }
 
 /** Runs work that yields where it may pause, no longer than a few milliseconds at a time. */
-export async function inSlices(work: Iterator<unknown>, isOver: () => boolean = () => false): Promise<void> {
+export async function runInSlices(work: Iterator<unknown>, isOver: () => boolean = () => false): Promise<void> {
   for (let done = false; !done && !isOver(); ) {
     const until = performance.now() + 12;
     while (!done && performance.now() < until) done = work.next().done === true;

@@ -1,8 +1,8 @@
 /** The field of the search: what was found, how often, and which place is the current one. */
 
-import { counted } from "../amounts.ts";
+import { formatCount } from "../amounts.ts";
 import { openAround } from "./dress.ts";
-import { button, make } from "./elements.ts";
+import { makeButton, makeElement } from "./elements.ts";
 import type { TreePane } from "./pane.ts";
 import type { PageSearch } from "./search.ts";
 
@@ -13,7 +13,7 @@ const TYPING = 60;
 const EDGE = 80;
 
 export class SearchField {
-  readonly field = make("input", {
+  readonly field = makeElement("input", {
     type: "search",
     placeholder: "Search everything",
     "aria-label": "Search everything",
@@ -24,7 +24,7 @@ export class SearchField {
   readonly element: HTMLElement;
   /** Brings an entry into view. */
   onGo: (row: number) => void = () => {};
-  private readonly count = make("span", { class: "count", role: "status" });
+  private readonly count = makeElement("span", { class: "count", role: "status" });
   private readonly search: PageSearch;
   private readonly tree: TreePane;
   /** The current place: its row, and which of those in it. */
@@ -36,9 +36,9 @@ export class SearchField {
     this.search = search;
     this.tree = tree;
     search.onCount = () => this.found();
-    const before = button("↑", "icon", () => this.next(-1), "Previous place (N)");
-    const after = button("↓", "icon", () => this.next(1), "Next place (n)");
-    this.element = make("div", { class: "find", role: "search" }, this.field, this.count, before, after);
+    const before = makeButton("↑", "icon", () => this.next(-1), "Previous place (N)");
+    const after = makeButton("↓", "icon", () => this.next(1), "Next place (n)");
+    this.element = makeElement("div", { class: "find", role: "search" }, this.field, this.count, before, after);
     this.field.addEventListener("input", () => this.find());
     this.field.addEventListener("keydown", ({ key, shiftKey }) => {
       if (key === "Enter") void this.enter(shiftKey ? -1 : 1);
@@ -81,7 +81,7 @@ export class SearchField {
   private found(): void {
     const { search, count, place, tree } = this;
     tree.update();
-    const where = `${search.total.toLocaleString("en-US")} in ${counted(search.counts.size, "entry", "entries")}`;
+    const where = `${search.total.toLocaleString("en-US")} in ${formatCount(search.counts.size, "entry", "entries")}`;
     count.textContent = !search.isOn ? "" : search.total === 0 ? "nothing" : where;
     if (place === undefined && search.isOn) tree.tree.scrollTop = 0;
   }

@@ -1,6 +1,6 @@
 /** Keys of the page, and the dialog that lists them. */
 
-import { button, make } from "./elements.ts";
+import { makeButton, makeElement } from "./elements.ts";
 import { NONE, type TreeModel } from "./model.ts";
 import type { TreePane } from "./pane.ts";
 
@@ -36,15 +36,15 @@ export function listen(actions: KeyActions): void {
 }
 
 export function showHelp(): void {
-  const dialog = make("dialog", { class: "help", "aria-labelledby": "help.title" });
-  const list = make("dl");
+  const dialog = makeElement("dialog", { class: "help", "aria-labelledby": "help.title" });
+  const list = makeElement("dl");
   for (const [keys, meaning] of HELP) {
-    const names = make("dt");
-    for (const key of keys.split(/ +/)) names.append(make("kbd", {}, key), " ");
-    list.append(make("div", {}, names, make("dd", {}, meaning)));
+    const names = makeElement("dt");
+    for (const key of keys.split(/ +/)) names.append(makeElement("kbd", {}, key), " ");
+    list.append(makeElement("div", {}, names, makeElement("dd", {}, meaning)));
   }
-  const close = button("Close", "", () => dialog.close());
-  dialog.append(make("header", {}, make("h2", { id: "help.title" }, "Keys"), close), list);
+  const close = makeButton("Close", "", () => dialog.close());
+  dialog.append(makeElement("header", {}, makeElement("h2", { id: "help.title" }, "Keys"), close), list);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

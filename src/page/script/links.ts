@@ -7,7 +7,7 @@ export interface PagePlace {
   readonly other?: string;
 }
 
-export function placeIn(hash: string): PagePlace | undefined {
+export function parsePlace(hash: string): PagePlace | undefined {
   // Some programs that pass links on write these signs as codes.
   const plain = hash.replace(/%40/g, "@").replace(/%7E/gi, "~");
   const found = /^#?([A-Za-z0-9_.-]+)(?:([@~])([A-Za-z0-9_.-]+))?$/.exec(plain);
@@ -16,6 +16,6 @@ export function placeIn(hash: string): PagePlace | undefined {
   return { id, ...(sign === "@" ? { end: more } : {}), ...(sign === "~" ? { other: more } : {}) };
 }
 
-export function hashOf({ id, end, other }: PagePlace): string {
+export function toHash({ id, end, other }: PagePlace): string {
   return `#${id}${end === undefined ? "" : `@${end}`}${other === undefined ? "" : `~${other}`}`;
 }

@@ -42,7 +42,7 @@ export const DEEPEST = 12;
 const STRETCH = 2;
 
 /** Kinds that say nothing. */
-export const SETTINGS: ReadonlySet<RowKind> = new Set(["l", "n", "m", "t", "o"]);
+export const SETTING_TYPES: ReadonlySet<RowKind> = new Set(["l", "n", "m", "t", "o"]);
 
 export class TreeModel {
   rows: TreeRow[] = [];
@@ -135,7 +135,7 @@ export class TreeModel {
   private passes(filter: FilterName, { kind, more }: TreeRow): boolean {
     if (filter === "user") return kind === "u";
     if (filter === "all" || more.l !== undefined) return true;
-    if (filter === "labels" || SETTINGS.has(kind)) return false;
+    if (filter === "labels" || SETTING_TYPES.has(kind)) return false;
     return filter === "talk" || (kind !== "r" && (kind !== "a" || more.c === undefined));
   }
 

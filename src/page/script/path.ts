@@ -1,11 +1,11 @@
 /** The places on the page that depend on the shown path: where else a branch went, where it ends, and that it is another. */
 
-import { counted } from "../amounts.ts";
+import { formatCount } from "../amounts.ts";
 import type { PageBlocks } from "./blocks.ts";
-import { button, make } from "./elements.ts";
-import { hashOf } from "./links.ts";
-import { NONE, SETTINGS } from "./model.ts";
-import { nameOf } from "./say.ts";
+import { makeButton, makeElement } from "./elements.ts";
+import { toHash } from "./links.ts";
+import { NONE, SETTING_TYPES } from "./model.ts";
+import { getRowName } from "./say.ts";
 
 /** Branches that are listed at a fork. */
 const MOST_LISTED = 20;
@@ -19,8 +19,8 @@ interface PathActions {
 export class PathMarks {
   private readonly blocks: PageBlocks;
   private readonly actions: PathActions;
-  readonly bar = make("div", { class: "pathbar", role: "region", "aria-label": "The shown path" });
-  private readonly last = make("div", { class: "ending" });
+  readonly bar = makeElement("div", { class: "pathbar", role: "region", "aria-label": "The shown path" });
+  private readonly last = makeElement("div", { class: "ending" });
 
   constructor(blocks: PageBlocks, actions: PathActions) {
     this.blocks = blocks;
@@ -48,12 +48,12 @@ export class PathMarks {
   private fillBar(): void {
     const { actions, bar, blocks } = this;
     const { model, end } = blocks;
-    const said = make("p", {}, make("b", {}, "Another path"), ` ends at “${nameOf(model, end)}”`);
+    const said = makeElement("p", {}, makeElement("b", {}, "Another path"), ` ends at “${getRowName(model, end)}”`);
     bar.replaceChildren(
       said,
-      button("Back to the leaf", "small", () => actions.show(model.leaf)),
-      button("Compare with the leaf", "small", () => actions.compare(model.leaf, end)),
-      button("Copy link", "small spare", actions.copyLink),
+      makeButton("Back to the leaf", "small", () => actions.show(model.leaf)),
+      makeButton("Compare with the leaf", "small", () => actions.compare(model.leaf, end)),
+      makeButton("Copy link", "small spare", actions.copyLink),
     );
   }
 
@@ -63,14 +63,14 @@ export class PathMarks {
     const further = end === NONE ? [] : this.branchesAt(end);
     last.hidden = further.length === 0;
     if (!last.hidden)
-      last.replaceChildren(make("p", {}, "The path ends here. It was continued:"), this.listOf(further));
+      last.replaceChildren(makeElement("p", {}, "The path ends here. It was continued:"), this.listOf(further));
   }
 
   /** Returns the children of a row that begin with something that was said. */
   private branchesAt(row: number): number[] {
     const { model } = this.blocks;
     return model.children[row].filter(
-      (child) => !SETTINGS.has(model.rows[child].kind) || model.children[child].length > 0,
+      (child) => !SETTING_TYPES.has(model.rows[child].kind) || model.children[child].length > 0,
     );
   }
 
@@ -78,7 +78,7 @@ export class PathMarks {
   private firstSaid(row: number): number {
     const { model } = this.blocks;
     let at = row;
-    while (SETTINGS.has(model.rows[at].kind) && model.heirs[at] !== NONE) at = model.heirs[at];
+    while (SETTING_TYPES.has(model.rows[at].kind) && model.heirs[at] !== NONE) at = model.heirs[at];
     return at;
   }
 
@@ -88,7 +88,7 @@ export class PathMarks {
     const others =
       at === NONE || at === blocks.end ? [] : this.branchesAt(at).filter((child) => !blocks.isShown(child));
     left.hidden = others.length === 0 || !blocks.isShown(at);
-    if (!left.hidden) left.replaceChildren(make("p", {}, "Another way was taken here, too:"), this.listOf(others));
+    if (!left.hidden) left.replaceChildren(makeElement("p", {}, "Another way was taken here, too:"), this.listOf(others));
   }
 
   private listOf(rows: readonly number[]): HTMLElement {
@@ -96,10 +96,10 @@ export class PathMarks {
     const items = rows.slice(0, MOST_LISTED).map((row) => {
       const length = model.path(model.tip(row)).length - model.path(row).length + 1;
       const said = this.firstSaid(row);
-      const link = make("a", { href: hashOf({ id: model.rows[row].id }) }, nameOf(model, said));
-      return make("li", {}, link, make("span", { class: "dim" }, ` ${counted(length, "entry", "entries")}`));
+      const link = makeElement("a", { href: toHash({ id: model.rows[row].id }) }, getRowName(model, said));
+      return makeElement("li", {}, link, makeElement("span", { class: "dim" }, ` ${formatCount(length, "entry", "entries")}`));
     });
     const more = rows.length - items.length;
-    return make("ul", {}, ...items, more > 0 && make("li", {}, `${more.toLocaleString("en-US")} more, in the tree`));
+    return makeElement("ul", {}, ...items, more > 0 && makeElement("li", {}, `${more.toLocaleString("en-US")} more, in the tree`));
   }
 }

@@ -1,7 +1,7 @@
 /** Words for entries and amounts, as the tree and the comparison have them. */
 
 import { NONE, type TreeModel, type TreeRow } from "./model.ts";
-import { localTime } from "./times.ts";
+import { toLocalTime } from "./times.ts";
 
 /** Names of the kinds of entries. */
 export const KIND_NAMES: Readonly<Record<TreeRow["kind"], string>> = {
@@ -20,19 +20,19 @@ export const KIND_NAMES: Readonly<Record<TreeRow["kind"], string>> = {
 };
 
 /** Returns who speaks in an entry, and what it says. */
-export function saidBy({ kind, text, more }: TreeRow): { readonly who: string; readonly words: string } {
+export function describeSpeaker({ kind, text, more }: TreeRow): { readonly who: string; readonly words: string } {
   if (kind === "r") return { who: more.n ?? "result", words: text };
-  if (kind === "a" && text === "" && more.c) return { who: "", words: callsText(more.c) };
+  if (kind === "a" && text === "" && more.c) return { who: "", words: formatRowCalls(more.c) };
   if (kind === "a") return { who: "", words: text || "(nothing said)" };
   return { who: kind === "u" ? "" : KIND_NAMES[kind].toLowerCase(), words: text };
 }
 
-export function callsText(calls: NonNullable<TreeRow["more"]["c"]>): string {
+export function formatRowCalls(calls: NonNullable<TreeRow["more"]["c"]>): string {
   return calls.map(([name, argument]) => `${name} ${argument}`.trim()).join(", ");
 }
 
 /** Returns what a folded stretch did: the tools by how often they were called, and how many calls failed. */
-export function stretchText(
+export function describeStretch(
   model: TreeModel,
   rows: readonly number[],
 ): { readonly words: string; readonly failed: number } {
@@ -44,29 +44,29 @@ export function stretchText(
     if (more.f) failed++;
   }
   const calls = rows.flatMap((row) => model.rows[row].more.c ?? []);
-  if (calls.length === 1 && rows.length === 2) return { words: callsText(calls), failed };
+  if (calls.length === 1 && rows.length === 2) return { words: formatRowCalls(calls), failed };
   const list = [...tools].sort((a, b) => b[1] - a[1]).map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));
   return { words: `${rows.length} steps${list.length > 0 ? `: ${list.slice(0, 5).join(", ")}` : ""}`, failed };
 }
 
 /** Returns how long something took. */
-export function spanText(seconds: number): string {
+export function formatSpan(seconds: number): string {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
   return seconds < 172_800 ? `${(seconds / 3600).toFixed(1)} h` : `${Math.round(seconds / 86_400)} days`;
 }
 
 /** Returns a time as the page writes them. */
-export function timeText(time: number): string {
+export function formatTime(time: number): string {
   if (time === 0) return "";
-  const { day, time: clock } = localTime(new Date(time * 1000));
+  const { day, time: clock } = toLocalTime(new Date(time * 1000));
   return `${day} ${clock}`;
 }
 
 /** Returns an entry by its first words, for sentences about it. */
-export function nameOf(model: TreeModel, row: number): string {
+export function getRowName(model: TreeModel, row: number): string {
   if (row === NONE) return "the beginning";
   const { kind } = model.rows[row];
-  const { words } = saidBy(model.rows[row]);
+  const { words } = describeSpeaker(model.rows[row]);
   return `${KIND_NAMES[kind]}: ${words.length > 60 ? `${words.slice(0, 59)}…` : words}`;
 }

@@ -1,8 +1,8 @@
 /** Search over every entry: its words are learned while nothing else happens, and marks are drawn where they are in view. */
 
 import type { PageBlock, PageBlocks } from "./blocks.ts";
-import { inSlices } from "./elements.ts";
-import { ASIDE, countIn, ENTRY, lowered, patternOf, placesIn, type TextPattern, wordsIn } from "./text.ts";
+import { runInSlices } from "./elements.ts";
+import { ASIDE, countPlaces, ENTRY, lowerText, makePattern, findPlaces, type TextPattern, collectWords } from "./text.ts";
 
 /** Marks that are drawn in one entry, and in all. */
 const MOST_IN_ENTRY = 300;
@@ -55,7 +55,7 @@ export class PageSearch {
     this.words.length = this.blocks.model.rows.length;
     this.isReady = false;
     this.learning = this.learning
-      .then(() => inSlices(this.learnAll()))
+      .then(() => runInSlices(this.learnAll()))
       .then(() => {
         this.isReady = true;
       });
@@ -78,20 +78,20 @@ export class PageSearch {
     const { model } = this.blocks;
     for (const row of rows) this.words[row] = "";
     if (asleep)
-      wordsIn(asleep.textContent ?? "", (id, words) => {
-        this.words[model.find(id)] = lowered(words);
+      collectWords(asleep.textContent ?? "", (id, words) => {
+        this.words[model.find(id)] = lowerText(words);
       });
     else
       for (const row of rows) {
         const entry = document.getElementById(model.rows[row].id);
-        if (entry && element.contains(entry)) this.words[row] = lowered(textOf(nodesOf(entry)));
+        if (entry && element.contains(entry)) this.words[row] = lowerText(textOf(nodesOf(entry)));
       }
   }
 
   /** Looks for a query everywhere; an empty one ends the search. */
   async find(query: string): Promise<void> {
     const run = ++this.run;
-    this.pattern = patternOf(query);
+    this.pattern = makePattern(query);
     this.counts = new Map();
     this.total = 0;
     this.here = undefined;
@@ -99,7 +99,7 @@ export class PageSearch {
     const isOver = (): boolean => run !== this.run;
     if (this.pattern) {
       await this.learning;
-      await inSlices(this.countAll(this.pattern), isOver);
+      await runInSlices(this.countAll(this.pattern), isOver);
     }
     if (isOver()) return;
     this.isDone = true;
@@ -109,7 +109,7 @@ export class PageSearch {
 
   private *countAll(pattern: TextPattern): Generator<void> {
     for (let row = 0; row < this.words.length; row++) {
-      const count = countIn(this.words[row] ?? "", pattern);
+      const count = countPlaces(this.words[row] ?? "", pattern);
       if (count > 0) this.counts.set(row, count);
       this.total += count;
       if (row % STEP === STEP - 1) yield;
@@ -151,7 +151,7 @@ export class PageSearch {
     const entry = document.getElementById(this.blocks.model.rows[row].id);
     if (!entry) return [];
     const nodes = nodesOf(entry);
-    const places = placesIn(lowered(textOf(nodes)), pattern, most);
+    const places = findPlaces(lowerText(textOf(nodes)), pattern, most);
     const ranges: Range[] = [];
     let index = 0;
     let before = 0;

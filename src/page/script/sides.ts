@@ -3,7 +3,7 @@
 import { NONE, type TreeModel, type TreeRow } from "./model.ts";
 
 /** A branch after the common ancestor. */
-export interface BranchSide {
+export interface ComparedEnd {
   readonly end: number;
   readonly rows: readonly number[];
   readonly users: number;
@@ -23,17 +23,17 @@ export interface BranchSide {
 }
 
 /** Returns the last row that two paths share, or NONE, and their sides. */
-export function sidesOf(model: TreeModel, a: number, b: number): { common: number; sides: [BranchSide, BranchSide] } {
+export function compareBranches(model: TreeModel, a: number, b: number): { common: number; branches: [ComparedEnd, ComparedEnd] } {
   const [left, right] = [model.path(a), model.path(b)];
   let past = 0;
   while (past < left.length && left[past] === right[past]) past++;
   return {
     common: past > 0 ? left[past - 1] : NONE,
-    sides: [sideOf(model, a, left.slice(past)), sideOf(model, b, right.slice(past))],
+    branches: [summarizeBranch(model, a, left.slice(past)), summarizeBranch(model, b, right.slice(past))],
   };
 }
 
-function sideOf(model: TreeModel, end: number, indexes: readonly number[]): BranchSide {
+function summarizeBranch(model: TreeModel, end: number, indexes: readonly number[]): ComparedEnd {
   const rows = indexes.map((index) => model.rows[index]);
   const tools = new Map<string, [string, number, number]>();
   const toolOf = (name: string): [string, number, number] => {

@@ -19,7 +19,7 @@ interface OpenElement {
 }
 
 /** Gives the words of each entry in a block of HTML that the page's generator wrote. */
-export function wordsIn(html: string, give: (id: string, words: string) => void): void {
+export function collectWords(html: string, give: (id: string, words: string) => void): void {
   const open: OpenElement[] = [];
   const words = new Map<string, string>();
   for (const [part, end, tag, attributes] of html.matchAll(PART)) {
@@ -45,7 +45,7 @@ function decoded(text: string): string {
 }
 
 /** Returns text in small letters, each where it was. */
-export function lowered(text: string): string {
+export function lowerText(text: string): string {
   const lower = text.toLowerCase();
   if (lower.length === text.length) return lower;
   return Array.from(text, (one) => (one.toLowerCase().length === one.length ? one.toLowerCase() : one)).join("");
@@ -54,8 +54,8 @@ export function lowered(text: string): string {
 /** A query as it is looked for: a text, or where it has several words, an expression that takes any space between. */
 export type TextPattern = { readonly text: string; readonly spaced?: RegExp };
 
-export function patternOf(query: string): TextPattern | undefined {
-  const words = lowered(query).split(/\s+/).filter(Boolean);
+export function makePattern(query: string): TextPattern | undefined {
+  const words = lowerText(query).split(/\s+/).filter(Boolean);
   if (words.length === 0) return undefined;
   if (words.length === 1) return { text: words[0] };
   const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
@@ -63,7 +63,7 @@ export function patternOf(query: string): TextPattern | undefined {
 }
 
 /** Returns how often a pattern is in a text in small letters. */
-export function countIn(lower: string, { text, spaced }: TextPattern): number {
+export function countPlaces(lower: string, { text, spaced }: TextPattern): number {
   let count = 0;
   if (spaced) {
     if (!lower.includes(text)) return 0;
@@ -75,7 +75,7 @@ export function countIn(lower: string, { text, spaced }: TextPattern): number {
 }
 
 /** Returns where a pattern begins and ends in a text in small letters. */
-export function placesIn(lower: string, { text, spaced }: TextPattern, most: number): [from: number, to: number][] {
+export function findPlaces(lower: string, { text, spaced }: TextPattern, most: number): [from: number, to: number][] {
   const places: [number, number][] = [];
   if (spaced) {
     for (const { 0: found, index } of lower.matchAll(spaced)) {

@@ -3,7 +3,7 @@
 const two = (value: number): string => String(value).padStart(2, "0");
 
 /** Returns the day of a moment, and its time to the minute. */
-export function localTime(moment: Date): { readonly day: string; readonly time: string } {
+export function toLocalTime(moment: Date): { readonly day: string; readonly time: string } {
   const day = `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())}`;
   return { day, time: `${two(moment.getHours())}:${two(moment.getMinutes())}` };
 }
@@ -14,7 +14,7 @@ export function showLocalTimes(element: ParentNode): void {
   for (const shown of element.querySelectorAll("time")) {
     const moment = new Date(shown.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
-    const { day, time } = localTime(moment);
+    const { day, time } = toLocalTime(moment);
     const hasDay = shown.textContent.length > time.length || (before !== undefined && before !== day);
     const text = hasDay ? `${day} ${time}` : time;
     if (shown.textContent !== text) shown.textContent = text;

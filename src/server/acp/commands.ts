@@ -12,7 +12,7 @@ import type { Session } from "../../core/session/session.ts";
 import { contextUsageOf } from "../../core/session/stats.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
-import { type CommandContext, command } from "../../handlers/shared/command.ts";
+import { type CommandContext, defineCommand } from "../../handlers/shared/command.ts";
 import { isHeld } from "../attach/hosting.ts";
 import type { PathEntry } from "./update-mapper.ts";
 
@@ -50,7 +50,7 @@ const page = {
   walk: customValue<PathWalk | undefined>(),
 };
 
-export const readPage = command({
+export const readPage = defineCommand({
   name: "acp_page",
   summary: "Entries of a path, parsed.",
   effect: "read",
@@ -138,7 +138,7 @@ export interface SessionOutline {
   readonly isElsewhere: boolean;
 }
 
-export const readOutline = command({
+export const readOutline = defineCommand({
   name: "acp_outline",
   summary: "The session as clients show it beside its messages.",
   effect: "read",
@@ -170,7 +170,7 @@ interface OutlineAndPage {
 }
 
 /** Reads the outline and the first page in one command, because each prompt waits for them. */
-export const readOutlineAndPage = command({
+export const readOutlineAndPage = defineCommand({
   name: "acp_look",
   summary: "The session as it is now, and what follows an entry.",
   effect: "read",
@@ -184,7 +184,7 @@ export const readOutlineAndPage = command({
 });
 
 /** Returns how full the model's context is, if known. Walks the context, so that no turn should wait for it. */
-export const readContextUsage = command({
+export const readContextUsage = defineCommand({
   name: "acp_usage",
   summary: "How full the context of the model is.",
   effect: "read",
@@ -209,7 +209,7 @@ export interface LocatedSession {
 }
 
 /** Finds a session by its full id. Throws session_not_found, ambiguous_id, invalid_id. */
-export const locateSession = command({
+export const locateSession = defineCommand({
   name: "acp_locate",
   summary: "Where a session is.",
   effect: "control",
@@ -236,7 +236,7 @@ async function locateForeign({ stores }: Workspace, sessionId: string, failure: 
   return { isOpen: false, isStored: true, sessionPath };
 }
 
-export const createOpenSession = command({
+export const createOpenSession = defineCommand({
   name: "acp_new",
   summary: "Makes a session beside those that are open.",
   effect: "control",
@@ -250,7 +250,7 @@ export const createOpenSession = command({
   },
 });
 
-export const forkOpenSession = command({
+export const forkOpenSession = defineCommand({
   name: "acp_fork",
   summary: "Copies the path to an entry into a new session beside those that are open.",
   effect: "replace",

@@ -2,7 +2,7 @@
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { type Command, command } from "../../handlers/shared/command.ts";
+import { type Command, defineCommand } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import { makeEvent } from "../connection/host.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
@@ -67,7 +67,7 @@ export class AgentServer {
 }
 
 /** A command in no table, which runs in the order of the others. */
-export const AGENT_COMMAND: Command = command({
+export const AGENT_COMMAND: Command = defineCommand({
   name: "agent",
   summary: "Done by the agent.",
   effect: "control",

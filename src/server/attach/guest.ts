@@ -380,7 +380,7 @@ export class Guest implements CallingPeer {
 
 /** Returns the decision from another process, checked, because its shape may be wrong. */
 async function checkDecision(name: HookName, said: HookAnswer): Promise<HookAnswer> {
-  const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
+  const { decideOnAnswer: decisionOn, decideOnError: decisionOnError } = await import("../../handlers/shared/hooks.ts");
   if (said.cancelled === false) return decisionOn(name, said.answer);
   const { reason, message } = said;
   if (typeof reason !== "string" || (message !== undefined && typeof message !== "string"))

@@ -18,7 +18,7 @@
 
 import type { Command } from "../../handlers/shared/command.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import { repetitionOf } from "../../handlers/shared/repetition.ts";
+import { getRepetition } from "../../handlers/shared/repetition.ts";
 
 /**
  * Returns whether the holder of a session runs a command for its guests: it writes entries and is recognized by its
@@ -28,7 +28,7 @@ import { repetitionOf } from "../../handlers/shared/repetition.ts";
 export function isDoneByHolder(command: Command, params: unknown): boolean {
   // Only the holder knows the heads of all clients.
   if (command.name === "list_heads") return true;
-  if (command.effect !== "write" || repetitionOf(command) !== "entries") return false;
+  if (command.effect !== "write" || getRepetition(command) !== "entries") return false;
   const { otherPath, otherId } = (params ?? {}) as { otherPath?: unknown; otherId?: unknown };
   return otherPath === undefined && otherId === undefined;
 }

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Branches, FILTERS, FOLDED, type Folds } from "../../../src/cli/browse/branches.ts";
-import { plainRow, treeRow } from "../../../src/cli/browse/tree-rows.ts";
+import { formatPlainRow, formatTreeRow } from "../../../src/cli/browse/tree-rows.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
 import { forSeeds, type Random, range } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
@@ -20,7 +20,7 @@ const answer = (id: string, parentId: string, more: object = {}): Json =>
 
 function drawn(branches: Branches): string[] {
   return Array.from({ length: branches.rows }, (_, row) =>
-    treeRow(branches, row, { ...PAGE, width: 80 }, { idWidth: 0 }).trimEnd(),
+    formatTreeRow(branches, row, { ...PAGE, width: 80 }, { idWidth: 0 }).trimEnd(),
   );
 }
 
@@ -80,7 +80,7 @@ describe("rows", () => {
       "  bash: $ ls",
       "* failed assistant",
     ]);
-    expect(plainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 })).toBe("g (leaf) failed assistant");
+    expect(formatPlainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 })).toBe("g (leaf) failed assistant");
   });
 
   test("filters leave out, and what is below moves up to what is left", () => {
@@ -182,9 +182,9 @@ acrossTiers(test, [15, 40])("each entry stands once, on a line below its parent,
         rows.set(id, row);
       }
       hidden += branches.hiddenBehind(row);
-      expectTame(treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) }), width);
-      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
-      expect(expectTame(inColour)).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
+      expectTame(formatTreeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) }), width);
+      const inColour = formatTreeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
+      expect(expectTame(inColour)).toBe(formatTreeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
     }
     for (const { id, parentId } of nodes)
       if (parentId !== null && rows.has(id) && rows.has(parentId))
@@ -227,7 +227,7 @@ describe("20,000 entries", () => {
   test("in a whole binary tree are indented by its height, and the page keeps room for the text", () => {
     const { branches, deepest, level } = large((i) => (i - 1) >> 1, null);
     expect(level).toBeLessThanOrEqual(15);
-    const text = treeRow(branches, deepest, { ...PAGE, width: 40 }, { idWidth: 0 });
+    const text = formatTreeRow(branches, deepest, { ...PAGE, width: 40 }, { idWidth: 0 });
     expect(text).toMatch(/^ +\d+… .*├─ user: say \d+$/);
   });
 });

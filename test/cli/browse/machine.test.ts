@@ -2,8 +2,8 @@
 
 import { describe, expect, test } from "vitest";
 import { begin, step } from "../../../src/cli/browse/machine.ts";
-import type { BrowseChange, BrowseEffect, BrowseState, Happening } from "../../../src/cli/browse/state.ts";
-import { view } from "../../../src/cli/browse/view.ts";
+import type { BrowseChange, BrowseEffect, BrowseState, BrowseEvent } from "../../../src/cli/browse/state.ts";
+import { renderScreen } from "../../../src/cli/browse/view.ts";
 import type { Key, KeyName } from "../../../src/cli/terminal/keys.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
 import { forSeeds, type Random, range } from "../../support/random.ts";
@@ -89,7 +89,7 @@ class Browsing {
     this.asked = [...effects];
   }
 
-  happen(happening: Happening): this {
+  happen(happening: BrowseEvent): this {
     const { state, effects } = step(this.state, happening);
     this.state = state;
     this.asked.push(...effects);
@@ -179,7 +179,7 @@ class Browsing {
   }
 
   get screen(): string[] {
-    return view(this.state, { ...PAGE, width: this.state.columns }).map((line) => line.trimEnd());
+    return renderScreen(this.state, { ...PAGE, width: this.state.columns }).map((line) => line.trimEnd());
   }
 
   get marked(): string | undefined {
@@ -419,7 +419,7 @@ describe("changes", () => {
   });
 
   test("that fail say why, and all stays; of the last one mark the one before it", () => {
-    const failed: Happening = { what: "failed", isList: false, message: "Another process\nwrites to it." };
+    const failed: BrowseEvent = { what: "failed", isList: false, message: "Another process\nwrites to it." };
     walk("d y | = delete 0")
       .happen(failed)
       .walk(`
@@ -547,7 +547,7 @@ const NODES = [
   { id: "d", parentId: "c", type: "message", role: "user", preview: "next" },
 ];
 
-const opened = (nodes: Json[] = NODES): Happening => ({ what: "opened", session: session(0), nodes, leafId: "c" });
+const opened = (nodes: Json[] = NODES): BrowseEvent => ({ what: "opened", session: session(0), nodes, leafId: "c" });
 const inTree = (script: string): Browsing => walk("t | = open 0").happen(opened()).walk(script);
 
 describe("the tree", () => {
@@ -632,7 +632,7 @@ const KEYS = [
 const NASTY = "\u001b[2Jno\u202e\0";
 
 /** Answers what is asked for with whatever may come. */
-function answerTo(effect: BrowseEffect, random: Random): Happening | undefined {
+function answerTo(effect: BrowseEffect, random: Random): BrowseEvent | undefined {
   if (random.chance(0.1) && ["list", "open", "change"].includes(effect.do))
     return { what: "failed", isList: effect.do === "list", message: NASTY };
   switch (effect.do) {
@@ -695,7 +695,7 @@ acrossTiers(test, [
       browsing.press(random.pick(random.chance(0.3) ? KEYS : letters));
       const { state } = browsing;
       for (const paint of [plain, coloured]) {
-        const lines = view(state, { ...PAGE, width: state.columns, paint });
+        const lines = renderScreen(state, { ...PAGE, width: state.columns, paint });
         expect(lines.length).toBeLessThanOrEqual(Math.max(state.rows, 4));
         for (const line of lines) expectTame(line, state.columns);
       }

@@ -1,12 +1,12 @@
 /** What terminals show and send: how wide text is, how it is cut, that nothing in it acts; keys whole and in pieces. */
 
 import { expect, onTestFinished, test, vi } from "vitest";
-import { type Key, keysAtRest, keysIn } from "../../../src/cli/terminal/keys.ts";
+import { type Key, flushKeys, parseKeys } from "../../../src/cli/terminal/keys.ts";
 import * as terminalText from "../../../src/cli/terminal/text.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 
-const { ageText, clockText, column, cutFront, cutTo, grouped } = terminalText;
-const { inert, inertLines, oneLine, shortPath, widthOf, wrap } = terminalText;
+const { formatAge: ageText, formatClock: clockText, padColumn: column, cutFront, cutTo, groupThousands: grouped } = terminalText;
+const { escapeControls: inert, escapeLines: inertLines, escapeLine: oneLine, shortenPath: shortPath, measureWidth: widthOf, wrap } = terminalText;
 
 // By Unicode's East Asian Width and emoji data, version 15.
 test.each<[columns: number, texts: string[]]>([
@@ -109,16 +109,16 @@ const SENT: readonly (readonly [key: string, sent: string[]])[] = [
 const told = (keys: readonly Key[]): string[] => keys.map((key) => ("name" in key ? `<${key.name}>` : key.text));
 
 test.each(SENT)("%s is each of %j", (key, all) => {
-  for (const sent of all) expect([told(keysIn(sent).keys), keysIn(sent).rest]).toEqual([[key], ""]);
+  for (const sent of all) expect([told(parseKeys(sent).keys), parseKeys(sent).rest]).toEqual([[key], ""]);
 });
 
 test("a sequence may come in pieces; the escape key is one that nothing follows; other keys are none", () => {
-  for (const sent of ["\u001b[15~", "\u0001", "\u001b[200~"]) expect(keysIn(sent)).toEqual({ keys: [], rest: "" });
-  expect(keysIn("\u001b")).toEqual({ keys: [], rest: "\u001b" });
-  expect(told(keysAtRest("\u001b"))).toEqual(["<escape>"]);
-  expect(told(keysAtRest("\u001b["))).toEqual(["<escape>", "["]);
-  expect(told(keysIn("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
-  expect(told(keysIn("\u001bq").keys)).toEqual(["<escape>", "q"]);
+  for (const sent of ["\u001b[15~", "\u0001", "\u001b[200~"]) expect(parseKeys(sent)).toEqual({ keys: [], rest: "" });
+  expect(parseKeys("\u001b")).toEqual({ keys: [], rest: "\u001b" });
+  expect(told(flushKeys("\u001b"))).toEqual(["<escape>"]);
+  expect(told(flushKeys("\u001b["))).toEqual(["<escape>", "["]);
+  expect(told(parseKeys("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
+  expect(told(parseKeys("\u001bq").keys)).toEqual(["<escape>", "q"]);
   forSeeds(80, (random) => {
     const keys = Array.from({ length: 1 + random.int(8) }, () => random.pick(SENT));
     const all = keys.map(([, sent]) => random.pick(sent)).join("");
@@ -129,7 +129,7 @@ test("a sequence may come in pieces; the escape key is one that nothing follows;
       // Characters are cut between, as a decoder does.
       const chunk = all.slice(at, /[\ud800-\udbff]$/.test(all.slice(at, end)) ? end + 1 : end);
       at += chunk.length;
-      const found = keysIn(rest + chunk);
+      const found = parseKeys(rest + chunk);
       heard.push(...found.keys);
       rest = found.rest;
     }

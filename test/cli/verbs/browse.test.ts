@@ -5,7 +5,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } fr
 import { join } from "node:path";
 import type { ReadStream, WriteStream } from "node:tty";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
+import { type Key, parseKeys } from "../../../src/cli/terminal/keys.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { openScreen, type Screen } from "../../../src/cli/terminal/screen.ts";
 import { assistantText, userText } from "../../support/lines.ts";
@@ -55,7 +55,7 @@ class Glass implements Screen {
 
   /** What a terminal sends. */
   send(text: string): void {
-    for (const key of text === ESCAPE ? [{ name: "escape" } as Key] : keysIn(text).keys) this.ears?.key(key);
+    for (const key of text === ESCAPE ? [{ name: "escape" } as Key] : parseKeys(text).keys) this.ears?.key(key);
   }
 
   /** Presses keys, and waits for what the screen is to show then. */

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { commandWords } from "../../../src/cli/agent.ts";
+import { splitSessionCommand } from "../../../src/cli/agent.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { PROGRAM } from "../../support/build.ts";
 import { user } from "../../support/drafts.ts";
@@ -157,7 +157,7 @@ test.each([
   [`a'b c'"d \\" e"f`, [`ab cd " ef`]],
   [`C:\\bin\\a.exe \\' '\\'`, ["C:\\bin\\a.exe", "'", "\\"]],
   [`"" ''`, ["", ""]],
-])("%s is cut as a shell does", (text, words) => expect(commandWords(`${text} {id}`).slice(0, -1)).toEqual(words));
+])("%s is cut as a shell does", (text, words) => expect(splitSessionCommand(`${text} {id}`).slice(0, -1)).toEqual(words));
 
 describe("the program", SYSTEM, () => {
   function started() {

@@ -10,7 +10,7 @@ import { exampleExchange, refusalExchange } from "../../../scripts/reference-exa
 import { FAILURES } from "../../../src/core/failure.ts";
 import { type Command, commonParams } from "../../../src/handlers/shared/command.ts";
 import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts";
-import { table } from "../../../src/handlers/shared/table.ts";
+import { commandTable } from "../../../src/handlers/shared/table.ts";
 import { user } from "../../support/drafts.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "../../support/example.ts";
 import { contentsOf } from "../../support/lifecycle.ts";
@@ -69,7 +69,7 @@ function kindOf(command: Command): string {
 }
 
 /** The first command of each kind; the sweep has the others of it. */
-const OF_EACH_KIND = table.filter((command, n) => n === table.findIndex((other) => kindOf(other) === kindOf(command)));
+const OF_EACH_KIND = commandTable.filter((command, n) => n === commandTable.findIndex((other) => kindOf(other) === kindOf(command)));
 
 /** Whether a member of a result may be null, which Pi leaves out, or missing. */
 function mayBeMissing({ result }: Command, member: string): boolean {
@@ -103,16 +103,16 @@ function exampleOf(
 
 describe("the table", () => {
   test("has every command's file under the command's name, and every such file", async () => {
-    for (const command of table)
+    for (const command of commandTable)
       expect((await import(`${FOLDER}/${command.name}.ts`)).default, command.name).toBe(command);
     const declared: string[] = [];
     for (const name of readdirSync(FOLDER).filter((file) => file.endsWith(".ts")))
       if ("default" in (await import(`${FOLDER}/${name}`))) declared.push(name.replace(/\.ts$/, ""));
-    expect(declared.sort()).toEqual(table.map(({ name }) => name).sort());
+    expect(declared.sort()).toEqual(commandTable.map(({ name }) => name).sort());
   });
 
   test("finds each command by its name and its alias, and nothing else", () => {
-    for (const command of table) {
+    for (const command of commandTable) {
       expect(findCommand(command.name)).toBe(command);
       if (command.alias !== undefined) expect(findCommand(command.alias)).toBe(command);
     }
@@ -122,7 +122,7 @@ describe("the table", () => {
   });
 });
 
-describe.each(table)("$name", (command) => {
+describe.each(commandTable)("$name", (command) => {
   test("is declared whole", () => {
     expect(command.name).toMatch(/^[a-z]+([._][a-z]+)*$/);
     expect(command.summary).toMatch(/^[A-Z].*\.$/);

@@ -5,7 +5,7 @@
  */
 
 import { expect, test } from "vitest";
-import { versionOfAgent } from "../../../src/cli/agent-version.ts";
+import { askAgentVersion } from "../../../src/cli/agent-version.ts";
 import { AgentProcess } from "../../../src/server/agent/process.ts";
 
 /** An agent that prints its variables in what could be a version. */
@@ -33,7 +33,7 @@ test.each([
   ["works", working],
   [
     "is asked for its version",
-    (variables: Variables) => versionOfAgent({ words, protocol: "pi", within: 1 }, variables),
+    (variables: Variables) => askAgentVersion({ words, protocol: "pi", within: 1 }, variables),
   ],
 ] as const)("an agent that %s gets no key of the fleet's database", async (_when, start) => {
   const given = { PI_FLEET_URL: "postgres://me:secret@db/a", PGPASSWORD: "secret", PGUSER: "me", OTHER: "one" };
