@@ -12,7 +12,7 @@ const TURNS = 5;
 
 /** Returns an earlier build of ours: of a folder, or of a commit, which is built beside this one. */
 export function buildOf(commit) {
-  const folder = existsSync(join(commit, "dist")) ? resolve(commit) : builtBeside(commit);
+  const folder = existsSync(join(commit, "dist")) ? resolve(commit) : buildNextToThis(commit);
   const name = basename(folder);
   return {
     ...{ name, state: join(home, `state-${name}`) },
@@ -21,7 +21,7 @@ export function buildOf(commit) {
   };
 }
 
-function builtBeside(commit) {
+function buildNextToThis(commit) {
   const folder = join(home, commit.replace(/\W/g, "-"));
   mkdirSync(folder);
   const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 1 << 30 });

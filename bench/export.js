@@ -344,10 +344,10 @@ async function main() {
     for (const [what, unit, of] of ROWS) {
       const medians = measured.map((all) => figure(all.map(of).filter((value) => value !== undefined)).median);
       const name = `${size.toLocaleString("en-US")} entries, ${shown(session)} MB: ${what}`;
-      const told = medians.map((value) =>
+      const shownMedians = medians.map((value) =>
         value === undefined ? "-" : unit === "" ? Math.round(value).toLocaleString("en-US") : `${shown(value)} ${unit}`,
       );
-      rows.push([name, ...told, ...(pi ? [shown(medians[0] / medians[1])] : [])]);
+      rows.push([name, ...shownMedians, ...(pi ? [shown(medians[0] / medians[1])] : [])]);
     }
     if (size !== sizes[0]) continue;
     const questions = Math.ceil(size / 6);

@@ -14,7 +14,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { figuresOf, withFigures } from "./figures.js";
-import { rows as rowsBeside } from "./floors/rows.js";
+import { rows as rowsOfOtherBenches } from "./floors/rows.js";
 import { table } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
 import { home, options, runs } from "./options.js";
@@ -28,7 +28,7 @@ function* floored() {
     const name = what.startsWith("- ") ? `${before} ${what}` : what;
     if (floor) yield { what: name, unit, goal, more, prepare, ours, against: floor };
   }
-  yield* rowsBeside();
+  yield* rowsOfOtherBenches();
 }
 
 const [load] = loadavg();

@@ -25,13 +25,13 @@ import { join } from "node:path";
 import { ours } from "./asking.js";
 import { buildOf, compare, inTurns, resultsOf } from "./compare.js";
 import { figuresOf, writeFigures } from "./figures.js";
-import { growth } from "./growth.js";
 import { table } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
 import { home, million, options, positionals, quick, runs } from "./options.js";
 import { listing, segmented } from "./other-benches.js";
 import { findPis } from "./pi.js";
 import { rows } from "./rows.js";
+import { growth } from "./scaling.js";
 import { rows as usualRows } from "./usual.js";
 
 function* allRows() {

@@ -64,8 +64,8 @@ const ENTRY_BYTES = 2460;
 
 const rows = [];
 
-function add(what, value, goal = "", beside = "") {
-  rows.push([what, value, goal, beside]);
+function add(what, value, goal = "", reference = "") {
+  rows.push([what, value, goal, reference]);
   console.error(`${what}: ${value}`);
 }
 
@@ -263,9 +263,19 @@ async function cold() {
   const ourStart = (files) => firstReply(files, () => serverBy(runner, "--no-session"), asks);
   const echoStart = (files) => firstReply(files, () => new Child(runner, ["-e", ECHO], env), asks);
   await ourStart([]);
-  const beside = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
-  add("spawn to first reply, all in the page cache", ms(await medians(() => ourStart([]))), "", await beside(() => []));
-  add("- nothing of it in the page cache", ms(await medians(() => ourStart(ours()))), "", await beside(() => [runner]));
+  const reference = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
+  add(
+    "spawn to first reply, all in the page cache",
+    ms(await medians(() => ourStart([]))),
+    "",
+    await reference(() => []),
+  );
+  add(
+    "- nothing of it in the page cache",
+    ms(await medians(() => ourStart(ours()))),
+    "",
+    await reference(() => [runner]),
+  );
   for (const [name, file] of [
     ["1,000 entries", small],
     [`${counted(count)} entries`, large],

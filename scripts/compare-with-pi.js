@@ -48,7 +48,7 @@ const GENERATIONS = {
 /** A clock of our own: both sides are asked at the same times. */
 const RealDate = Date;
 let now = RealDate.parse("2026-02-03T10:00:00.000Z");
-class ToldDate extends RealDate {
+class FixedDate extends RealDate {
   constructor(...given) {
     if (given.length === 0) super(now);
     else super(...given);
@@ -671,14 +671,14 @@ function compareNewSession(what, random, lib, pi, folder, seed, how) {
 }
 
 async function compareLists(name, lib, pi, folder, modern) {
-  const told = (sessions) =>
+  const describe = (sessions) =>
     sessions.map(({ path, created, modified, ...rest }) => ({
       ...rest,
       path: basename(path),
       created: +created,
       modified: +modified,
     }));
-  const byPath = (sessions) => told(sessions).sort((a, b) => (a.path < b.path ? -1 : 1));
+  const byPath = (sessions) => describe(sessions).sort((a, b) => (a.path < b.path ? -1 : 1));
   // The older Pi does not look at the working directory.
   const cwds = modern ? ["/home/me/project", "/home/me/other", "/nowhere"] : [];
   for (const cwd of cwds) {
@@ -686,8 +686,8 @@ async function compareLists(name, lib, pi, folder, modern) {
     same(`${name}: list of ${cwd}`, byPath(ours), byPath(theirs));
     same(
       `${name}: order of the list`,
-      told(ours).map(({ modified }) => modified),
-      told(theirs).map(({ modified }) => modified),
+      describe(ours).map(({ modified }) => modified),
+      describe(theirs).map(({ modified }) => modified),
     );
   }
   const everything = modern
@@ -1066,7 +1066,7 @@ async function run(generation) {
     Object.assign(process.env, { HOME: home, XDG_STATE_HOME: join(home, "state") });
     for (const name of ["PI_CODING_AGENT_DIR", "PI_SESSIONS_DIR", "PI_SESSION_SERVER_STATE_DIR"])
       delete process.env[name];
-    globalThis.Date = ToldDate;
+    globalThis.Date = FixedDate;
     const lib = await import(pathToFileURL(resolve(options.lib)).href);
     const theirs = await import(pathToFileURL(pi).href);
     const differences = await checkDifferences(lib, theirs, generation, folder);

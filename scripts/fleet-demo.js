@@ -86,7 +86,7 @@ async function show(folder) {
     `opens the session by its id: ${messageCount} messages, from the database into ${sessionFile.replace(two.home, "~")}`,
   );
   const began = performance.now();
-  for (let told = false; ; told = true) {
+  for (let isReported = false; ; isReported = true) {
     const params = {
       entries: [assistant("The import of driver.ts is missing."), assistant("I add it.")],
       idempotencyKey: "turn-1",
@@ -94,7 +94,7 @@ async function show(folder) {
     const { error } = await two.ask("append", params);
     if (!error) break;
     if (error.data.name !== "session_locked") throw new Error(error.message);
-    if (!told) say(two.name, `must wait: ${error.message}`);
+    if (!isReported) say(two.name, `must wait: ${error.message}`);
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
   say(

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { dirname, resolve as resolvePath } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
-import { doorsOf, laterInProgram, partOf, takingFrom } from "./later.js";
+import { doorsOf, laterInProgram, partOf, takingFrom } from "./lazy-modules.js";
 import { pageScriptModule } from "./page-script.js";
 
 /** What a module exports. */

@@ -4,7 +4,7 @@ import { Failure } from "../src/core/failure.ts";
 import type { Command, CommandContext } from "../src/handlers/shared/command.ts";
 import type { EventName, EventPayload } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
-import { makeEntryExample, exampleId } from "../src/handlers/shared/shapes.ts";
+import { exampleId, makeEntryExample } from "../src/handlers/shared/shapes.ts";
 import type { Call, Outcome } from "../src/server/connection/call.ts";
 import { jsonrpcDialect } from "../src/server/connection/jsonrpc.ts";
 import { piDialect } from "../src/server/connection/pi.ts";

@@ -5,7 +5,7 @@ import type { Command, Effect } from "../src/handlers/shared/command.ts";
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
 import type { EventName } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
-import { type Repetition, getRepetition } from "../src/handlers/shared/repetition.ts";
+import { getRepetition, type Repetition } from "../src/handlers/shared/repetition.ts";
 import { makeReferringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 import { type Exchange, eventExample, exampleExchange, hookExample, refusalExchange } from "./reference-examples.ts";
 import { formatText } from "./reference-format.ts";

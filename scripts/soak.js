@@ -79,8 +79,8 @@ function next() {
 function list() {
   return Object.entries(SUITES).map(([suite, { counts, goal }]) => {
     const failures = read()[suite]?.failures ?? [];
-    const told = failures.length > 0 ? `, failed: units ${failures.map(({ unit }) => unit).join(", ")}` : "";
-    return `${suite.padEnd(16)} ${doneOf(suite)} of ${goal} ${counts}${told}`;
+    const failedText = failures.length > 0 ? `, failed: units ${failures.map(({ unit }) => unit).join(", ")}` : "";
+    return `${suite.padEnd(16)} ${doneOf(suite)} of ${goal} ${counts}${failedText}`;
   });
 }
 
@@ -105,12 +105,12 @@ function report() {
   const rows = suites.map((suite) => {
     const { units, seconds, figures, failures } = done[suite];
     const { counts, goal } = SUITES[suite];
-    const told = Object.entries(figures)
+    const figureTexts = Object.entries(figures)
       .filter(([name]) => name !== counts)
       .map(([name, value]) => `${value.toLocaleString("en")} ${wordsOf(name)}`);
     const amount = `${doneOf(suite).toLocaleString("en")} of ${goal.toLocaleString("en")} ${wordsOf(counts)}`;
     const failed = failures.length === 0 ? "none" : failures.map(({ unit }) => unit).join(", ");
-    return `| ${suite} | ${amount} | ${told.join(", ")} | 1 to ${units} | ${Math.ceil(seconds / 60)} min | ${failed} |`;
+    return `| ${suite} | ${amount} | ${figureTexts.join(", ")} | 1 to ${units} | ${Math.ceil(seconds / 60)} min | ${failed} |`;
   });
   const missing = Object.keys(SUITES).filter((suite) => done[suite] === undefined);
   const table = [

@@ -1,8 +1,8 @@
 /** Records the golden transcripts of docs/conformance with our own server. */
 
 import { Conversation } from "../src/conformance/conversation.ts";
+import { isWireObject, type WireValue } from "../src/conformance/dialect.ts";
 import { launch } from "../src/conformance/launch.ts";
-import { isWireObject, type WireValue } from "../src/conformance/speech.ts";
 import { fillNames, type StoodFor, type Transcript } from "../src/conformance/transcripts.ts";
 
 /** How long the server may take for a reply. */
@@ -38,8 +38,8 @@ export async function recorded(
     if (/^<(?:any|text|number|time)>$/.test(String(before))) return before;
     if (Array.isArray(value)) return value.map((item, at) => named(item, before?.[at], key));
     if (!isWireObject(value)) return isChosen(value, key) ? value : nameFor(value, key, stoodFor);
-    const told = Object.entries(value).filter(([name]) => !isOwn(name, value, key));
-    const members = told.map(([name, item]) => {
+    const shown = Object.entries(value).filter(([name]) => !isOwn(name, value, key));
+    const members = shown.map(([name, item]) => {
       const isHookId = key === "hook" && name === "id";
       const isDetail = name === "data" && ("code" in value || value.success === false);
       return [name, named(item, before?.[name], isHookId ? "hookId" : isDetail ? "failure" : name)];
@@ -79,7 +79,7 @@ function isOwn(name: string, inside: WireValue, key: string): boolean {
 }
 
 /** Texts that are for people, or about this machine. */
-const TOLD = new Set(["message", "error", "cwd"]);
+const SENTENCE_MEMBERS = new Set(["message", "error", "cwd"]);
 
 /** Returns a value that the server has made, or the name for it. */
 function nameFor(value: WireValue, key: string, stoodFor: StoodFor): WireValue {
@@ -87,7 +87,7 @@ function nameFor(value: WireValue, key: string, stoodFor: StoodFor): WireValue {
   if (key === "nextCursor") return nameOf(value, "cursor", stoodFor);
   if (key === "timestamp" || key === "seq") return typeof value === "number" ? "<number>" : "<time>";
   if (typeof value !== "string") return value;
-  if (TOLD.has(key)) return "<text>";
+  if (SENTENCE_MEMBERS.has(key)) return "<text>";
   if (/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value)) return nameOf(value, "session", stoodFor);
   if (/^[0-9a-f]{8}$/.test(value)) return nameOf(value, "entry", stoodFor);
   return value.startsWith("/") ? nameOf(value, "file", stoodFor) : value;

@@ -39,7 +39,7 @@ test("the growth of commands is measured and fitted", SWEEP, async () => {
     expect.arrayContaining(["get_state", "append", "get_tree, limit 100", "fork", "switch_session"]),
   );
   for (const { milliseconds } of rows) expect(milliseconds).toHaveLength(sizes.length);
-  const { exponent } = await import("../bench/growth.js" as string);
+  const { exponent } = await import("../bench/scaling.js" as string);
   expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
   expect(exponent([10, 100, 1000], [3, 300, 30_000])).toBeCloseTo(2);
 });
@@ -128,7 +128,7 @@ test("saved results are written into both documents, and into none when a row is
 });
 
 test("an agent behind the server is measured beside that agent alone", SWEEP, () => {
-  const rows = run("face.js", "--runs", "1", "--chunks", "20")
+  const rows = run("client-latency.js", "--runs", "1", "--chunks", "20")
     .split("\n")
     .filter((line) => line.startsWith("| "));
   const faces = rows.slice(1).map((row) => row.split("|")[1].trim());

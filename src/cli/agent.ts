@@ -40,8 +40,8 @@ interface ResumeOptions {
  * Starts the agent with a session, in its directory and on this terminal, and waits until it ends. Our server ends
  * first, so that its lock is free. Throws UsageError, CommandFailed and Failure.
  */
-export async function resumeSession(asking: Asking, session: string, wishes: ResumeOptions = {}): Promise<Resumed> {
-  const template = wishes.command ?? (asking.variables[VARIABLE] || USUAL);
+export async function resumeSession(asking: Asking, session: string, options: ResumeOptions = {}): Promise<Resumed> {
+  const template = options.command ?? (asking.variables[VARIABLE] || USUAL);
   const words = splitSessionCommand(template);
   await open(asking, session);
   const state = await asking.ask("get_state");
@@ -54,7 +54,7 @@ export async function resumeSession(asking: Asking, session: string, wishes: Res
   await asking.leave();
   const { sessionId, sessionFile: sessionPath, cwd } = state;
   const resumed = { sessionId, sessionPath, cwd, command };
-  if (wishes.dryRun) return { ...resumed, status: null };
+  if (options.dryRun) return { ...resumed, status: null };
   try {
     const status = await asking.start({ program, args: command.slice(1), cwd, variables: asking.variables });
     return { ...resumed, status };

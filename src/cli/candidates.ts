@@ -2,7 +2,7 @@
 
 import type { Candidate } from "../core/ports/stores.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { formatAge, padColumn, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, measureWidth } from "./terminal/text.ts";
+import { cutTo, escapeControls, escapeLine, formatAge, getWidth, group, pad, shortenPath } from "./terminal/text.ts";
 
 /** Characters of an id that are shown at least. */
 const LEAST = 8;
@@ -17,12 +17,12 @@ export function formatCandidates(candidates: readonly Candidate[], matches: numb
     const age = modified === null ? "" : formatAge(page.now - Date.parse(modified));
     const title = escapeLine(name ?? firstMessage ?? "") || "(nothing said)";
     const where = cwd === null || !isById ? "" : `  ${shortenPath(cwd, page.home)}`;
-    const head = `  ${which}  ${padColumn(age, 4, "right")}  `;
+    const head = `  ${which}  ${pad(age, 4, "right")}  `;
     // The id is what is needed: it is never cut.
-    return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - measureWidth(head)))}`;
+    return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - getWidth(head)))}`;
   });
   const left = matches - lines.length;
-  return left > 0 ? [...lines, `  and ${groupThousands(left)} more`] : lines;
+  return left > 0 ? [...lines, `  and ${group(left)} more`] : lines;
 }
 
 /** Returns the sentence of an ambiguous id without the ids or paths in it, for the lines that follow tell more. */

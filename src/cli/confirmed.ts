@@ -1,8 +1,8 @@
 /** Asks before something is done that a person may regret. */
 
 import { Failure } from "../core/failure.ts";
-import type { VerbContext } from "./asking.ts";
 import { UsageError } from "./options.ts";
+import type { VerbContext } from "./verb-context.ts";
 
 /** Returns when the answer is yes. Throws UsageError with `alone` where nobody can be asked, else cancelled. */
 export async function requireYes(

@@ -60,7 +60,8 @@ function* failureLines(rule: RuleResult, combination: CombinationResult, page: O
   yield* labelled("came", rule.came ?? "", page);
   const { messages = [], stderr = "" } = rule;
   if (messages.length > 0) yield paint("dim", "  the latest messages:");
-  for (const message of messages.slice(-MESSAGES)) yield paint("dim", `    ${escapeControls(message).slice(0, MESSAGE_LENGTH)}`);
+  for (const message of messages.slice(-MESSAGES))
+    yield paint("dim", `    ${escapeControls(message).slice(0, MESSAGE_LENGTH)}`);
   for (const line of stderr.trimEnd().split("\n"))
     if (line !== "") yield paint("dim", `    stderr: ${escapeControls(line).slice(0, MESSAGE_LENGTH)}`);
   yield "";

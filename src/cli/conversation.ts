@@ -3,7 +3,7 @@
 import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { formatClock, padColumn, count, cutTo, escapeControls, escapeLines, escapeLine, wrap } from "./terminal/text.ts";
+import { count, cutTo, escapeControls, escapeLine, escapeLines, formatClock, pad, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -131,5 +131,5 @@ function heading(
   const right = [entryId === undefined ? "" : escapeControls(entryId), time].filter(Boolean).join("  ");
   const left = `${escapeLine(name)}${detail === "" ? "" : ` ${escapeLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
-  return `${paint(colour, padColumn(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
+  return `${paint(colour, pad(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
 }

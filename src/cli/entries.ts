@@ -2,8 +2,8 @@
 
 import { Failure } from "../core/failure.ts";
 import { LEAST_OF_ID } from "../core/search/named.ts";
-import { type VerbContext, CommandFailed, type ResultOf } from "./asking.ts";
 import { escapeLine } from "./terminal/text.ts";
+import { CommandFailed, type ResultOf, type VerbContext } from "./verb-context.ts";
 
 /** An entry of a tree. */
 export type FlatNode = Omit<NonNullable<ResultOf<"get_tree">["nodes"]>[number], "childCount">;
@@ -39,7 +39,9 @@ async function entryNamed({ ask }: VerbContext, given: string): Promise<string |
     const found = nodes.filter(way);
     if (found.length === 1) return found[0].id;
     if (found.length === 0) continue;
-    const some = found.slice(0, MOST_NAMED).map(({ id, preview }) => `${id} (${escapeLine(preview ?? "").slice(0, 30)})`);
+    const some = found
+      .slice(0, MOST_NAMED)
+      .map(({ id, preview }) => `${id} (${escapeLine(preview ?? "").slice(0, 30)})`);
     const more = found.length > MOST_NAMED ? ` and ${found.length - MOST_NAMED} more` : "";
     const sentence = `${given} may be any of these: ${some.join(", ")}${more}. Use the id of one.`;
     throw new Failure("entry_not_found", sentence, { entryId: given });

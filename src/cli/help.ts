@@ -86,11 +86,11 @@ function meaningOf({ meaning, aliases = [] }: Verb): string {
 
 /** Returns words with their meanings beside them, or below where there is no room beside. */
 function rows(lines: readonly Row[], width: number, left = Math.max(...lines.map(([word]) => word.length))): string {
-  const beside = width - left - 4;
+  const available = width - left - 4;
   return lines
     .flatMap(([word, meaning]) => {
-      if (beside < LEAST_MEANING) return [`  ${word}`, ...wrap(meaning, width - 6).map((line) => `      ${line}`)];
-      return wrap(meaning, beside).map((line, i) => `  ${(i === 0 ? word : "").padEnd(left)}  ${line}`);
+      if (available < LEAST_MEANING) return [`  ${word}`, ...wrap(meaning, width - 6).map((line) => `      ${line}`)];
+      return wrap(meaning, available).map((line, i) => `  ${(i === 0 ? word : "").padEnd(left)}  ${line}`);
     })
     .join("\n");
 }
@@ -103,8 +103,8 @@ function withValue(name: string, value: string | undefined, otherwise?: string):
 /** Returns text in lines; those after the first begin where it does, and two columns in if it is indented. */
 function paragraph(text: string, width: number): string {
   const indent = /^ */.exec(text)?.[0] ?? "";
-  const beside = indent === "" ? width : width - indent.length - 2;
-  return wrap(text.trimStart(), beside)
+  const available = indent === "" ? width : width - indent.length - 2;
+  return wrap(text.trimStart(), available)
     .map((line, i) => `${indent}${i > 0 && indent !== "" ? "  " : ""}${line}`)
     .join("\n");
 }

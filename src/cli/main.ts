@@ -85,7 +85,7 @@ async function printHelp(): Promise<void> {
 }
 
 /** Returns the version that a client in Pi's place is to know: that of the agent behind, else our own. */
-async function versionToTell({ agent }: ServerSettings): Promise<string> {
+async function describeVersion({ agent }: ServerSettings): Promise<string> {
   return (agent && (await (await import("./agent-version.ts")).askAgentVersion(agent, WORLD.variables))) ?? VERSION;
 }
 
@@ -100,7 +100,7 @@ async function main(): Promise<number> {
     WORLD.printError((await import("./terminal/text.ts")).escapeControls(error.message));
     return 2;
   }
-  if (settings.action === "version") process.stdout.write(`${await versionToTell(settings)}\n`);
+  if (settings.action === "version") process.stdout.write(`${await describeVersion(settings)}\n`);
   if (settings.action === "help") await printHelp();
   if (settings.action !== "serve") return 0;
   if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);

@@ -238,7 +238,8 @@ export function parseCommandLine(
     const { value = "" } = token;
     if (flag.value === undefined && token.inlineValue && own?.flags[name])
       throw new UsageError(`${name} takes no value.`);
-    if (flag.value !== undefined && token.value === undefined) throw new UsageError(lackOfValue(name, flag, own));
+    if (flag.value !== undefined && token.value === undefined)
+      throw new UsageError(describeMissingValue(name, flag, own));
     if (flag.oneOf) requireOneOf(name, value, flag.oneOf);
     if (flag.names?.[0] === "--continue" && token.inlineValue) requireOneOf(name, value, [TOP]);
     if (name === "--allow-path") allowed.push(resolve(value));
@@ -295,7 +296,7 @@ function unknownOption(name: string, own: VerbOptions | undefined, shared: reado
   return new UsageError(`Unknown option ${name}.${meant === undefined ? "" : ` Did you mean ${meant}?`} ${help}`);
 }
 
-function lackOfValue(name: string, { value, oneOf }: KnownOption, own: VerbOptions | undefined): string {
+function describeMissingValue(name: string, { value, oneOf }: KnownOption, own: VerbOptions | undefined): string {
   const takes = oneOf ? oneOf.join(", ") : value?.includes("|") ? value.split("|").join(", ") : `a value: <${value}>`;
   return `${name} takes ${takes}. ${own ? `${own.verb} --help` : "--help"} lists the options.`;
 }
@@ -317,8 +318,8 @@ function requireOneMeaning(given: ReadonlyMap<string, string>): void {
   if (chosen.length > 1)
     throw new UsageError(`${chosen.join(" and ")} name different sessions to start with. Give one of them.`);
   if (given.has("--provider") !== given.has("--model")) {
-    const [has, lacks] = given.has("--provider") ? ["--provider", "--model"] : ["--model", "--provider"];
-    throw new UsageError(`${has} sets no model without ${lacks}. Give both.`);
+    const [has, missing] = given.has("--provider") ? ["--provider", "--model"] : ["--model", "--provider"];
+    throw new UsageError(`${has} sets no model without ${missing}. Give both.`);
   }
 }
 
@@ -347,9 +348,9 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
     attach: oneOf("--attach", ["auto", "off"], "auto"),
-    maxMessageBytes: parsePositiveNumber(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
-    hookTimeout: parsePositiveNumber(given, "--hook-timeout"),
-    holderTimeout: parsePositiveNumber(given, "--holder-timeout"),
+    maxMessageBytes: parsePositive(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
+    hookTimeout: parsePositive(given, "--hook-timeout"),
+    holderTimeout: parsePositive(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
     agent: agentOf(given),
     provider: given.get("--provider"),
@@ -371,7 +372,7 @@ function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined 
   return {
     words,
     protocol: protocol as AgentSettings["protocol"],
-    within: parsePositiveNumber(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
+    within: parsePositive(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
   };
 }
 
@@ -422,7 +423,7 @@ function eventsOf(value: string): readonly string[] | "all" {
 }
 
 /** Returns the whole number above 0 that an option has, if it is given. Throws UsageError. */
-export function parsePositiveNumber(given: ReadonlyMap<string, string>, name: string): number | undefined {
+export function parsePositive(given: ReadonlyMap<string, string>, name: string): number | undefined {
   const value = given.get(name);
   if (value === undefined) return undefined;
   const number = /^\d{1,15}$/.test(value) ? Number(value) : 0;

@@ -1,6 +1,6 @@
 /** Prints lines: on a terminal, more of them than it has rows go to the person's pager. */
 
-import { measureWidth } from "./terminal/text.ts";
+import { getWidth } from "./terminal/text.ts";
 
 /** Characters of the pieces in which lines are printed, approximately. */
 const PIECE = 1 << 16;
@@ -69,5 +69,5 @@ function* piecesOf(lines: Iterable<string>): Generator<string> {
 const COLOUR = /\u001b\[[\d;]*m/g;
 
 function rowsOf(line: string, columns: number): number {
-  return Math.max(1, Math.ceil(measureWidth(line.replace(COLOUR, "")) / Math.max(1, columns || 80)));
+  return Math.max(1, Math.ceil(getWidth(line.replace(COLOUR, "")) / Math.max(1, columns || 80)));
 }

@@ -1,6 +1,6 @@
 /** A line on the terminal that shows how far long work is, and goes away. */
 
-import { groupThousands, sizeText, measureWidth } from "./terminal/text.ts";
+import { getWidth, group, sizeText } from "./terminal/text.ts";
 
 /** Milliseconds of work before which nothing is shown. */
 const SHOW_AFTER = 1000;
@@ -89,7 +89,7 @@ export function formatProgress(
   const share = total > 0 ? Math.min(1, done / total) : 0;
   const { doing, isCounted = false, isBytes = false } = work;
   const amount = isCounted
-    ? `${groupThousands(done)} of ${groupThousands(total)}`
+    ? `${group(done)} of ${group(total)}`
     : isBytes
       ? `${sizeText(done)} of ${sizeText(total)}`
       : `${Math.floor(100 * share)}%`;
@@ -98,7 +98,7 @@ export function formatProgress(
   const all = [doing, barText(share, BAR), amount, rate, left];
   const ways = [all, [doing, barText(share, 10), amount, rate, left], [doing, amount, left], [amount, left], [amount]];
   const texts = ways.map((parts) => parts.filter((part) => part !== "").join("  "));
-  return texts.find((text) => measureWidth(text) <= width) ?? "";
+  return texts.find((text) => getWidth(text) <= width) ?? "";
 }
 
 function barText(share: number, width: number): string {
@@ -107,8 +107,8 @@ function barText(share: number, width: number): string {
 }
 
 function rateText(perSecond: number): string {
-  if (perSecond >= 1) return `${groupThousands(Math.round(perSecond))}/s`;
-  return perSecond > 0 ? `${groupThousands(Math.max(1, Math.round(perSecond * 60)))}/min` : "";
+  if (perSecond >= 1) return `${group(Math.round(perSecond))}/s`;
+  return perSecond > 0 ? `${group(Math.max(1, Math.round(perSecond * 60)))}/min` : "";
 }
 
 /** Returns a time that is left in its largest unit, rounded up: work that ends sooner than it said annoys nobody. */

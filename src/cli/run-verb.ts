@@ -4,19 +4,19 @@ import { Failure } from "../core/failure.ts";
 import type { Candidate } from "../core/ports/stores.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet/address.ts";
-import { type VerbContext, toCommandFailed } from "./asking.ts";
 import { formatCandidates, removeCandidateList } from "./candidates.ts";
-import { formatVerbHelp, getHelpWidth, formatUsageLine } from "./help.ts";
+import { formatUsageLine, formatVerbHelp, getHelpWidth } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, OPTIONS, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
 import { printLines, printPaged } from "./paging.ts";
 import { ProgressLine } from "./progress.ts";
-import { type OutputStyle, makeOutputStyle } from "./terminal/page.ts";
+import { makeOutputStyle, type OutputStyle } from "./terminal/page.ts";
 import type { Pager } from "./terminal/pager.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { wrapLine, escapeControls } from "./terminal/text.ts";
+import { escapeControls, wrapLine } from "./terminal/text.ts";
 import { COMMON_FLAGS, CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
+import { toCommandFailed, type VerbContext } from "./verb-context.ts";
 import { Wire } from "./wire.ts";
 import { rewordParamIssues } from "./wording.ts";
 
@@ -134,7 +134,8 @@ async function run(running: Running): Promise<number> {
     variables,
     cwd: world.cwd,
     isTerminal: terminal.columns !== undefined,
-    page: (columns) => (columns === undefined ? page : makeOutputStyle(variables, columns, world.env.now(), page.isPlain)),
+    page: (columns) =>
+      columns === undefined ? page : makeOutputStyle(variables, columns, world.env.now(), page.isPlain),
     openScreen() {
       if (variables.TERM === "dumb") return undefined;
       line?.clear();
@@ -151,8 +152,8 @@ async function run(running: Running): Promise<number> {
       terminal.write(`${escapeControls(sentence)}\n`);
     },
     readInput: () => terminal.readInput(),
-    listen(told) {
-      wireOnce().told = told;
+    listen(callback) {
+      wireOnce().callback = callback;
     },
     onInterrupt(act) {
       interrupts.stop();
@@ -267,14 +268,14 @@ function requireOperands(verb: Verb, { operands, flags, took }: CommandLine): vo
   const isGivenElse = verb.replacesOperands?.some((flag) => flags.has(flag)) ?? false;
   const needed = verb.operands.filter((operand) => operand.startsWith("<") && !isGivenElse);
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
-  const lacks = operands.length < needed.length ? needed[operands.length] : undefined;
-  if (lacks === undefined && (operands.length <= verb.operands.length || isOpen)) return;
+  const missing = operands.length < needed.length ? needed[operands.length] : undefined;
+  if (missing === undefined && (operands.length <= verb.operands.length || isOpen)) return;
   const wrong =
-    lacks === undefined
+    missing === undefined
       ? `${operands[verb.operands.length]} is one too many for ${verb.name}.`
-      : `${verb.name} needs ${lacks}.`;
+      : `${verb.name} needs ${missing}.`;
   const by =
-    lacks === undefined
+    missing === undefined
       ? []
       : took.map((option) => ` ${option} took the word after it; put it last, or write ${option}=.`);
   throw new UsageError(`${wrong}${by.join("")} Usage: ${formatUsageLine(verb)}. See ${verb.name} --help.`);

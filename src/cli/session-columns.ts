@@ -1,7 +1,7 @@
 /** The columns of a list of sessions, which `list` prints and `browse` shows. */
 
 import type { OutputStyle } from "./terminal/page.ts";
-import { padColumn, cutFront, cutTo } from "./terminal/text.ts";
+import { cutFront, cutTo, pad } from "./terminal/text.ts";
 
 /** Something for each column. */
 interface ForColumns<T> {
@@ -38,14 +38,18 @@ export function fitColumns(wanted: SessionColumns, width: number): SessionColumn
 }
 
 /** Returns a line of the list. The title has its width already, because its parts have colours of their own. */
-export function formatSessionLine(widths: SessionColumns, cells: ForColumns<string>, paint: OutputStyle["paint"]): string {
+export function formatSessionLine(
+  widths: SessionColumns,
+  cells: ForColumns<string>,
+  paint: OutputStyle["paint"],
+): string {
   const { age, count, amount, cwd, id } = widths;
   const line = [
-    paint("dim", padColumn(cells.age, age, "right")),
-    padColumn(cells.count, count, "right"),
-    padColumn(cells.amount, amount, "right"),
+    paint("dim", pad(cells.age, age, "right")),
+    pad(cells.count, count, "right"),
+    pad(cells.amount, amount, "right"),
     cells.title,
-    paint("dim", padColumn(cutFront(cells.cwd, cwd), cwd)),
+    paint("dim", pad(cutFront(cells.cwd, cwd), cwd)),
     id === 0 ? "" : paint("cyan", cutTo(cells.id, id)),
   ];
   return line.filter((text) => text !== "").join(" ".repeat(GAP));
@@ -53,7 +57,7 @@ export function formatSessionLine(widths: SessionColumns, cells: ForColumns<stri
 
 /** Returns the line above the list. */
 export function formatListHead(widths: SessionColumns, age: string, amount: string, width: number): string {
-  const title = padColumn("NAME OR FIRST MESSAGE", widths.title);
+  const title = pad("NAME OR FIRST MESSAGE", widths.title);
   const heads = { age, count: "MSGS", amount, title, cwd: "DIRECTORY", id: "ID" };
   return cutTo(formatSessionLine(widths, heads, (_colour, text) => text).trimEnd(), width);
 }

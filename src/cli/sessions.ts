@@ -6,8 +6,8 @@ import { sessionsOfAgents } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
-import { type VerbContext, CommandFailed } from "./asking.ts";
 import { UsageError } from "./options.ts";
+import { CommandFailed, type VerbContext } from "./verb-context.ts";
 
 /** A session as a command is told of it. */
 type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
@@ -42,7 +42,11 @@ export async function openNamedSession(asking: VerbContext, operand: string) {
 }
 
 /** Returns the session that an operand names. Throws session_not_found, ambiguous_id, UsageError. */
-export async function findNamedSession(asking: VerbContext, operand: string, preferred: Preferred): Promise<NamedSession> {
+export async function findNamedSession(
+  asking: VerbContext,
+  operand: string,
+  preferred: Preferred,
+): Promise<NamedSession> {
   const params = toSessionParams(operand);
   if ("sessionPath" in params) return { operand, params, byName: false };
   const found = await ours(asking, operand, preferred);

@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import { readWhole, realDisk } from "../storage/fs/disk.ts";
-import { readCode, saveCodeAsItGrows } from "./kept-code.ts";
+import { readCode, saveCodeAsItGrows } from "./code-cache.ts";
 
 /** Set by the build: a hash of the program's text. */
 declare const BUILD: string;

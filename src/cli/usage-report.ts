@@ -2,7 +2,18 @@
 
 import { formatCsv } from "./csv.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { padColumn, count, cutFront, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, measureWidth, wrap } from "./terminal/text.ts";
+import {
+  count,
+  cutFront,
+  cutTo,
+  escapeControls,
+  escapeLine,
+  getWidth,
+  group,
+  pad,
+  shortenPath,
+  wrap,
+} from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** The names by which usage can be summed, as they are typed. */
@@ -15,7 +26,7 @@ const GAP = "  ";
 /** Returns an amount of money with so many digits after the point. */
 export function formatMoney(cost: number, digits: number): string {
   const [whole, fraction] = cost.toFixed(digits).split(".");
-  return `$${groupThousands(Number(whole))}${fraction === undefined ? "" : `.${fraction}`}`;
+  return `$${group(Number(whole))}${fraction === undefined ? "" : `.${fraction}`}`;
 }
 
 /** Returns the digits after the point that amounts of this size need: cents, and their parts where all are small. */
@@ -80,12 +91,12 @@ interface NumberColumn {
 
 function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
   const digits = digitsFor(totals.cost);
-  const tokens = (kind: TokenKind) => (sums: ReportedSums) => groupThousands(sums.tokens[kind]);
+  const tokens = (kind: TokenKind) => (sums: ReportedSums) => group(sums.tokens[kind]);
   // Many providers know no cache.
   const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
-    { head: "MSGS", of: ({ messages }) => groupThousands(messages), rank: 2 },
+    { head: "MSGS", of: ({ messages }) => group(messages), rank: 2 },
     { head: "INPUT", of: tokens("input"), rank: 3 },
     { head: "OUTPUT", of: tokens("output"), rank: 3 },
     ...cached("cacheRead", "CACHE READ"),
@@ -99,20 +110,20 @@ function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
 }
 
 /** Yields a table of usage, no line wider than the page, and what there is to know about its figures. */
-export function* formatUsageTable(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* tabulate(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { rows, totals } = result;
   if (rows.length > 0) {
     const labels = labelsFor(result, by, page.width);
     const texts = rows.map((row) => labels.map(({ of }) => of(row, page)));
     const natural = labels.map(({ head }, i) =>
-      texts.reduce((most: number, row: string[]) => Math.max(most, measureWidth(row[i])), measureWidth(head)),
+      texts.reduce((most: number, row: string[]) => Math.max(most, getWidth(row[i])), getWidth(head)),
     );
     const numbers = fittingNumbers(result, labels, natural, page.width);
     const widths = labelWidths(labels, natural, numbers, page.width);
     const line = (cells: readonly string[], sums: ReportedSums | undefined): string =>
       [
-        ...cells.map((text, i) => padColumn((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
-        ...numbers.map(({ head, of, width }) => padColumn(sums === undefined ? head : of(sums), width, "right")),
+        ...cells.map((text, i) => pad((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
+        ...numbers.map(({ head, of, width }) => pad(sums === undefined ? head : of(sums), width, "right")),
       ].join(GAP);
     yield page.paint(
       "dim",
@@ -158,14 +169,14 @@ function fittingNumbers(
     const cells = [...result.rows, result.totals].map(column.of);
     return { ...column, width: cells.reduce((most, cell) => Math.max(most, cell.length), column.head.length) };
   });
-  const beside = (most: number): number =>
+  const widthWith = (most: number): number =>
     labels.reduce((sum, { least }, i) => sum + Math.min(natural[i], Math.max(least, most)) + GAP.length, 0);
   const fitting = new Set<string>();
   let taken = 0;
   for (const { head, width, rank } of [...columns].sort((a, b) => a.rank - b.rank)) {
     taken += width + GAP.length;
     // Names are only cut short for what matters most.
-    if (taken + beside(rank <= MATTERS ? 0 : READABLE) > pageWidth + GAP.length) break;
+    if (taken + widthWith(rank <= MATTERS ? 0 : READABLE) > pageWidth + GAP.length) break;
     fitting.add(head);
   }
   return columns.filter(({ head }) => fitting.has(head));
@@ -198,7 +209,7 @@ const NAMED = 5;
 
 function named(names: readonly string[], total: number): string {
   const more = total - Math.min(names.length, NAMED);
-  return [...names.slice(0, NAMED), ...(more > 0 ? [`${groupThousands(more)} more`] : [])].join(", ");
+  return [...names.slice(0, NAMED), ...(more > 0 ? [`${group(more)} more`] : [])].join(", ");
 }
 
 /** Yields the sentences about what the figures leave out. */
@@ -210,11 +221,11 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
   const { inherited } = totals;
   if (inherited.tokens.total > 0 || inherited.cost > 0)
     sentences.push(
-      `Forks took over ${groupThousands(inherited.tokens.total)} tokens (${formatMoney(inherited.cost, digitsFor(inherited.cost))}). ` +
+      `Forks took over ${group(inherited.tokens.total)} tokens (${formatMoney(inherited.cost, digitsFor(inherited.cost))}). ` +
         "They count in the sessions where they were spent.",
     );
   if (totals.unpricedMessages > 0) {
-    const models = unpricedModels.map((model) => `${modelOf(model)} (${groupThousands(model.messages)})`);
+    const models = unpricedModels.map((model) => `${modelOf(model)} (${group(model.messages)})`);
     const messages = count(totals.unpricedMessages, "message is", "messages is");
     sentences.push(`The cost of ${messages} not known and counts as $0: ${named(models, models.length)}.`);
   }
@@ -241,26 +252,26 @@ const PARTS = "▏▎▍▌▋▊▉█";
 const MOST_DAYS = 400;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
-export function* formatUsageChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* drawChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
   const rows: readonly ChartRow[] = by.join() === "day" ? withAllDays(result.rows) : result.rows;
   const amountIn = (row: ChartRow): number => (isMoney ? row.cost : row.tokens.total);
-  const textOf = (value: number): string => (isMoney ? formatMoney(value, digits) : groupThousands(value));
+  const textOf = (value: number): string => (isMoney ? formatMoney(value, digits) : group(value));
   if (rows.length > 0) {
     const labels = labelsOf(by).filter(({ head }) => head !== "ID");
     const texts = rows.map((row) => labels.map(({ of }) => of(row, page)).join(" "));
     const most = rows.reduce((sum, row) => Math.max(sum, amountIn(row)), 0);
     const valueWidth = rows.reduce((width, row) => Math.max(width, textOf(amountIn(row)).length), 0);
-    const widest = texts.reduce((width, text) => Math.max(width, measureWidth(text)), 0);
+    const widest = texts.reduce((width, text) => Math.max(width, getWidth(text)), 0);
     const labelWidth = Math.min(widest, Math.max(10, Math.floor(page.width * 0.4)));
-    const room = Math.max(1, page.width - labelWidth - valueWidth - 2 * GAP.length);
+    const space = Math.max(1, page.width - labelWidth - valueWidth - 2 * GAP.length);
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {
       const value = amountIn(row);
-      const bar = page.paint("cyan", padColumn(barOf(most === 0 ? 0 : value / most, room, page.isPlain === true), room));
-      const [label, figure] = [padColumn(texts[i], labelWidth), padColumn(textOf(value), valueWidth, "right")];
+      const bar = page.paint("cyan", pad(barOf(most === 0 ? 0 : value / most, space, page.isPlain === true), space));
+      const [label, figure] = [pad(texts[i], labelWidth), pad(textOf(value), valueWidth, "right")];
       yield page.width < labelWidth + valueWidth + 1 + 2 * GAP.length
         ? cutTo(`${label}${GAP}${figure}`, page.width)
         : [label, bar, figure].join(GAP);
@@ -272,10 +283,10 @@ export function* formatUsageChart(result: ReportedUsage, by: readonly GroupName[
 }
 
 /** Returns a bar over a part of the room; whatever is not nothing has one that can be seen. */
-function barOf(part: number, room: number, plain: boolean): string {
+function barOf(part: number, space: number, plain: boolean): string {
   if (!(part > 0)) return "";
-  if (plain) return "#".repeat(Math.max(1, Math.round(part * room)));
-  const eighths = Math.max(1, Math.round(part * room * 8));
+  if (plain) return "#".repeat(Math.max(1, Math.round(part * space)));
+  const eighths = Math.max(1, Math.round(part * space * 8));
   const rest = eighths % 8;
   return "█".repeat(Math.floor(eighths / 8)) + (rest === 0 ? "" : PARTS[rest - 1]);
 }

@@ -1,21 +1,21 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
 import type { Commands } from "../client/protocol.ts";
-import type { VerbContext, VerbArguments, ResultOf } from "./asking.ts";
 import type { Flag } from "./options.ts";
-import { toSessionParams, openNamedSession } from "./sessions.ts";
+import { openNamedSession, toSessionParams } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
+import type { ResultOf, VerbArguments, VerbContext } from "./verb-context.ts";
 
+export { openNamedSession as open, toSessionParams as named } from "./sessions.ts";
 export {
-  type VerbContext as Asking,
+  type AnyResult as Result,
   CommandFailed,
   type EventCallback,
-  type VerbArguments as Given,
-  type AnyResult as Result,
   type ResultOf,
   toSentence as sentenceOf,
-} from "./asking.ts";
-export { toSessionParams as named, openNamedSession as open } from "./sessions.ts";
+  type VerbArguments as Given,
+  type VerbContext as Asking,
+} from "./verb-context.ts";
 
 /** A verb; `Found`: what it asks for and prints. */
 export interface Verb<Found = unknown> {

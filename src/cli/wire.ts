@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
-import { CommandFailed, type EventCallback, type AnyResult } from "./asking.ts";
+import { type AnyResult, CommandFailed, type EventCallback } from "./verb-context.ts";
 
 /** A callback for progress: `done` of `total` of what a command does. */
 type ProgressCallback = (done: number, total: number, method: string) => void;
@@ -31,7 +31,7 @@ export class Wire {
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
   /** Called with each event. */
-  told: EventCallback | undefined;
+  callback: EventCallback | undefined;
   /** Whether a command that may change something was sent. */
   mayHaveChanged = false;
   private readonly waiting = new Map<number, AskedCommand>();
@@ -120,10 +120,10 @@ export class Wire {
     waiting.reject(new CommandFailed({ code: -32803, message, data: { name: "message_too_large", retryable: false } }));
   }
 
-  private tell(method: string, params: AnyResult, line: string): void {
-    if (!this.told) return;
+  private notify(method: string, params: AnyResult, line: string): void {
+    if (!this.callback) return;
     this.output.pause();
-    void this.told(method, params, line).finally(() => this.output.resume());
+    void this.callback(method, params, line).finally(() => this.output.resume());
   }
 
   private receiveLine(line: string): void {
@@ -132,7 +132,7 @@ export class Wire {
       const { token, value } = params;
       return this.progress?.(value.done, value.total, this.waiting.get(token)?.method ?? "");
     }
-    if (method !== undefined) return this.tell(method, params, line);
+    if (method !== undefined) return this.notify(method, params, line);
     const waiting = this.waiting.get(id);
     if (!waiting) return;
     this.waiting.delete(id);

@@ -3,13 +3,13 @@
 import { randomUUID } from "node:crypto";
 import { call, EventHub } from "./event-hub.ts";
 import { cancelled, connectionClosed, named, outcomeUnknown, RequestFailure, withdrawnTooLate } from "./failure.ts";
-import type { ServerProcess } from "./life.ts";
 import type { RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
 import type { Commands, Events } from "./protocol.ts";
 import { Questions } from "./questions.ts";
 import { repetitions } from "./repetitions.ts";
 import { countOf, isKept, isRead, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
+import type { ServerProcess } from "./server-process.ts";
 import type {
   Arguments,
   ClientOptions,
@@ -81,7 +81,7 @@ export class Client {
       await this.keepUnpersisted();
       this.firstState = state;
     } catch (error) {
-      this.giveUp();
+      this.endAll();
       throw error;
     }
     this.isReady = true;
@@ -180,8 +180,8 @@ export class Client {
     const { head = this.firstState?.head } = this.options;
     const hooks = this.questions.names.map((name) => ({ name }));
     const capabilities = { hooks, ...(events ? { events: [...events] } : {}) };
-    const wishes = { clientInfo, maxReplyBytes, leaf, head, capabilities };
-    const { state } = (await this.urgent("initialize", wishes)) as { state: State | null };
+    const introduction = { clientInfo, maxReplyBytes, leaf, head, capabilities };
+    const { state } = (await this.urgent("initialize", introduction)) as { state: State | null };
     this.sessions.noteState(state);
     return state;
   }
@@ -197,12 +197,12 @@ export class Client {
     const isEnding = this.isShutDown || (this.closing && this.queue.every(({ name }) => name === "shutdown"));
     const isHopeless = this.firstState === undefined || this.deaths > MOST_DEATHS || !this.sessions.canBeReopened;
     const coming = this.isOver || isEnding || isHopeless ? null : this.revive?.(this.sessions, this.deaths);
-    if (!coming) return this.giveUp();
+    if (!coming) return this.endAll();
     let life: ServerProcess;
     try {
       life = await coming;
     } catch (error) {
-      return this.giveUp(error as Error);
+      return this.endAll(error as Error);
     }
     try {
       this.live(life);
@@ -212,7 +212,7 @@ export class Client {
       this.pump();
     } catch (error) {
       // When this server died too, its own end has taken care of the rest.
-      if (!(error instanceof RequestFailure) || error.name !== "connection_closed") this.giveUp(error as Error);
+      if (!(error instanceof RequestFailure) || error.name !== "connection_closed") this.endAll(error as Error);
     }
   }
 
@@ -253,7 +253,7 @@ export class Client {
     this.queue.putFirst(again);
   }
 
-  private giveUp(error?: Error): void {
+  private endAll(error?: Error): void {
     this.isOver = true;
     this.life?.end();
     if (error) this.lastWords += ` Another could not take its place: ${error.message}`;
@@ -337,7 +337,7 @@ export class Client {
     if (this.sent.size === 0) return true;
     // What is sent again after it would bring a server back.
     if (this.life?.wire.isFull || pending.name === "shutdown") return false;
-    return !this.revive || this.sent.hasRoomFor(pending);
+    return !this.revive || this.sent.hasCapacityFor(pending);
   }
 
   private send(pending: Pending): void {
@@ -365,7 +365,7 @@ export class Client {
     else if (id !== undefined && id !== null) void this.answer(id, method, params);
     else if (method === "$/cancelRequest") this.questions.withdraw((params as { id: number | string } | undefined)?.id);
     else if (method === "$/progress") this.progressed((params ?? {}) as { token?: number });
-    else this.heard.tell(method, params);
+    else this.heard.notify(method, params);
   }
 
   private progressed({ token, value }: { token?: number; value?: ProgressReport & { kind?: string } }): void {

@@ -30,7 +30,7 @@ export class EventHub {
     return () => void known.delete(handler);
   }
 
-  tell(name: string, params: unknown): void {
+  notify(name: string, params: unknown): void {
     for (const handler of [...(this.handlers.get(name) ?? [])]) call(handler, params as never);
   }
 

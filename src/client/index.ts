@@ -12,8 +12,8 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Client } from "./client.ts";
-import { superviseProcess } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
+import { superviseProcess } from "./server-process.ts";
 import type { ClientOptions } from "./types.ts";
 
 export type { Client } from "./client.ts";

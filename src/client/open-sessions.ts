@@ -130,7 +130,7 @@ export class OpenSessions {
           this.others.set(done.sessionId, {
             sessionPath: done.sessionFile,
             readOnly,
-            ...standingAt(done.head, params),
+            ...leafParamsAt(done.head, params),
           });
         }
         return false;
@@ -186,7 +186,7 @@ export class OpenSessions {
 }
 
 /** Returns params by which a session is opened at the leaf where it was. */
-function standingAt(head: string | undefined, { leaf }: RequestParams): { leaf?: unknown; head?: string } {
+function leafParamsAt(head: string | undefined, { leaf }: RequestParams): { leaf?: unknown; head?: string } {
   return head === undefined ? (leaf === undefined ? {} : { leaf }) : { head };
 }
 

@@ -1,6 +1,6 @@
 /** Which commands may be sent again after their server died. The build puts the table's answer in place of this file. */
 
-import { type Repetition, getRepetition } from "../handlers/shared/repetition.ts";
+import { getRepetition, type Repetition } from "../handlers/shared/repetition.ts";
 import { commandTable } from "../handlers/shared/table.ts";
 
 export const repetitions: Readonly<Record<string, Repetition>> = Object.fromEntries(

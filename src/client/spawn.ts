@@ -7,8 +7,8 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { Client } from "./client.ts";
 import { noProgram } from "./failure.ts";
-import { type ServerProcess, superviseProcess } from "./life.ts";
 import { MessageStream } from "./message-stream.ts";
+import { type ServerProcess, superviseProcess } from "./server-process.ts";
 import type { ClientOptions } from "./types.ts";
 
 export interface SpawnOptions extends ClientOptions {

@@ -63,7 +63,7 @@ export class Unanswered {
   }
 
   /** Returns whether one more may be unanswered beside these, so that all could be sent again to another server. */
-  hasRoomFor({ entryCount }: Pending): boolean {
+  hasCapacityFor({ entryCount }: Pending): boolean {
     return this.alone === 0 && this.entries + entryCount <= MOST_UNANSWERED;
   }
 

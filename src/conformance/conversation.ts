@@ -1,10 +1,10 @@
 /** A host's talk with one server: what is sent, what comes back, and how long it is waited for. */
 
 import type { Combination } from "./combination.ts";
+import { DIALECTS, type Dialect, type Params, type Received, type WireValue } from "./dialect.ts";
 import { FrameCutter, frameMessage } from "./frames.ts";
 import type { Ending, Launched } from "./launch.ts";
 import { Reply } from "./reply.ts";
-import { type Params, type Received, DIALECTS, type Dialect, type WireValue } from "./speech.ts";
 import { RuleBroken, shortenText } from "./verdict.ts";
 
 /** Bytes of a message that is not complete, beyond which a server is ended. */
@@ -373,7 +373,7 @@ export class Conversation {
     }
     const message = this.dialect.read(value, text);
     if (this.opening.length < KEPT_OPENING) this.opening.push(message);
-    if (message.kind === "reply") this.judge(message);
+    if (message.kind === "reply") this.noteRepeatedReply(message);
     if (message.kind === "hook" && !this.holdsAll && !this.held.delete(message.name ?? "")) {
       if (this.agreed.length < MOST_UNTAKEN) this.agreed.push(message.name ?? "");
       this.answer(message, {});
@@ -384,7 +384,7 @@ export class Conversation {
   }
 
   /** Notes a reply that comes a second time. */
-  private judge({ idText = "null", text }: Received): void {
+  private noteRepeatedReply({ idText = "null", text }: Received): void {
     // Errors of messages that could not be read have all the same id.
     if (idText === "null") return;
     const key = keyOf(idText);

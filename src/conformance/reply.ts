@@ -1,7 +1,7 @@
 /** One reply as the rules look at it, whichever dialect it came in. */
 
 import { valueAt } from "../core/json/json.ts";
-import { isWireObject, type Received, type WireValue } from "./speech.ts";
+import { isWireObject, type Received, type WireValue } from "./dialect.ts";
 import { RuleBroken } from "./verdict.ts";
 
 /** A failure as both dialects tell it. */

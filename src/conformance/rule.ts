@@ -1,7 +1,7 @@
 /** The shape of a rule: what it says, where the protocol says so, and how it is checked. */
 
 import type { Combination } from "./combination.ts";
-import type { ProtocolViolations, Conversation } from "./conversation.ts";
+import type { Conversation, ProtocolViolations } from "./conversation.ts";
 
 /** Bytes of the largest reply that the modest host takes. */
 export const MODEST_REPLY = 4096;

@@ -1,11 +1,11 @@
 /** Checks rules against a command, one combination after the other. Always ends, and leaves nothing behind. */
 
 import type { Combination } from "./combination.ts";
-import { makeRunFolder, findProcesses, removeFolder } from "./files.ts";
+import { findProcesses, makeRunFolder, removeFolder } from "./files.ts";
 import { type Launched, type Launcher, launch } from "./launch.ts";
-import { TestContext } from "./room.ts";
 import type { Rule, Theme } from "./rule.ts";
 import { FIRST_RULE } from "./rules/starting.ts";
+import { TestContext } from "./test-context.ts";
 import { type Evidence, NotApplicable, RuleBroken } from "./verdict.ts";
 
 export interface ConformanceOptions {
@@ -143,33 +143,43 @@ class ConformanceRun {
 
   private async inCombination(combination: Combination): Promise<RuleResult[]> {
     const { command, cwd, variables, timeout, launcher } = this.options;
-    const room = new TestContext({ command, combination, folder: this.folder, cwd, variables, timeout, launcher });
+    const testContext = new TestContext({
+      command,
+      combination,
+      folder: this.folder,
+      cwd,
+      variables,
+      timeout,
+      launcher,
+    });
     const [first, ...others] = this.rulesFor(combination);
     try {
-      const results = [await this.check(first, room)];
+      const results = [await this.check(first, testContext)];
       const hasAnswered = results[0].verdict === "passed";
-      if (hasAnswered) await this.noteSessions(room);
+      if (hasAnswered) await this.noteSessions(testContext);
       for (const rule of others) {
-        const reason = hasAnswered ? await this.lack(rule, room) : "the server does not answer in this combination";
-        results.push(reason === undefined ? await this.check(rule, room) : this.skip(rule, reason));
+        const reason = hasAnswered
+          ? await this.findMissingCommand(rule, testContext)
+          : "the server does not answer in this combination";
+        results.push(reason === undefined ? await this.check(rule, testContext) : this.skip(rule, reason));
       }
       return results;
     } finally {
-      await room.leave();
+      await testContext.leave();
     }
   }
 
   /** Returns why a rule cannot be checked with the commands that the server says it has. */
-  private async lack({ needs = [] }: Rule, room: TestContext): Promise<string | undefined> {
+  private async findMissingCommand({ needs = [] }: Rule, testContext: TestContext): Promise<string | undefined> {
     if (needs.length === 0 || performance.now() > this.deadline) return undefined;
-    const commands = await room.commands();
+    const commands = await testContext.commands();
     const missing = needs.find((name) => commands !== undefined && !commands.has(name));
     return missing === undefined ? undefined : `the server says that it does not have the command ${missing}`;
   }
 
   /** Notes where the server keeps sessions, if that is not where this run removes them. */
-  private async noteSessions(room: TestContext): Promise<void> {
-    const reply = await (await room.plain()).ask("get_state").catch(() => undefined);
+  private async noteSessions(testContext: TestContext): Promise<void> {
+    const reply = await (await testContext.plain()).ask("get_state").catch(() => undefined);
     const { sessionFile } = (reply?.isFailure ? undefined : reply?.result) ?? {};
     if (typeof sessionFile !== "string" || sessionFile.startsWith(this.folder)) return;
     const where = `The server keeps sessions outside of the folder of this run, as ${sessionFile}; they are not removed.`;
@@ -182,12 +192,12 @@ class ConformanceRun {
     return { ...aboutRule(rule), verdict: "skipped", reason, milliseconds: 0 };
   }
 
-  private async check(rule: Rule, room: TestContext): Promise<RuleResult> {
+  private async check(rule: Rule, testContext: TestContext): Promise<RuleResult> {
     const left = this.deadline - performance.now();
     if (left <= 0) return this.skip(rule, OUT_OF_TIME);
     const limit = this.options.timeout * WAITS;
     const began = performance.now();
-    const { context, revoke } = room.lend();
+    const { context, revoke } = testContext.lend();
     let error: unknown;
     try {
       await within(Math.min(left, limit), rule.run(context));
@@ -197,9 +207,9 @@ class ConformanceRun {
     revoke();
     // A timer may fire a part of a millisecond before its time, so no clock is asked again.
     const isOver = error instanceof OutOfTime && left <= limit;
-    const { messages, complaints } = room.scene();
-    const told = [...messages];
-    await room.clear(error !== undefined && !(error instanceof NotApplicable));
+    const { messages, complaints } = testContext.scene();
+    const shown = [...messages];
+    await testContext.clear(error !== undefined && !(error instanceof NotApplicable));
     if (isOver) return this.skip(rule, OUT_OF_TIME);
     this.options.progress?.(++this.done, this.total);
     const milliseconds = Math.round(performance.now() - began);
@@ -210,8 +220,8 @@ class ConformanceRun {
     return {
       ...aboutRule(rule),
       verdict: "failed",
-      ...evidenceOf(error, told),
-      messages: told,
+      ...evidenceOf(error, shown),
+      messages: shown,
       ...(stderr === "" ? {} : { stderr }),
       milliseconds,
     };

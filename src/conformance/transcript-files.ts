@@ -4,7 +4,7 @@
  */
 
 import { fileURLToPath } from "node:url";
-import { readBytes, listNames } from "./files.ts";
+import { listNames, readBytes } from "./files.ts";
 
 /** Returns the name of each file of the transcripts, and its text. */
 export function readTranscriptFiles(): [name: string, text: string][] {

@@ -4,8 +4,8 @@
  */
 
 import type { Combination } from "./combination.ts";
+import { isWireObject, type WireValue } from "./dialect.ts";
 import type { Rule, RuleContext, Theme } from "./rule.ts";
-import { isWireObject, type WireValue } from "./speech.ts";
 import { readTranscriptFiles } from "./transcript-files.ts";
 
 /** One line of a transcript: a message, or the text of what is none. */

@@ -3,9 +3,9 @@ import {
   findClosedSession,
   MOVE_FAILURES,
   movedResult,
+  moveParams,
   operationId,
   sessionChoice,
-  moveParams,
   toMoveOptions,
 } from "./shared/closed-sessions.ts";
 import { defineCommand } from "./shared/command.ts";

@@ -5,9 +5,9 @@ import { contentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
 import { beforeLabel, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { appendEntries, requireTypes, getEntryTypes } from "./shared/append.ts";
+import { appendEntries, getEntryTypes, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
-import { toHookAnswer, describeLeaf, veto } from "./shared/hooks.ts";
+import { describeLeaf, toHookAnswer, veto } from "./shared/hooks.ts";
 import { prepareMove } from "./shared/leaving.ts";
 import { requireOneName } from "./shared/two-names.ts";
 

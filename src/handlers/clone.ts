@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { forkedExample, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
 
 export default defineCommand({
   name: "clone",
@@ -15,7 +15,7 @@ export default defineCommand({
     const entryId = session.leafId;
     if (context.asks("session_before_fork")) {
       const asked = await context.ask("session_before_fork", { entryId, position: "at" });
-      if (asked.cancelled) return toVetoedReplacement(context, asked);
+      if (asked.cancelled) return toVetoed(context, asked);
     }
     const next = await workspace.fork(session, session.tree.leaf, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position: "at" } });

@@ -5,7 +5,7 @@ import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { getCompactionPreparation } from "./shared/compaction.ts";
-import { toHookAnswer, describeLeaf, veto } from "./shared/hooks.ts";
+import { describeLeaf, toHookAnswer, veto } from "./shared/hooks.ts";
 
 const result = () =>
   z.object({

@@ -3,11 +3,11 @@ import { bytesOf } from "../core/json/json.ts";
 import { type BranchEnd, type Outline, outlineOf, shownIdAt } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookAt, lookIntoOther, toOtherSession, findParting } from "./shared/any-session.ts";
-import { previewCalls } from "./shared/brief.ts";
+import { findParting, lookAt, lookIntoOther, toOtherSession } from "./shared/any-session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { fileLists } from "./shared/compaction.ts";
 import { counts, exampleCounts } from "./shared/counts.ts";
+import { previewCalls } from "./shared/entry-preview.ts";
 import { anySessionPath, exampleId, optionalName } from "./shared/shapes.ts";
 
 /** Entries of each side that are shown by default, and at most. */
@@ -29,7 +29,7 @@ const said = z.object({
   isError: z.literal(true).optional().describe("the tool failed; other results are left out"),
 });
 
-const side = z.object({
+const branchResult = z.object({
   sessionId: z.string(),
   sessionPath: z.string().nullable(),
   sessionName: z.string().nullable(),
@@ -56,7 +56,7 @@ const side = z.object({
   lastAnswer: said.optional().describe("the last text of the assistant"),
 });
 
-const exampleSide = {
+const exampleBranch = {
   sessionId: exampleId,
   sessionPath: "/home/me/sessions/current.jsonl",
   sessionName: "Refactor auth",
@@ -98,8 +98,8 @@ export default defineCommand({
       commonAncestorId: z.string().nullable().describe("the last entry that both have; null when there is none"),
       commonShownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
       commonEntryCount: z.number().int(),
-      a: side,
-      b: side,
+      a: branchResult,
+      b: branchResult,
     }),
   failures: [
     "entry_not_found",
@@ -118,7 +118,7 @@ export default defineCommand({
       commonShownId: "a1b2c3d4",
       commonEntryCount: 1,
       a: {
-        ...exampleSide,
+        ...exampleBranch,
         entryId: "c3d4e5f6",
         shownId: "c3d4e5f6",
         entryCount: 2,
@@ -127,7 +127,7 @@ export default defineCommand({
         lastAnswer: { entryId: "c3d4e5f6", type: "message", role: "assistant", text: "A map is faster." },
       },
       b: {
-        ...exampleSide,
+        ...exampleBranch,
         entryId: "e5f6a7b8",
         shownId: "e5f6a7b8",
         entryCount: 2,
@@ -153,8 +153,8 @@ function endOf(session: Session, name = "leaf"): BranchEnd {
 function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: number) {
   const parting = findParting(a, b);
   const { common } = parting;
-  const one = sideOf(a, parting.a, limit);
-  const other = sideOf(b, parting.b, limit);
+  const one = openBranch(a, parting.a, limit);
+  const other = openBranch(b, parting.b, limit);
   const result = {
     commonAncestorId: common.length === 0 ? null : a.session.log.nodes.id(common[common.length - 1]),
     commonShownId: common.length === 0 ? null : shownIdAt(a.session, common[common.length - 1]),
@@ -166,16 +166,16 @@ function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: nu
   return result;
 }
 
-type SideFacts = z.input<typeof side>;
+type BranchFacts = z.input<typeof branchResult>;
 
-interface OpenSide {
-  readonly facts: SideFacts;
+interface OpenBranch {
+  readonly facts: BranchFacts;
   readonly outline: Outline;
   /** Entries of the branch up to the common ancestor. */
   readonly before: number;
 }
 
-function sideOf({ session, position }: BranchEnd, positions: Int32Array, limit: number): OpenSide {
+function openBranch({ session, position }: BranchEnd, positions: Int32Array, limit: number): OpenBranch {
   const outline = outlineOf(session, positions, limit);
   const { counts, failedCalls, tools, models, files, areMoreFiles, startedAt, endedAt, durationMs, last } = outline;
   const facts = {
@@ -208,18 +208,18 @@ function shown({ calls, ...rest }: Outline["said"][number]): z.input<typeof said
 const AROUND = 1024;
 
 /** Adds the entries to both sides in turns, as many as a reply may have. */
-function fill({ host }: CommandContext, sides: readonly OpenSide[], size: number): void {
+function fill({ host }: CommandContext, branches: readonly OpenBranch[], size: number): void {
   const { maxReplyBytes = Number.POSITIVE_INFINITY } = host;
-  let room = maxReplyBytes - AROUND - size;
-  const most = Math.max(...sides.map(({ outline }) => outline.said.length));
-  for (let i = 0; i < most && room > 0; i++)
-    for (const { outline, facts } of sides) {
+  let available = maxReplyBytes - AROUND - size;
+  const most = Math.max(...branches.map(({ outline }) => outline.said.length));
+  for (let i = 0; i < most && available > 0; i++)
+    for (const { outline, facts } of branches) {
       if (i >= outline.said.length) continue;
       const entry = shown(outline.said[i]);
-      room -= host.sizeOf(bytesOf(JSON.stringify(entry))) + 1;
-      if (room > 0) facts.entries.push(entry);
+      available -= host.sizeOf(bytesOf(JSON.stringify(entry))) + 1;
+      if (available > 0) facts.entries.push(entry);
     }
-  for (const { outline, facts, before } of sides) {
+  for (const { outline, facts, before } of branches) {
     const { length } = facts.entries;
     if (outline.isWhole && length === outline.said.length) continue;
     facts.nextCursor = `${facts.entryId}.${before + (length === 0 ? 0 : outline.pasts[length - 1])}`;

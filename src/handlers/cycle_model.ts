@@ -1,3 +1,7 @@
 import { defineNeutralCommand } from "./shared/agent-commands.ts";
 
-export default defineNeutralCommand("cycle_model", "Switches to the next of Pi's models; without models there is none.", true);
+export default defineNeutralCommand(
+  "cycle_model",
+  "Switches to the next of Pi's models; without models there is none.",
+  true,
+);

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { pageOf } from "../core/export/page.ts";
 import { nameable } from "../core/format/entry.ts";
 import { defineCommand } from "./shared/command.ts";
-import { exportJsonl, pageParams, makePageParts, pageResult } from "./shared/jsonl.ts";
+import { exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
 import { findRelatives } from "./shared/relatives.ts";
 import { optionalName } from "./shared/shapes.ts";
@@ -35,7 +35,7 @@ export default defineCommand({
     const { renderHtml: htmlPieces } = await import("../page/main.ts");
     const jsonl = () => exportJsonl(workspace.stores, session, redacted?.session, true);
     const family = await findRelatives(context, session, redacted !== undefined);
-    const { room, isPacked, report } = makePageParts(session, params.jsonl !== false);
+    const { pictureLimit: room, isPacked, report } = makePageParts(session, params.jsonl !== false);
     const page = pageOf(redacted?.session ?? session, "all", family, room);
     const pieces = htmlPieces(page, isPacked ? { jsonl } : {});
     return { path: await workspace.stores.writeOutput(named, pieces, taken), ...report(), ...redacted?.report() };

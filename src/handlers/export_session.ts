@@ -8,10 +8,10 @@ import { withoutHalves } from "../core/json/halves.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
-import { countLineBytes, exportJsonl, pageParams, makePageParts, pageResult } from "./shared/jsonl.ts";
+import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
 import { findRelatives } from "./shared/relatives.ts";
-import { anySessionPath, fidelity, toFidelityResult, optionalName } from "./shared/shapes.ts";
+import { anySessionPath, fidelity, optionalName, toFidelityResult } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training", ...RESUMING] as const;
 /** Formats that have all branches by default. */
@@ -129,7 +129,8 @@ export default defineCommand({
       };
       const jsonl = (): Iterable<Uint8Array> => exportJsonl(workspace.stores, stored, redacted?.session, all);
       const reads = { entries: 0 };
-      const parts = format === "html" ? makePageParts(stored, params.jsonl !== false && extent !== "recent") : undefined;
+      const parts =
+        format === "html" ? makePageParts(stored, params.jsonl !== false && extent !== "recent") : undefined;
       const pieces = file
         ? file.lines()
         : format === "training"
@@ -138,7 +139,7 @@ export default defineCommand({
             ? await drawn(
                 context,
                 format,
-                countingReads(pageOf(session, extent, family, parts?.room), reads),
+                countingReads(pageOf(session, extent, family, parts?.pictureLimit), reads),
                 parts?.isPacked ? jsonl : undefined,
               )
             : jsonl();
@@ -153,8 +154,8 @@ export default defineCommand({
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
       const isBytes = format === "jsonl" && !redacted && all;
-      const told = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
-      const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
+      const reported = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
+      const path = await workspace.stores.writeOutput(outputPath, reported, taken, attachmentsOf);
       return { sessionId, path, ...outcome() };
     } finally {
       workspace.release(stored);

@@ -3,7 +3,7 @@ import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
-import { forkedExample, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
 
 export default defineCommand({
   name: "fork",
@@ -38,7 +38,7 @@ export default defineCommand({
     }
     if (context.asks("session_before_fork")) {
       const asked = await context.ask("session_before_fork", { entryId, position });
-      if (asked.cancelled) return { text: "", ...toVetoedReplacement(context, asked) };
+      if (asked.cancelled) return { text: "", ...toVetoed(context, asked) };
     }
     const next = await workspace.fork(session, end, { key: context.key, comesOf: session });
     await context.replace(next, { reason: "fork", fork: { entryId, position } });

@@ -2,8 +2,8 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
-import { getMostItems, parseIndex, findPageEnd } from "./shared/page.ts";
-import { cursor, entry, makeEntryExample, fromEnd, images, limit, nextCursor, typeStored } from "./shared/shapes.ts";
+import { findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
+import { cursor, entry, fromEnd, images, limit, makeEntryExample, nextCursor, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "get_entries",

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { entryWithoutImages } from "../core/format/images.ts";
 import { Raw } from "../core/json/raw.ts";
 import { defineCommand } from "./shared/command.ts";
-import { entry, makeEntryExample, images, typeStored } from "./shared/shapes.ts";
+import { entry, images, makeEntryExample, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "get_entry",

@@ -9,7 +9,7 @@ import { TextBlock } from "../core/json/text-block.ts";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { writeId } from "./shared/id-text.ts";
-import { getMostItems, parseIndex, findPageEnd, findPage } from "./shared/page.ts";
+import { findPage, findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({

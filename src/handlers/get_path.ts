@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPage, findSpan } from "./shared/page.ts";
-import { cursor, entry, makeEntryExample, fromEnd, images, limit, nextCursor, typeStored } from "./shared/shapes.ts";
+import { cursor, entry, fromEnd, images, limit, makeEntryExample, nextCursor, typeStored } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "get_path",

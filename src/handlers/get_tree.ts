@@ -4,10 +4,10 @@ import { bytesOf } from "../core/json/json.ts";
 import { gathered, Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Label, Tree } from "../core/tree/tree.ts";
-import { previewMembers } from "./shared/brief.ts";
 import { defineCommand } from "./shared/command.ts";
+import { previewMembers } from "./shared/entry-preview.ts";
 import { FlatNodes } from "./shared/flat-nodes.ts";
-import { getMostItems, parseIndex, findPageEnd } from "./shared/page.ts";
+import { findPageEnd, getMostItems, parseIndex } from "./shared/page.ts";
 import { cursor, entry, limit, nextCursor, typeStored } from "./shared/shapes.ts";
 
 const flatNode = z.object({

@@ -162,7 +162,7 @@ export default defineCommand({
       total: count,
       totals,
       unpricedModels: [...unpricedModels],
-      incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((lack) => toIncomplete(lack, report)),
+      incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((one) => toIncomplete(one, report)),
       incompleteCount: incomplete.length,
       archivedLeftOut,
       nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,

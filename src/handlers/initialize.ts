@@ -1,22 +1,22 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import type { Workspace } from "../core/session/workspace.ts";
-import { stateExample, toStateResult, stateResult } from "./get_state.ts";
+import { stateExample, stateResult, toStateResult } from "./get_state.ts";
 import { defineCommand } from "./shared/command.ts";
 import { eventDeclarations } from "./shared/events.ts";
-import { checkLeafChoice, type LeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
+import { checkLeafChoice, chooseLeaf, type LeafChoice, leafParams } from "./shared/heads.ts";
 import { type HookName, type HookRegistration, hookDeclarations as knownHooks } from "./shared/hooks.ts";
-import { makeResumeCursor, cursorResult, resumeFrom, resumedResult, resumeParams } from "./shared/resuming.ts";
+import { cursorResult, makeResumeCursor, resumedResult, resumeFrom, resumeParams } from "./shared/resuming.ts";
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 const WRONG_VERSION = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send the number ${PROTOCOL_VERSION}`;
 
 /** Has the host stand where it wishes, in the current session and in those that it opens later. */
-function settle(workspace: Workspace, wish: LeafChoice & { clientInfo?: { name: string } }): void {
+function settle(workspace: Workspace, choice: LeafChoice & { clientInfo?: { name: string } }): void {
   const { current } = workspace;
-  const { leaf, head, clientInfo } = wish;
-  if (current) chooseLeaf(workspace, current, wish, { client: clientInfo?.name });
+  const { leaf, head, clientInfo } = choice;
+  if (current) chooseLeaf(workspace, current, choice, { client: clientInfo?.name });
   if (leaf !== undefined || head !== undefined) workspace.head = current ? current.heads.own : (head ?? null);
 }
 

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
 import { defineCommand } from "./shared/command.ts";
-import { parseIndex, findPageEnd } from "./shared/page.ts";
+import { findPageEnd, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 const head = z.object({

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { sumBytes, exampleLeftover, leftover, toLeftoverResult, leftoverParams, toWantedLeftovers } from "./shared/leftovers.ts";
+import { exampleLeftover, leftover, leftoverParams, sumBytes, toWanted, toWire } from "./shared/leftovers.ts";
 
 export default defineCommand({
   name: "list_leftovers",
@@ -14,7 +14,7 @@ export default defineCommand({
   failures: ["session_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: { params: {}, result: { leftovers: [exampleLeftover], totalBytes: 812 } },
   async run({ workspace, progress }, params) {
-    const found = await workspace.stores.lifeCycle.leftovers.list(toWantedLeftovers(params), progress);
-    return { leftovers: found.map(toLeftoverResult), totalBytes: sumBytes(found) };
+    const found = await workspace.stores.lifeCycle.leftovers.list(toWanted(params), progress);
+    return { leftovers: found.map(toWire), totalBytes: sumBytes(found) };
   },
 });

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { openedResult, toOpenedResult, openedExample } from "./shared/current-session.ts";
+import { openedExample, openedResult, toOpened } from "./shared/current-session.ts";
 
 export default defineCommand({
   name: "list_open_sessions",
@@ -9,6 +9,9 @@ export default defineCommand({
   result: () => z.object({ sessions: z.array(z.object({ ...openedResult, current: z.boolean() })) }),
   example: { params: {}, result: { sessions: [{ ...openedExample, readOnly: false, current: true }] } },
   run: ({ workspace }) => ({
-    sessions: workspace.sessions.map((session) => ({ ...toOpenedResult(session), current: session === workspace.current })),
+    sessions: workspace.sessions.map((session) => ({
+      ...toOpened(session),
+      current: session === workspace.current,
+    })),
   }),
 });

@@ -8,7 +8,7 @@ import { defineCommand } from "./shared/command.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
 import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
-import { makeUndoFilter } from "./shared/taking-back.ts";
+import { makeUndoFilter } from "./shared/undo-redo.ts";
 
 const row = z.object({
   operationId: z.string(),
@@ -118,14 +118,15 @@ function rowOf({ stores }: Workspace, history: History, operation: Operation): z
   const { id: operationId, at, kind, sessionId, sessionPath, name, text, stage, final, step } = operation;
   const undone = history.undoneBy(operation);
   const [first, second] = history.groupOf(operation);
-  const told = { operationId, at, kind, sessionId, sessionPath, name, text, ...(second ? { group: first.id } : {}) };
-  if (undone) return { ...told, canUndo: false, undoneBy: undone.id, reason: "It was taken back." };
-  if (final !== undefined) return { ...told, canUndo: false, reason: final };
-  if (history.latest(operation) !== operation && kind !== "undo" && kind !== "redo") return { ...told, canUndo: true };
+  const listed = { operationId, at, kind, sessionId, sessionPath, name, text, ...(second ? { group: first.id } : {}) };
+  if (undone) return { ...listed, canUndo: false, undoneBy: undone.id, reason: "It was taken back." };
+  if (final !== undefined) return { ...listed, canUndo: false, reason: final };
+  if (history.latest(operation) !== operation && kind !== "undo" && kind !== "redo")
+    return { ...listed, canUndo: true };
   if (history.latest(operation) !== operation)
-    return { ...told, canUndo: false, reason: "A later operation goes on from it." };
-  if (step === undefined) return { ...told, canUndo: false, reason: "It has no way back." };
+    return { ...listed, canUndo: false, reason: "A later operation goes on from it." };
+  if (step === undefined) return { ...listed, canUndo: false, reason: "It has no way back." };
   if (stage === "begun" && stores.lifeCycle.stepOf(operation) === false)
-    return { ...told, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };
-  return { ...told, canUndo: true };
+    return { ...listed, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };
+  return { ...listed, canUndo: true };
 }

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
 import type { Trashed } from "../core/ports/lifecycle.ts";
 import { defineCommand } from "./shared/command.ts";
-import { parseIndex, findPageEnd } from "./shared/page.ts";
+import { findPageEnd, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 const item = z.object({

@@ -6,7 +6,7 @@ import { noteMove } from "../core/session/changes.ts";
 import { type Merged, mergedIn, mergeOf, outlineOf } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookIntoOther, toOtherSession, findParting } from "./shared/any-session.ts";
+import { findParting, lookIntoOther, toOtherSession } from "./shared/any-session.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 import { optionalName } from "./shared/shapes.ts";

@@ -3,10 +3,10 @@ import type { Workspace } from "../core/session/workspace.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import {
   correlationId,
-  MOVEMENT_FAILURES,
-  moveStore,
-  movement,
   findOpenSession,
+  MOVEMENT_FAILURES,
+  movement,
+  moveStore,
   requireStored,
   sessionPath,
 } from "./shared/migration.ts";
@@ -60,9 +60,9 @@ export default defineCommand({
   async run(context, { sessionPath: path, to = "v2", dryRun = false, correlationId }) {
     if (dryRun) return plan(context, path, to);
     const { migrations } = context.workspace.stores;
-    const wishes = { correlationId, progress: context.progress };
+    const options = { correlationId, progress: context.progress };
     return moveStore(context, path, (file) =>
-      to === "v2" ? migrations.migrate(file, wishes) : migrations.rollBack(file, wishes),
+      to === "v2" ? migrations.migrate(file, options) : migrations.rollBack(file, options),
     );
   },
 });

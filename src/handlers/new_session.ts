@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
 import { removeNulls } from "./shared/pi-shapes.ts";
 import { directory, refuseNul } from "./shared/shapes.ts";
 
@@ -34,7 +34,7 @@ export default defineCommand({
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
     if (context.asks("session_before_switch")) {
       const asked = await context.ask("session_before_switch", { reason: "new" });
-      if (asked.cancelled) return toVetoedReplacement(context, asked);
+      if (asked.cancelled) return toVetoed(context, asked);
     }
     await context.replace(next, { reason: "new" });
     return toReplacement(next);

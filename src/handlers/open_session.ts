@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
-import { openedResult, toOpenedResult, openedExample } from "./shared/current-session.ts";
+import { openedExample, openedResult, toOpened } from "./shared/current-session.ts";
 import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
 import { requireOneSession } from "./shared/params.ts";
 
@@ -28,7 +28,7 @@ export default defineCommand({
     const open = (session: Session) => {
       chooseLeaf(workspace, session, { leaf, head }, { isNew: !workspace.isOpen(session) });
       if (session !== workspace.current) workspace.keep(session);
-      return toOpenedResult(session);
+      return toOpened(session);
     };
     // What is known here is answered at once, with the state that is durable.
     const isKnown = one.sessionId === undefined || workspace.has(one.sessionId);

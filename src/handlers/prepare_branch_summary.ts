@@ -6,7 +6,7 @@ import { entryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
-import { entry, makeEntryExample, images, typeStored } from "./shared/shapes.ts";
+import { entry, images, makeEntryExample, typeStored } from "./shared/shapes.ts";
 import { chooseName } from "./shared/two-names.ts";
 
 export default defineCommand({

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { compactionPreparation, getCompactionPreparation, compactionParams } from "./shared/compaction.ts";
+import { compactionParams, compactionPreparation, getCompactionPreparation } from "./shared/compaction.ts";
 import { assistantExample, images } from "./shared/shapes.ts";
 
 export default defineCommand({

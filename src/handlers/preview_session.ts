@@ -1,8 +1,8 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
-import { parsePreviewBody, previewMembers, getPreview, getPreviewText } from "./shared/brief.ts";
 import { defineCommand } from "./shared/command.ts";
+import { getPreview, getPreviewText, parsePreviewBody, previewMembers } from "./shared/entry-preview.ts";
 import { anySessionPath, holder } from "./shared/shapes.ts";
 
 /** Entries before and after, and characters of each text, unless the host says otherwise. */
@@ -98,7 +98,7 @@ export default defineCommand({
         leafId: session.leafId,
         lastEntryId: lastIdOf(session),
         entries: positions.map((position) =>
-          inBrief(session, position, lines.next().value, position === named ? NAMED_CHARACTERS : characters),
+          toPreview(session, position, lines.next().value, position === named ? NAMED_CHARACTERS : characters),
         ),
         entriesBefore: positions.length === 0 ? 0 : tree.depth(positions[0]),
         entryCount: tree.entryCount,
@@ -148,7 +148,7 @@ function lastOf(positions: Iterable<number>): number | undefined {
 /** Bytes that a character takes in JSON at most, which is as an escape. */
 const WIDEST = 6;
 
-function inBrief({ log, tree }: Session, position: number, line: Uint8Array, characters: number) {
+function toPreview({ log, tree }: Session, position: number, line: Uint8Array, characters: number) {
   const body = parsePreviewBody(line, characters * WIDEST);
   const text = getPreviewText(body);
   const { timestamp } = body;

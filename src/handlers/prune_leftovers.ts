@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { sumBytes, exampleLeftover, leftover, toLeftoverResult, leftoverParams, toWantedLeftovers } from "./shared/leftovers.ts";
+import { exampleLeftover, leftover, leftoverParams, sumBytes, toWanted, toWire } from "./shared/leftovers.ts";
 
 export default defineCommand({
   name: "prune_leftovers",
@@ -35,9 +35,9 @@ export default defineCommand({
   },
   async run({ workspace, progress }, { permanent = false, force = false, ...params }) {
     const { leftovers } = workspace.stores.lifeCycle;
-    const pruned = await leftovers.prune(toWantedLeftovers(params), { permanent, force }, progress);
+    const pruned = await leftovers.prune(toWanted(params), { permanent, force }, progress);
     const { operationId, itemPath, removed, kept } = pruned;
     const removedBytes = sumBytes(removed);
-    return { operationId, itemPath, removed: removed.map(toLeftoverResult), removedBytes, kept: kept.map(toLeftoverResult) };
+    return { operationId, itemPath, removed: removed.map(toWire), removedBytes, kept: kept.map(toWire) };
   },
 });

@@ -1,6 +1,6 @@
 import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
-import { UNDO_FAILURES, undoResult, findUndoSubject, undoOrRedo, undoTarget } from "./shared/taking-back.ts";
+import { findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, undoTarget } from "./shared/undo-redo.ts";
 
 export default defineCommand({
   name: "redo",

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
-import { correlationId, MOVEMENT_FAILURES, moveStore, movement, sessionPath } from "./shared/migration.ts";
+import { correlationId, MOVEMENT_FAILURES, movement, moveStore, sessionPath } from "./shared/migration.ts";
 
 export default defineCommand({
   name: "rollback_migration",
@@ -40,7 +40,7 @@ export default defineCommand({
     },
   },
   run(context, { sessionPath: path, reason, correlationId }) {
-    const wishes = { reason, correlationId, progress: context.progress };
-    return moveStore(context, path, (file) => context.workspace.stores.migrations.rollBack(file, wishes));
+    const options = { reason, correlationId, progress: context.progress };
+    return moveStore(context, path, (file) => context.workspace.stores.migrations.rollBack(file, options));
   },
 });

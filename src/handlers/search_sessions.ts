@@ -3,7 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
-import { agentMember, toAgentNames, agentsParam } from "./shared/agents.ts";
+import { agentMember, agentsParam, toAgentNames } from "./shared/agents.ts";
 import { defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { findPageEnd } from "./shared/page.ts";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
-import { openedResult, toReplacement, replacement, toVetoedReplacement } from "./shared/current-session.ts";
+import { openedResult, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
 import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { requireOneSession } from "./shared/params.ts";
@@ -36,7 +36,7 @@ export default defineCommand({
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const asked = await ask(context, next, payload);
-      if (asked.cancelled) return { ...toVetoedReplacement(context, asked), leafId: workspace.current?.leafId ?? null };
+      if (asked.cancelled) return { ...toVetoed(context, asked), leafId: workspace.current?.leafId ?? null };
     }
     chooseLeaf(workspace, next, { leaf, head }, { isNew });
     await context.replace(next, { reason: "resume" });

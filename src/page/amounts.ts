@@ -1,7 +1,7 @@
 /** Amounts as people read them. */
 
 /** Returns an amount of things as people read it: 950, 12.3k, 1.2M. */
-export function formatShortCount(amount: number): string {
+export function formatAmount(amount: number): string {
   if (amount < 1000) return String(Math.round(amount));
   const [size, unit] = amount < 999_500 ? [amount / 1000, "k"] : [amount / 1e6, "M"];
   return `${size < 99.95 ? size.toFixed(1).replace(/\.0$/, "") : Math.round(size)}${unit}`;

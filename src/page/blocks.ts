@@ -3,7 +3,7 @@
 import { LeftOut } from "../core/export/pictures.ts";
 import { type LooseMembers, membersOf } from "../core/format/loose.ts";
 import { amountOf, shownText } from "../core/format/message.ts";
-import { formatCost, formatShortCount, formatSize } from "./amounts.ts";
+import { formatAmount, formatCost, formatSize } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** How the base64 text of a picture begins, by type. */
@@ -50,5 +50,9 @@ export function describeUsage(usage: unknown): string[] {
   const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
   const total = amountOf(membersOf(cost).total);
   if (tokens + amountOf(output) === 0) return [];
-  return [`${formatShortCount(tokens)} in`, `${formatShortCount(amountOf(output))} out`, ...(total === 0 ? [] : [formatCost(total)])];
+  return [
+    `${formatAmount(tokens)} in`,
+    `${formatAmount(amountOf(output))} out`,
+    ...(total === 0 ? [] : [formatCost(total)]),
+  ];
 }

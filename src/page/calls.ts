@@ -5,8 +5,8 @@ import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } fr
 import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
 import { renderAnsi, stripAnsi } from "./ansi.ts";
 import { renderImage, toIndentedJson } from "./blocks.ts";
-import { renderCode, findLanguage } from "./code.ts";
-import { renderChangeCounts, type DiffLine, renderDiff, parseDiff, computeDiff, isDiff, isDrawable } from "./diff.ts";
+import { findLanguage, renderCode } from "./code.ts";
+import { computeDiff, type DiffLine, isDiff, isDrawable, parseDiff, renderChangeCounts, renderDiff } from "./diff.ts";
 import { escapeHtml } from "./escape.ts";
 import { renderFold, renderLines } from "./fold.ts";
 
@@ -85,8 +85,8 @@ function htmlToolCall({ name, arguments: args }: ToolCall, result: CallResult | 
     };
   if (kind === "read" && path !== undefined) {
     const range = formatRange(given);
-    const beside = range === "" ? "" : ` <span class="dim">${range}</span>`;
-    return { head: codeText(path) + beside, body: "", file: path };
+    const rangeHtml = range === "" ? "" : ` <span class="dim">${range}</span>`;
+    return { head: codeText(path) + rangeHtml, body: "", file: path };
   }
   return drawnOther(args);
 }

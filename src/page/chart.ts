@@ -1,7 +1,7 @@
 /** How large the context was and what was paid, turn by turn, as a picture. */
 
 import type { PageTurn } from "../core/export/head.ts";
-import { formatCount, formatCost, formatShortCount } from "./amounts.ts";
+import { formatAmount, formatCost, formatCount } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 const WIDTH = 720;
@@ -45,7 +45,7 @@ export function renderChart(turns: readonly PageTurn[], anchorOf: (position: num
   const bars = columns.map(({ first, last, position, contextTokens, cost }, index) => {
     const height = (contextTokens / mostTokens) * HEIGHT;
     const turn = first === last ? `Turn ${first}` : `Turns ${first} to ${last}`;
-    const title = `${turn}: ${formatShortCount(contextTokens)} tokens, ${formatCost(cost)}`;
+    const title = `${turn}: ${formatAmount(contextTokens)} tokens, ${formatCost(cost)}`;
     const [x, y] = [(index * step).toFixed(1), (HEIGHT - height).toFixed(1)];
     return `<a href="#${escapeHtml(anchorOf(position))}" tabindex="-1"><title>${title}</title><rect class="hit" x="${x}" y="0" width="${step.toFixed(1)}" height="${HEIGHT}"/><rect class="bar" x="${x}" y="${y}" width="${(step - gap).toFixed(1)}" height="${height.toFixed(1)}"/></a>`;
   });
@@ -54,9 +54,9 @@ export function renderChart(turns: readonly PageTurn[], anchorOf: (position: num
       `${((index + 0.5) * step).toFixed(1)},${(HEIGHT - 2 - (cost / mostCost) * (HEIGHT - 6)).toFixed(1)}`,
   );
   const line = mostCost === 0 ? "" : `<polyline class="line" points="${points.join(" ")}"/>`;
-  const says = `Size of the context and cost in ${formatCount(turns.length, "turn")}: at most ${formatShortCount(mostTokens)} tokens and ${formatCost(mostCost)} in one.`;
+  const says = `Size of the context and cost in ${formatCount(turns.length, "turn")}: at most ${formatAmount(mostTokens)} tokens and ${formatCost(mostCost)} in one.`;
   const key =
-    `<span class="key bars">context, at most ${formatShortCount(mostTokens)} tokens</span>` +
+    `<span class="key bars">context, at most ${formatAmount(mostTokens)} tokens</span>` +
     (mostCost === 0 ? "" : ` <span class="key costs">cost, at most ${formatCost(mostCost)} a turn</span>`);
   return `<figure class="chart"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="group" aria-label="${says}">${bars.join("")}${line}</svg><figcaption>${key}</figcaption></figure>\n`;
 }

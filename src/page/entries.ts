@@ -12,16 +12,16 @@ import {
   type ToolCall,
   toolCalls,
 } from "../core/format/message.ts";
-import { formatCount, formatShortCount } from "./amounts.ts";
-import { renderImage, toIndentedJson, describeUsage } from "./blocks.ts";
-import { renderCall, renderLoneResult, renderCommandRun, toCallResult, renderThinking } from "./calls.ts";
+import { formatAmount, formatCount } from "./amounts.ts";
+import { describeUsage, renderImage, toIndentedJson } from "./blocks.ts";
+import { renderCall, renderCommandRun, renderLoneResult, renderThinking, toCallResult } from "./calls.ts";
 import { renderCode } from "./code.ts";
 import { escapeHtml } from "./escape.ts";
 import { renderFold, renderLines } from "./fold.ts";
 import { groupEntries } from "./groups.ts";
 import { renderProse } from "./prose.ts";
 import type { RowTuple } from "./row.ts";
-import { toRow, renderRows } from "./rows.ts";
+import { renderRows, toRow } from "./rows.ts";
 import { renderBranchLink } from "./top.ts";
 
 /** The state of what was drawn before on the same branch. */
@@ -122,7 +122,7 @@ function entryHtml(
 
 function tokensBefore({ tokensBefore }: LooseMembers): string {
   const tokens = amountOf(tokensBefore);
-  return tokens === 0 ? "" : `<span class="dim">of ${formatShortCount(tokens)} tokens</span>`;
+  return tokens === 0 ? "" : `<span class="dim">of ${formatAmount(tokens)} tokens</span>`;
 }
 
 function fromLink(page: ExportPage, fromId: unknown): string {
@@ -151,9 +151,9 @@ function customHtml(entry: PageEntry): string {
 }
 
 /** Returns the entry as an article with a heading; `beside` is HTML that follows the title. */
-function article(entry: PageEntry, style: string, title: string, inside: string, beside = ""): string {
+function article(entry: PageEntry, style: string, title: string, inside: string, detail = ""): string {
   const heading = `<h4>${escapeHtml(title)}</h4>`;
-  return `<article id="${entry.anchor}" class="${style}"><header>${heading}${beside === "" ? "" : ` ${beside}`}${aboutHtml(entry)}</header>${inside}</article>\n`;
+  return `<article id="${entry.anchor}" class="${style}"><header>${heading}${detail === "" ? "" : ` ${detail}`}${aboutHtml(entry)}</header>${inside}</article>\n`;
 }
 
 /** Returns the label of an entry, its time, and the link to it. */
@@ -207,10 +207,10 @@ function answerHtml(
   const model = stringOf(message.model);
   const isNew = model !== "" && model !== drawn.model;
   if (isNew) drawn.model = model;
-  const beside = [isNew ? `<span class="model">${escapeHtml(model)}</span>` : "", usageHtml(message.usage)];
+  const detail = [isNew ? `<span class="model">${escapeHtml(model)}</span>` : "", usageHtml(message.usage)];
   const inside = blocksHtml(message.content, results) + stopHtml(message);
   const style = isContinued && !isNew ? "assistant on" : "assistant";
-  return article(entry, style, "Assistant", inside, beside.filter(Boolean).join(" "));
+  return article(entry, style, "Assistant", inside, detail.filter(Boolean).join(" "));
 }
 
 function usageHtml(usage: unknown): string {

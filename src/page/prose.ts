@@ -4,8 +4,8 @@
  */
 
 import MarkdownIt, { type Token } from "markdown-it";
-import { renderCode, findLanguage } from "./code.ts";
-import { renderDiff, parseDiff } from "./diff.ts";
+import { findLanguage, renderCode } from "./code.ts";
+import { parseDiff, renderDiff } from "./diff.ts";
 import { escapeHtml, isLinkable, toReadable } from "./escape.ts";
 import { renderLines } from "./fold.ts";
 

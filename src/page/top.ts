@@ -3,7 +3,7 @@
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
 import { preview } from "../core/format/message.ts";
-import { formatCount, formatCost, formatShortCount } from "./amounts.ts";
+import { formatAmount, formatCost, formatCount } from "./amounts.ts";
 import { renderChart } from "./chart.ts";
 import { escapeHtml } from "./escape.ts";
 import { renderFold } from "./fold.ts";
@@ -32,12 +32,12 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   if (tokens.total > 0) {
     const cached = tokens.cacheRead + tokens.cacheWrite;
     const split = [
-      `${formatShortCount(tokens.input)} in`,
-      `${formatShortCount(tokens.output)} out`,
-      ...(cached > 0 ? [`${formatShortCount(tokens.cacheRead)} read from the cache`] : []),
-      ...(tokens.cacheWrite > 0 ? [`${formatShortCount(tokens.cacheWrite)} written to it`] : []),
+      `${formatAmount(tokens.input)} in`,
+      `${formatAmount(tokens.output)} out`,
+      ...(cached > 0 ? [`${formatAmount(tokens.cacheRead)} read from the cache`] : []),
+      ...(tokens.cacheWrite > 0 ? [`${formatAmount(tokens.cacheWrite)} written to it`] : []),
     ];
-    yield ["Tokens", `${formatShortCount(tokens.total)} <span class="dim">${split.join(", ")}</span>`];
+    yield ["Tokens", `${formatAmount(tokens.total)} <span class="dim">${split.join(", ")}</span>`];
   }
   const wasPaid = inherited.cost > 0 ? ` <span class="dim">and ${formatCost(inherited.cost)} inherited</span>` : "";
   if (stats.cost > 0) yield ["Cost", `${formatCost(own.cost)}${wasPaid}`];

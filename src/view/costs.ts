@@ -1,10 +1,10 @@
 /** The page of costs: by day as a chart, by model, project and session as tables. */
 
-import { formatCount, formatCost, formatShortCount } from "../page/amounts.ts";
+import { formatAmount, formatCost, formatCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { parseDirectory, renderFramed, makeHref, PLACES, makeSessionHref, toTildePath } from "./frame.ts";
-import { type ShownSession, getSessionTitle } from "./list.ts";
+import { makeHref, makeSessionHref, PLACES, parseDirectory, renderFramed, toTildePath } from "./frame.ts";
+import { getSessionTitle, type ShownSession } from "./list.ts";
 
 /** Days that can be chosen, with their words; none stands for all. */
 const SPANS: readonly (readonly [string, string])[] = [
@@ -95,7 +95,7 @@ function totalsHtml({ totals }: any): string {
     ["Cost", formatCost(cost)],
     [
       "Tokens",
-      `${formatShortCount(tokens.total)} <span class="dim">${formatShortCount(tokens.input)} in, ${formatShortCount(tokens.output)} out</span>`,
+      `${formatAmount(tokens.total)} <span class="dim">${formatAmount(tokens.input)} in, ${formatAmount(tokens.output)} out</span>`,
     ],
     ["Answers", messages.toLocaleString("en-US")],
     ["Sessions", sessions.toLocaleString("en-US")],
@@ -163,7 +163,7 @@ function tableHtml(
   const shown: SpentRow[] = rows.slice(0, ROWS);
   const lines = shown.map(
     (row) =>
-      `<tr><td>${nameOf(row)}</td><td>${formatCost(row.cost)}</td><td>${formatShortCount(row.tokens.total)}</td><td>${formatShortCount(row.tokens.output)}</td><td>${row.messages.toLocaleString("en-US")}</td></tr>`,
+      `<tr><td>${nameOf(row)}</td><td>${formatCost(row.cost)}</td><td>${formatAmount(row.tokens.total)}</td><td>${formatAmount(row.tokens.output)}</td><td>${row.messages.toLocaleString("en-US")}</td></tr>`,
   );
   const rest = total - shown.length;
   const more =

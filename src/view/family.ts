@@ -3,8 +3,8 @@
 import { formatCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { renderAgo, FAMILY_LEVELS, renderFramed, makeSessionHref } from "./frame.ts";
-import { type ShownSession, getSessionTitle } from "./list.ts";
+import { FAMILY_LEVELS, makeSessionHref, renderAgo, renderFramed } from "./frame.ts";
+import { getSessionTitle, type ShownSession } from "./list.ts";
 
 /** Members of a family that are shown; their names are looked up one by one. */
 const MOST = 200;
@@ -40,11 +40,12 @@ export async function renderFamilyPage(host: ViewHost, query: URLSearchParams): 
 function memberHtml(host: ViewHost, { sessionPath, sessionId, row, level }: FamilyMember, current: string): string {
   const title = escapeHtml(row ? getSessionTitle(row) : sessionId);
   const mark = sessionId === current ? ' aria-current="true"' : "";
-  const link = sessionPath === null ? title : `<a href="${makeSessionHref(sessionPath, sessionId)}"${mark}>${title}</a>`;
+  const link =
+    sessionPath === null ? title : `<a href="${makeSessionHref(sessionPath, sessionId)}"${mark}>${title}</a>`;
   const here = mark === "" ? "" : ' <span class="tag">this one</span>';
   const facts = row ? [renderAgo(row.modified, host.now()), formatCount(row.messageCount, "message")] : [];
-  const told = [...facts, escapeHtml(row?.shortId ?? "")].filter(Boolean).join(" · ");
-  return `<li class="level${level}">${link}${here}<p>${told}</p></li>\n`;
+  const shownFacts = [...facts, escapeHtml(row?.shortId ?? "")].filter(Boolean).join(" · ");
+  return `<li class="level${level}">${link}${here}<p>${shownFacts}</p></li>\n`;
 }
 
 async function rowOf(host: ViewHost, sessionId: string): Promise<ShownSession | undefined> {

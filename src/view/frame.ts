@@ -83,7 +83,12 @@ export function renderBar(current: "list" | "costs" | "other", more = ""): strin
 }
 
 /** Returns a page of ours; the title is text, the rest is HTML. */
-export function renderFramed(title: string, current: "list" | "costs" | "other", inside: string, status = 200): ViewAnswer {
+export function renderFramed(
+  title: string,
+  current: "list" | "costs" | "other",
+  inside: string,
+  status = 200,
+): ViewAnswer {
   return makeHtmlAnswer(
     `<!doctype html>
 <html lang="en">
@@ -132,7 +137,11 @@ export function renderFailedPage(error: AskFailed): ViewAnswer {
 }
 
 /** Returns an address below the folder of all addresses, as it stands in an attribute. */
-export function makeHref(place: string, query: Readonly<Record<string, string | undefined>> = {}, entryId = ""): string {
+export function makeHref(
+  place: string,
+  query: Readonly<Record<string, string | undefined>> = {},
+  entryId = "",
+): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(name, value);
   const name = anchorName(entryId);

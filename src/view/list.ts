@@ -1,9 +1,18 @@
 /** The list of sessions: by name and by everything said, in pages. */
 
-import { formatCount, formatCost, formatSize } from "../page/amounts.ts";
+import { formatCost, formatCount, formatSize } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
-import { renderAgo, parseDirectory, renderFramed, makeHref, renderMarked, PLACES, makeSessionHref, toTildePath } from "./frame.ts";
+import {
+  makeHref,
+  makeSessionHref,
+  PLACES,
+  parseDirectory,
+  renderAgo,
+  renderFramed,
+  renderMarked,
+  toTildePath,
+} from "./frame.ts";
 
 /** Sessions and places on a page. */
 const SESSIONS = 50;
@@ -70,12 +79,12 @@ function agentsOf({ others }: ListOptions, { agents }: ViewHost): "all" | readon
 
 /** Returns the list, or what a search found. */
 export async function renderListPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
-  const wishes = parseOptions(query, host);
+  const options = parseOptions(query, host);
   const hitsCursor = query.get("hits") ?? undefined;
-  const parts = [formHtml(wishes, host)];
-  if (hitsCursor === undefined) parts.push(await sessionsHtml(host, wishes, query.get("cursor") ?? undefined));
-  if (wishes.q !== "" && !query.has("cursor")) parts.push(await hitsHtml(host, wishes, hitsCursor));
-  return renderFramed(wishes.q === "" ? "Sessions" : `Sessions: ${wishes.q}`, "list", parts.join(""));
+  const parts = [formHtml(options, host)];
+  if (hitsCursor === undefined) parts.push(await sessionsHtml(host, options, query.get("cursor") ?? undefined));
+  if (options.q !== "" && !query.has("cursor")) parts.push(await hitsHtml(host, options, hitsCursor));
+  return renderFramed(options.q === "" ? "Sessions" : `Sessions: ${options.q}`, "list", parts.join(""));
 }
 
 function formHtml({ q, cwd, sort, archived, named, output, others }: ListOptions, host: ViewHost): string {
@@ -93,15 +102,15 @@ ${tick("output", "Output of tools, too", output)}${tick("named", "Named", named)
 `;
 }
 
-async function sessionsHtml(host: ViewHost, wishes: ListOptions, cursor: string | undefined): Promise<string> {
-  const { q, cwd, sort, archived, named } = wishes;
+async function sessionsHtml(host: ViewHost, options: ListOptions, cursor: string | undefined): Promise<string> {
+  const { q, cwd, sort, archived, named } = options;
   const isSearch = q !== "";
   const { sessions, total, nextCursor } = await host.ask("list_sessions", {
     query: isSearch ? q : undefined,
     cwd: cwd === "" ? undefined : cwd,
     archived: archived || undefined,
     named: named || undefined,
-    agents: agentsOf(wishes, host),
+    agents: agentsOf(options, host),
     sort,
     cursor,
     limit: isSearch && cursor === undefined ? NAMED : SESSIONS,
@@ -109,9 +118,10 @@ async function sessionsHtml(host: ViewHost, wishes: ListOptions, cursor: string 
   const about = isSearch ? "Found in names, first questions and directories" : archived ? "Archived" : "";
   const count = `<p class="dim">${formatCount(total, "session")}${cwd === "" ? "" : ` of ${escapeHtml(toTildePath(cwd, host))}`}</p>`;
   const head = about === "" ? "" : `<h2>${about}</h2>\n`;
-  const rows = familyRows(sessions).map((row) => rowHtml(row, host, wishes));
-  const next = nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), cursor: nextCursor })}">More</a>`;
-  const first = cursor === undefined ? "" : `<a href="${makeHref(PLACES.list, queryOf(wishes))}">From the beginning</a>`;
+  const rows = familyRows(sessions).map((row) => rowHtml(row, host, options));
+  const next = nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(options), cursor: nextCursor })}">More</a>`;
+  const first =
+    cursor === undefined ? "" : `<a href="${makeHref(PLACES.list, queryOf(options))}">From the beginning</a>`;
   const ways = next || first ? `<p class="next">${next ?? ""}${first}</p>` : "";
   return `${head}${count}<ul class="rows">${rows.join("")}</ul>\n${ways}`;
 }
@@ -152,10 +162,10 @@ function comesFrom(row: ShownSession, other: ShownSession, byId: ReadonlyMap<str
 const LEVELS = 6;
 
 /** Returns a row and those below it. Deep ones are drawn flat, so that no depth of forks ends the process. */
-function rowHtml({ row, forks }: FamilyRow, host: ViewHost, wishes: ListOptions, level = 1): string {
+function rowHtml({ row, forks }: FamilyRow, host: ViewHost, options: ListOptions, level = 1): string {
   const below = level < LEVELS ? forks : flat(forks);
-  const inside = below.map((fork) => rowHtml(fork, host, wishes, level + 1)).join("");
-  return `<li>${sessionHtml(row, host, wishes)}${inside === "" ? "" : `<ul class="rows">${inside}</ul>`}</li>\n`;
+  const inside = below.map((fork) => rowHtml(fork, host, options, level + 1)).join("");
+  return `<li>${sessionHtml(row, host, options)}${inside === "" ? "" : `<ul class="rows">${inside}</ul>`}</li>\n`;
 }
 
 function flat(forks: readonly FamilyRow[]): FamilyRow[] {
@@ -173,7 +183,7 @@ export function getSessionTitle({ name, firstMessage }: Pick<ShownSession, "name
   return text === "" ? "(nothing said)" : text;
 }
 
-function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListOptions): string {
+function sessionHtml(row: ShownSession, host: ViewHost, options: ListOptions): string {
   const { sessionPath, sessionId, shortId, cwd, name, firstMessage, modified, messageCount, sizeBytes } = row;
   const tags = [row.archived ? "archived" : "", row.store === "v2" ? "V2" : "", escapeHtml(row.agent ?? "")].filter(
     Boolean,
@@ -187,30 +197,30 @@ function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListOptions): st
     row.cost === undefined || row.cost === 0 ? "" : formatCost(row.cost),
     cwd === null
       ? ""
-      : `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), cwd })}">${escapeHtml(toTildePath(cwd, host))}</a>`,
+      : `<a href="${makeHref(PLACES.list, { ...queryOf(options), cwd })}">${escapeHtml(toTildePath(cwd, host))}</a>`,
     row.forkedFrom === undefined
       ? ""
       : `fork of <a href="${makeHref(PLACES.family, { id: sessionId })}">${escapeHtml(row.forkedFrom.name ?? row.forkedFrom.sessionId)}</a>`,
     escapeHtml(shortId ?? ""),
   ];
-  const said = first === "" ? "" : `<p class="said">${renderMarked(first, wishes.q)}</p>`;
-  const title = renderMarked(getSessionTitle(row), wishes.q);
+  const said = first === "" ? "" : `<p class="said">${renderMarked(first, options.q)}</p>`;
+  const title = renderMarked(getSessionTitle(row), options.q);
   return `<a href="${makeSessionHref(sessionPath, sessionId)}">${title}</a>${tagged}${said}<p>${facts.filter(Boolean).join(" · ")}</p>`;
 }
 
-async function hitsHtml(host: ViewHost, wishes: ListOptions, cursor: string | undefined): Promise<string> {
-  const { q, cwd, output } = wishes;
+async function hitsHtml(host: ViewHost, options: ListOptions, cursor: string | undefined): Promise<string> {
+  const { q, cwd, output } = options;
   const { hits, nextCursor } = await host.ask("search_sessions", {
     query: q,
     cwd: cwd === "" ? undefined : cwd,
-    agents: agentsOf(wishes, host),
+    agents: agentsOf(options, host),
     in: ["user", "assistant", "toolCall", ...(output ? ["toolResult", "bashExecution"] : [])],
     cursor,
     limit: HITS,
   });
   const rows = hits.map((hit: SearchHit) => hitHtml(hit, host, q));
   const next =
-    nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(wishes), hits: nextCursor })}">More places</a>`;
+    nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(options), hits: nextCursor })}">More places</a>`;
   const none = rows.length === 0 ? '<p class="dim">Found nowhere.</p>' : "";
   return `<h2>Found in what was said and done</h2>\n${none}<ul class="rows">${rows.join("")}</ul>\n${next ? `<p class="next">${next}</p>` : ""}`;
 }

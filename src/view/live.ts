@@ -4,7 +4,7 @@
  * entries are asked for when it has taken those before.
  */
 
-import { AskFailed, ALLOW_NOTHING, type ViewAnswer, type ViewRequest } from "./answer.ts";
+import { ALLOW_NOTHING, AskFailed, type ViewAnswer, type ViewRequest } from "./answer.ts";
 import { FragmentRenderer, getMessage, type StoredEntry } from "./fragments.ts";
 import type { Watch, Watches } from "./watches.ts";
 
@@ -58,19 +58,19 @@ export async function streamEvents(watches: Watches, request: ViewRequest): Prom
 }
 
 async function* follow(watch: Watch, from: ReadPlace, signal: AbortSignal): AsyncGenerator<string> {
-  const bell = new ChangeNotifier(signal);
-  const stop = watch.listen(() => bell.ring());
+  const notifier = new ChangeNotifier(signal);
+  const stop = watch.listen(() => notifier.ring());
   try {
     yield `retry: ${RETRY}\n\n`;
     const reader = new Reader(watch, from);
     await reader.begin();
     yield eventText("begun", {}, reader.place);
     while (!signal.aborted) {
-      bell.quiet();
+      notifier.quiet();
       if (watch.isGone) return yield eventText("gone", {});
       yield* reader.news();
       if (reader.isOver) return;
-      if (!(await bell.rings(BEAT))) yield ": still here\n\n";
+      if (!(await notifier.rings(BEAT))) yield ": still here\n\n";
     }
   } catch (error) {
     if (!(error instanceof AskFailed)) throw error;
@@ -100,9 +100,9 @@ class Reader {
   /** Whether nothing follows that fits what the reader sees. */
   isOver = false;
   private readonly watch: Watch;
-  private readonly pen = new FragmentRenderer();
+  private readonly fragments = new FragmentRenderer();
   /** New entries of other branches. */
-  private aside = 0;
+  private skipped = 0;
 
   constructor(watch: Watch, place: ReadPlace) {
     this.watch = watch;
@@ -120,7 +120,7 @@ class Reader {
       if (getMessage(entry).role === "assistant") break;
       id = typeof entry.parentId === "string" ? entry.parentId : null;
     }
-    this.pen.recall(back.reverse(), path.userMessages);
+    this.fragments.recall(back.reverse(), path.userMessages);
   }
 
   /** Returns an entry with its pictures; without them where they are too large for an answer. Throws AskFailed. */
@@ -135,7 +135,7 @@ class Reader {
 
   /** Yields what has come since. Throws AskFailed. */
   async *news(): AsyncGenerator<string> {
-    const { watch, aside } = this;
+    const { watch, skipped: before } = this;
     let found: {
       readonly entries: readonly StoredEntry[];
       readonly leafId: string | null;
@@ -154,15 +154,15 @@ class Reader {
         this.place = { after: entry.id, tail: isNext ? entry.id : this.place.tail };
         if (isNext) {
           const shown = lacksPictures(entry) ? await this.whole(entry.id) : entry;
-          yield eventText("entry", this.pen.draw(shown), this.place);
-        } else this.aside++;
+          yield eventText("entry", this.fragments.draw(shown), this.place);
+        } else this.skipped++;
       }
     } while (found.nextCursor !== undefined);
-    const leafId = this.aside > aside ? await watch.renew() : found.leafId;
+    const leafId = this.skipped > before ? await watch.renew() : found.leafId;
     if (leafId !== this.place.tail) {
       this.isOver = true;
       yield eventText("moved", { why: "branch" });
-    } else if (isNew) yield eventText("caught", { aside: this.aside }, this.place);
+    } else if (isNew) yield eventText("caught", { aside: this.skipped }, this.place);
   }
 }
 

@@ -6,7 +6,7 @@
 import { AskFailed, makeTextAnswer, type ViewAnswer, type ViewHost, type ViewRequest } from "./answer.ts";
 import { renderCostsPage } from "./costs.ts";
 import { renderFamilyPage } from "./family.ts";
-import { BAR_STYLE, renderFailedPage, PLACES, getHttpStatus, VIEW_STYLE } from "./frame.ts";
+import { BAR_STYLE, getHttpStatus, PLACES, renderFailedPage, VIEW_STYLE } from "./frame.ts";
 import { Guard } from "./guard.ts";
 import { renderListPage } from "./list.ts";
 import { streamEvents } from "./live.ts";
@@ -34,7 +34,7 @@ export interface Viewer {
   /** Returns one that works once, for another program to open. */
   addressOnce(session?: ViewedSession): string;
   /** Says that something may have come to a session. */
-  told(sessionId: string): void;
+  onSessionEvent(sessionId: string): void;
   /** Calls back when nobody has asked or watched for so long. */
   whenIdle(milliseconds: number, act: () => void): void;
   end(): Promise<void>;
@@ -66,7 +66,7 @@ export async function startView({ host, port, onError: trouble, stallTime }: Vie
   return {
     address: (session) => web.guard.address(placeOf(session)),
     addressOnce: (session) => web.guard.addressOnce(placeOf(session)),
-    told: (sessionId) => watches.told(sessionId),
+    onSessionEvent: (sessionId) => watches.onSessionEvent(sessionId),
     whenIdle: web.whenIdle,
     async end() {
       await web.close();

@@ -3,7 +3,7 @@
 import { formatCount } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import { AskFailed, makeHtmlAnswer, redirect, type ViewAnswer, type ViewHost } from "./answer.ts";
-import { renderBar, makeHref, PLACES } from "./frame.ts";
+import { makeHref, PLACES, renderBar } from "./frame.ts";
 import type { ShownSession } from "./list.ts";
 import { formatPlace } from "./live.ts";
 

@@ -129,7 +129,7 @@ export class Watches {
   }
 
   /** Tells those who watch a session that something came. */
-  told(sessionId: string): void {
+  onSessionEvent(sessionId: string): void {
     for (const watch of this.byPath.values()) if (watch.sessionId === sessionId) watch.wake();
   }
 

@@ -47,8 +47,8 @@ export interface Web {
 }
 
 /** Begins to serve on this machine alone. Rejects with an errno error. */
-export async function serveWeb(wishes: WebOptions): Promise<Web> {
-  const { port, guardFor, stallTime = STALL_TIME } = wishes;
+export async function serveWeb(options: WebOptions): Promise<Web> {
+  const { port, guardFor, stallTime = STALL_TIME } = options;
   let guard: Guard | undefined;
   let reading = 0;
   let touched = (): void => {};
@@ -80,7 +80,7 @@ export async function serveWeb(wishes: WebOptions): Promise<Web> {
           touched();
         });
       };
-      respond(guard as Guard, wishes, request, response, { stallTime, admitted }).catch(() => response.destroy());
+      respond(guard as Guard, options, request, response, { stallTime, admitted }).catch(() => response.destroy());
     },
   );
   server.maxConnections = CONNECTIONS;

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { readCode, saveCodeAsItGrows } from "../../src/cli/kept-code.ts";
+import { readCode, saveCodeAsItGrows } from "../../src/cli/code-cache.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { temporaryPlace } from "../support/server.ts";
 

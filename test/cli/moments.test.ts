@@ -1,7 +1,7 @@
 /** Times as people write them on the command line. */
 
 import { expect, test } from "vitest";
-import { parseMoment, parseTimeFlag, resolveTimeZone } from "../../src/cli/moments.ts";
+import { parseMoment, parseTimeFlag, resolveTimeZone } from "../../src/cli/time-parser.ts";
 
 /** A Wednesday, 15:30 in Berlin. */
 const NOW = Date.parse("2026-03-18T14:30:00Z");
@@ -91,5 +91,7 @@ test("an option is asked for in the clock of the page, and refused in a sentence
   const flags = new Map([["--since", "today"]]);
   expect(parseTimeFlag(flags, "--since", asking)).toBe("2026-03-17T15:00:00.000Z");
   expect(parseTimeFlag(flags, "--until", asking)).toBeUndefined();
-  expect(() => parseTimeFlag(new Map([["--until", "soon"]]), "--until", asking)).toThrow(/^--until takes a time.*got soon/);
+  expect(() => parseTimeFlag(new Map([["--until", "soon"]]), "--until", asking)).toThrow(
+    /^--until takes a time.*got soon/,
+  );
 });

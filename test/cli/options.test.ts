@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { formatVerbHelp, formatHelp, getHelpWidth, formatVerbsHelp } from "../../src/cli/help.ts";
+import { formatHelp, formatVerbHelp, formatVerbsHelp, getHelpWidth } from "../../src/cli/help.ts";
 import { findNearest } from "../../src/cli/nearest.ts";
 import { CWD_FLAG, parseArguments, parseCommandLine, UsageError } from "../../src/cli/options.ts";
 import { groups, requireVerb, verbs } from "../../src/cli/table.ts";

@@ -2,8 +2,8 @@
 
 import { describe, expect, test, vi } from "vitest";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "../../src/cli/interrupts.ts";
-import { ProgressLine, formatProgress } from "../../src/cli/progress.ts";
-import { measureWidth } from "../../src/cli/terminal/text.ts";
+import { formatProgress, ProgressLine } from "../../src/cli/progress.ts";
+import { getWidth } from "../../src/cli/terminal/text.ts";
 import type { Wire } from "../../src/cli/wire.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain, TIME, userText } from "../support/lines.ts";
@@ -27,7 +27,7 @@ test("the text says what is done, of what, how fast, and how long it takes still
   expect(formatProgress(0, 0, 0, LIST, 80)).not.toMatch(/NaN|Infinity/);
   for (const width of [4, 10, 20, 39, 79, 4000]) {
     const text = formatProgress(250, 1_000_000, 2000, LIST, width);
-    expect(measureWidth(text)).toBeLessThanOrEqual(width);
+    expect(getWidth(text)).toBeLessThanOrEqual(width);
     if (width >= 20) expect(text).toContain("250 of 1,000,000");
   }
 });

@@ -5,7 +5,7 @@ import { appendFileSync, linkSync, mkdirSync, readFileSync, writeFileSync } from
 import { dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
-import { measureWidth } from "../../src/cli/terminal/text.ts";
+import { getWidth } from "../../src/cli/terminal/text.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { Wire } from "../../src/cli/wire.ts";
 import { VERSION } from "../../src/version.ts";
@@ -659,7 +659,7 @@ describe("ends", () => {
     const words = takesCommand ? ["[options]", ...operands] : [...operands, "[options]"];
     expect(stdout.split("\n")[0]).toBe(["pi-session-server", name, ...words].join(" "));
     for (const flag of [...Object.keys(flags ?? {}), "--json"]) expect(stdout).toContain(`  ${flag}`);
-    for (const line of stdout.split("\n")) expect(measureWidth(line)).toBeLessThanOrEqual(80);
+    for (const line of stdout.split("\n")) expect(getWidth(line)).toBeLessThanOrEqual(80);
   });
 });
 

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { findVerb, verbs } from "../../src/cli/table.ts";
 import type { Given, Verb } from "../../src/cli/verb.ts";
-import { rewordParamIssues, rewordAsVerbs, collectTexts } from "../../src/cli/wording.ts";
+import { collectTexts, rewordAsVerbs, rewordParamIssues } from "../../src/cli/wording.ts";
 import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
 import { commandTable } from "../../src/handlers/shared/table.ts";
@@ -111,7 +111,8 @@ test("every command has its verb, and every verb that is named exists", () => {
 test("params that are refused are named by their options and operands", () => {
   const search = verbs.find(({ name }) => name === "search");
   const flags = Object.keys(search?.flags ?? {});
-  const said = (path: string, message: string): string => rewordParamIssues([{ path, message }], flags, search?.operands ?? []);
+  const said = (path: string, message: string): string =>
+    rewordParamIssues([{ path, message }], flags, search?.operands ?? []);
   expect(said("since", "must be a time")).toBe("--since must be a time.");
   expect(said("query", "is missing (a string)")).toBe("<words...> is missing (a string).");
   expect(said("includeToolResults", "must be a boolean")).toBe("--tools must be a boolean.");

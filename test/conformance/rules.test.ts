@@ -6,7 +6,7 @@ import { withRules } from "../../scripts/rules.ts";
 import { recorded } from "../../scripts/transcripts.ts";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { listThemes } from "../../src/conformance/rules.ts";
-import { findDifference, fillNames, loadTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
+import { fillNames, findDifference, loadTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { OWN } from "../support/conformance.ts";
 import { FAULTS, PROCESS_FAULTS } from "../support/faults.ts";

@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { shownPart } from "../../src/core/export/cut.ts";
 import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
-import { renderHtml, markdownPieces } from "../../src/page/main.ts";
+import { markdownPieces, renderHtml } from "../../src/page/main.ts";
 import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
 import { longConversation } from "../support/long-conversation.ts";

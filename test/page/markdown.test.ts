@@ -48,9 +48,7 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
     "`\u200b= this.file` `\u200b$= dv.current()` `a = 1`\n\n",
   );
   expect(writeProse(`${"> ".repeat(60)}\`\`\`treasure`)).toMatch(/^````\n(?:> ){60}```treasure\n````\n\n$/);
-  expect(writeProse("# a\n".repeat(60_000))).toMatch(
-    /^<details><summary>Text: 60,000 lines, 240 kB<\/summary>\n<pre>/,
-  );
+  expect(writeProse("# a\n".repeat(60_000))).toMatch(/^<details><summary>Text: 60,000 lines, 240 kB<\/summary>\n<pre>/);
 });
 
 const OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];

@@ -1,13 +1,13 @@
 /** The parts of a page one by one: Markdown, code, changes, colours of programs, calls, folds. */
 
 import { describe, expect, test } from "vitest";
-import { formatCost, formatShortCount } from "../../src/page/amounts.ts";
+import { formatAmount, formatCost } from "../../src/page/amounts.ts";
 import { renderAnsi } from "../../src/page/ansi.ts";
 import { renderImage } from "../../src/page/blocks.ts";
 import { renderCall, renderCommandRun } from "../../src/page/calls.ts";
 import { renderChart } from "../../src/page/chart.ts";
-import { renderCode, findLanguage } from "../../src/page/code.ts";
-import { renderDiff, parseDiff, computeDiff } from "../../src/page/diff.ts";
+import { findLanguage, renderCode } from "../../src/page/code.ts";
+import { computeDiff, parseDiff, renderDiff } from "../../src/page/diff.ts";
 import { renderLines } from "../../src/page/fold.ts";
 import { renderProse } from "../../src/page/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
@@ -214,7 +214,7 @@ test("the chart has a bar for each turn, and at most 180", () => {
 });
 
 test("amounts are short", () => {
-  const counts = [0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(formatShortCount);
+  const counts = [0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(formatAmount);
   expect(counts.join(" ")).toBe("0 999 1k 12.3k 999k 1M 47.6M");
   expect([0, 0.00123, 0.25, 30.331].map(formatCost)).toEqual(["$0", "$0.0012", "$0.25", "$30.33"]);
 });

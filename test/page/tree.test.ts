@@ -2,11 +2,11 @@
 
 import { expect, test } from "vitest";
 import type { RowTuple } from "../../src/page/row.ts";
+import { compareBranches } from "../../src/page/script/compared-ends.ts";
 import { parsePlace } from "../../src/page/script/links.ts";
 import { type FilterName, TreeModel } from "../../src/page/script/model.ts";
 import { describeStretch } from "../../src/page/script/say.ts";
-import { compareBranches } from "../../src/page/script/sides.ts";
-import { countPlaces, lowerText, makePattern, findPlaces, collectWords } from "../../src/page/script/text.ts";
+import { collectWords, countPlaces, findPlaces, lowerText, makePattern } from "../../src/page/script/text.ts";
 import { forSeeds, range } from "../support/random.ts";
 import { acrossTiers } from "../support/tiers.ts";
 

@@ -2,8 +2,8 @@
 
 import { PassThrough } from "node:stream";
 import { Client } from "../../src/client/client.ts";
-import { type ServerProcess, superviseProcess } from "../../src/client/life.ts";
 import { MessageStream } from "../../src/client/message-stream.ts";
+import { type ServerProcess, superviseProcess } from "../../src/client/server-process.ts";
 import type { ClientOptions } from "../../src/client/types.ts";
 import type { Json } from "./server.ts";
 

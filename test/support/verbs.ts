@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
 import { findVerb } from "../../src/cli/table.ts";
-import { measureWidth } from "../../src/cli/terminal/text.ts";
+import { getWidth } from "../../src/cli/terminal/text.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { toFolderName } from "../../src/storage/fs/paths.ts";
@@ -222,7 +222,7 @@ export function expectTame(text: string, columns = Number.POSITIVE_INFINITY, why
   const lines = plain.replaceAll("\r\n", "\n").split("\n");
   const acts = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;
   expect(
-    lines.filter((line) => measureWidth(line) > columns || acts.test(line)),
+    lines.filter((line) => getWidth(line) > columns || acts.test(line)),
     why,
   ).toEqual([]);
   return plain;

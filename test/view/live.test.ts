@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { AskFailed } from "../../src/view/answer.ts";
-import { streamEvents, formatPlace } from "../../src/view/live.ts";
+import { formatPlace, streamEvents } from "../../src/view/live.ts";
 import type { Watch, Watches } from "../../src/view/watches.ts";
 
 test("pictures of a batch that no answer has room for are shown one by one, and left out where one is too large", async () => {

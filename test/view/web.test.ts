@@ -22,7 +22,9 @@ async function served(stallTime?: number) {
     stallTime,
     async answer(request) {
       asked.push(request);
-      return request.path === "endless" ? { ...makeTextAnswer("", 200), body: endless() } : makeTextAnswer("hello", 200);
+      return request.path === "endless"
+        ? { ...makeTextAnswer("", 200), body: endless() }
+        : makeTextAnswer("hello", 200);
     },
   });
   onTestFinished(() => web.close());

@@ -9,9 +9,9 @@ import type {
   BrowseChange,
   BrowsedSession,
   BrowseEffect,
+  BrowseEvent,
   ChangeOutcome,
   Facts,
-  BrowseEvent,
   ListQuery,
 } from "./state.ts";
 
@@ -41,7 +41,7 @@ export function createActions(asking: Asking): (effect: Action) => Promise<NextE
   const waitForSearch = latest(SEARCH_WAIT);
   const waitForPreview = latest(PREVIEW_WAIT);
   const looking = new Set<string>();
-  const doings: UndoableActions = { since: asking.page(0).now, paths: new Set() };
+  const undoable: UndoableActions = { since: asking.page(0).now, paths: new Set() };
   return async (effect) => {
     switch (effect.do) {
       case "list":
@@ -55,7 +55,10 @@ export function createActions(asking: Asking): (effect: Action) => Promise<NextE
       case "open":
         return catchFailure(false, () => openTree(asking, effect.session));
       case "change":
-        return catchFailure(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change, doings) }));
+        return catchFailure(false, async () => ({
+          what: "done",
+          outcome: await carriedOut(asking, effect.change, undoable),
+        }));
     }
   };
 }
@@ -149,7 +152,10 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
   return { what: "listed", sessions, total: sessions.length, cursor: undefined };
 }
 
-async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & { do: "search" }): Promise<BrowseEvent> {
+async function search(
+  { ask }: Asking,
+  { words, cwd, agents, cursor }: Action & { do: "search" },
+): Promise<BrowseEvent> {
   try {
     const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, agents, limit: HITS, cursor });
     return { what: "found", words, hits, from: cursor, cursor: nextCursor };
@@ -215,11 +221,11 @@ function titleOf({ name, firstMessage, sessionId }: BrowsedSession): string {
 
 const TAKEN_BACK = "u takes it back.";
 
-async function carriedOut(asking: Asking, change: BrowseChange, doings: UndoableActions): Promise<ChangeOutcome> {
+async function carriedOut(asking: Asking, change: BrowseChange, undoable: UndoableActions): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
   const title = "session" in change ? titleOf(change.session) : "";
-  if (sessionPath !== undefined) doings.paths.add(sessionPath);
+  if (sessionPath !== undefined) undoable.paths.add(sessionPath);
   switch (change.change) {
     case "rename":
       await ask("set_session_name", { sessionPath, name: change.name });
@@ -245,7 +251,7 @@ async function carriedOut(asking: Asking, change: BrowseChange, doings: Undoable
     case "move":
       return move(asking, change);
     case "undo":
-      return recorded(change, () => undo(asking, change, doings));
+      return recorded(change, () => undo(asking, change, undoable));
     case "redo":
       return recorded(change, async () => undone(change, await ask("redo")));
   }
@@ -330,7 +336,7 @@ const LATEST = 100;
 async function undo(
   { ask }: Asking,
   change: BrowseChange & { change: "undo" },
-  doings: UndoableActions,
+  undoable: UndoableActions,
 ): Promise<ChangeOutcome> {
   const { operationId } = change;
   if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));
@@ -340,7 +346,7 @@ async function undo(
   if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
   const wanted = { change: "undo", operationId: last.operationId } as const;
   // Several at once are the work of a verb.
-  if (last.size === undefined && Date.parse(last.at) >= doings.since && doings.paths.has(last.sessionPath))
+  if (last.size === undefined && Date.parse(last.at) >= undoable.since && undoable.paths.has(last.sessionPath))
     return undone(change, await ask("undo", { operationId: last.operationId }));
   return {
     change,

@@ -217,9 +217,9 @@ export class Branches {
       const main = mains[last];
       if (main === NONE) continue;
       stack.push(main, place & ~1);
-      const sides: number[] = [];
-      for (let child = first[last]; child !== NONE; child = next[child]) if (child !== main) sides.push(child);
-      for (const side of sides.reverse()) stack.push(side, (((place >> 1) + 1) << 1) | 1);
+      const siblings: number[] = [];
+      for (let child = first[last]; child !== NONE; child = next[child]) if (child !== main) siblings.push(child);
+      for (const sibling of siblings.reverse()) stack.push(sibling, (((place >> 1) + 1) << 1) | 1);
     }
     return rows;
   }

@@ -1,7 +1,7 @@
 /** The keys, as the last line and the help show them. */
 
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutTo, measureWidth, wrap } from "../terminal/text.ts";
+import { cutTo, getWidth, wrap } from "../terminal/text.ts";
 import type { BrowseState, Shelf } from "./state.ts";
 
 type KeyLine = readonly [keys: string, meaning: string];
@@ -152,7 +152,7 @@ export function formatKeyLine(state: BrowseState, width: number): string {
     const does = keys === "Tab" ? (list.query.cwd === undefined ? "this folder" : "all folders") : meaning;
     const next = `${line}${line === "" ? "" : "  "}${keys} ${does}`;
     if (keys === "?") needed = "";
-    if (measureWidth(next) + needed.length > width) break;
+    if (getWidth(next) + needed.length > width) break;
     line = next;
   }
   return line === "" ? line : line + needed;
@@ -168,9 +168,9 @@ export function formatHelpLines({ width, paint }: OutputStyle, inTree: boolean):
     for (const [key, meaning] of keys) {
       const rows = wrap(meaning, Math.max(1, width - left - 2));
       // A narrow screen has the keys above their meaning.
-      if (measureWidth(key) > left) lines.push(paint("cyan", cutTo(key, width)));
+      if (getWidth(key) > left) lines.push(paint("cyan", cutTo(key, width)));
       rows.forEach((row, i) => {
-        const head = (i === 0 && measureWidth(key) <= left ? key : "").padEnd(left);
+        const head = (i === 0 && getWidth(key) <= left ? key : "").padEnd(left);
         lines.push(left + 2 < width ? `${paint("cyan", head)}  ${row}` : cutTo(`${head}  ${row}`, width));
       });
     }

@@ -27,21 +27,21 @@ export const BETWEEN = 3;
 const LEAST = 3;
 
 export function computeLayout({ rows, columns, preview }: Pick<BrowseState, "rows" | "columns" | "preview">): Layout {
-  const isBeside = columns >= WIDE;
+  const isSideBySide = columns >= WIDE;
   const body = Math.max(1, rows - AROUND_LIST);
   const below = Math.max(LEAST, Math.floor(body / 2));
-  const fits = isBeside ? body >= LEAST : body >= below + LEAST;
-  const hasPreview = fits && (preview.isWanted ?? (isBeside || rows >= HIGH));
-  const listColumns = hasPreview && isBeside ? Math.max(60, Math.floor((columns - BETWEEN) * 0.5)) : columns;
+  const fits = isSideBySide ? body >= LEAST : body >= below + LEAST;
+  const hasPreview = fits && (preview.isWanted ?? (isSideBySide || rows >= HIGH));
+  const listColumns = hasPreview && isSideBySide ? Math.max(60, Math.floor((columns - BETWEEN) * 0.5)) : columns;
   // Below the list, a line parts them.
-  const taken = hasPreview && !isBeside ? below : 0;
+  const taken = hasPreview && !isSideBySide ? below : 0;
   return {
     listColumns,
     listHeight: Math.max(1, rows - AROUND_LIST - taken),
     treeHeight: Math.max(1, rows - AROUND_TREE - taken),
     hasPreview,
-    isWide: isBeside,
-    previewColumns: !hasPreview ? 0 : isBeside ? columns - listColumns - BETWEEN : columns,
-    previewHeight: !hasPreview ? 0 : isBeside ? rows - 2 : below - 1,
+    isWide: isSideBySide,
+    previewColumns: !hasPreview ? 0 : isSideBySide ? columns - listColumns - BETWEEN : columns,
+    previewHeight: !hasPreview ? 0 : isSideBySide ? rows - 2 : below - 1,
   };
 }

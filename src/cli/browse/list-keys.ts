@@ -2,8 +2,9 @@
 
 import type { Key } from "../terminal/keys.ts";
 import { count, cutTo, escapeLine, sizeText } from "../terminal/text.ts";
-import { beginTyping, isAwaited, moveInList, moveToNextHit, requery, getSelectedRow, typeFilter } from "./list.ts";
+import { beginTyping, getSelectedRow, isAwaited, moveInList, moveToNextHit, requery, typeFilter } from "./list.ts";
 import {
+  addEffect,
   askBefore,
   type BrowseChange,
   type BrowsedSession,
@@ -16,7 +17,6 @@ import {
   type Step,
   showNotice,
   toStep,
-  addEffect,
 } from "./state.ts";
 
 /** The effect of a key on the selected session. */

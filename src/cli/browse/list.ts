@@ -3,13 +3,14 @@
 import type { Key } from "../terminal/keys.ts";
 import { arrangeRows } from "./arrange.ts";
 import { computeLayout } from "./layout.ts";
-import { requestLookup, requestPreview } from "./looks.ts";
+import { requestLookup, requestPreview } from "./lookups.ts";
 import {
-  joinSteps,
+  addEffect,
   type BrowsedSession,
+  type BrowseEvent,
   type BrowseState,
   editLine,
-  type BrowseEvent,
+  joinSteps,
   type ListQuery,
   type ListRow,
   type ListState,
@@ -17,7 +18,6 @@ import {
   type Step,
   scrollToSelection,
   toStep,
-  addEffect,
 } from "./state.ts";
 
 /** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */

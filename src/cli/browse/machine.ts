@@ -7,34 +7,42 @@ import {
   amendSession,
   askForFirst,
   askForList,
-  makeEmptyList,
-  showHits,
+  clearHits,
   isAwaited,
-  showListed,
+  makeEmptyList,
   previewSelected,
   reload,
-  requery,
-  showListSelection,
-  clearHits,
   removeSession,
+  requery,
+  showHits,
+  showListed,
+  showListSelection,
 } from "./list.ts";
 import { completeChange, handleListKey } from "./list-keys.ts";
-import { storeFacts, requestLookup, showPreview, showPreviewFailure, scrollPreview } from "./looks.ts";
+import { requestLookup, scrollPreview, showPreview, showPreviewFailure, storeFacts } from "./lookups.ts";
 import {
-  joinSteps,
+  addEffect,
+  type BrowseEvent,
   type BrowseState,
   type ChangeOutcome,
   change,
   editLine,
   end,
-  type BrowseEvent,
+  joinSteps,
   type Prompt,
   type Step,
   showNotice,
   toStep,
-  addEffect,
 } from "./state.ts";
-import { askForLabel, askToMove, handleTreeKey, leaveTree, showOpenedTree, showTreeSelection, updateTreeAfter } from "./tree.ts";
+import {
+  askForLabel,
+  askToMove,
+  handleTreeKey,
+  leaveTree,
+  showOpenedTree,
+  showTreeSelection,
+  updateTreeAfter,
+} from "./tree.ts";
 
 /** Begins with the sessions of a directory. */
 export function begin(rows: number, columns: number, cwd: string): Step {
@@ -65,9 +73,9 @@ export function begin(rows: number, columns: number, cwd: string): Step {
   });
 }
 
-export function step(state: BrowseState, happening: BrowseEvent): Step {
-  const next = stepOf(state, happening);
-  return happening.what === "key" ? next : withWaiting(next);
+export function step(state: BrowseState, event: BrowseEvent): Step {
+  const next = stepOf(state, event);
+  return event.what === "key" ? next : withWaiting(next);
 }
 
 /** Adds what the waiting keys do, once the list that they are meant for is there. */
@@ -82,30 +90,30 @@ function withWaiting(step: Step): Step {
   return next;
 }
 
-function stepOf(state: BrowseState, happening: BrowseEvent): Step {
-  switch (happening.what) {
+function stepOf(state: BrowseState, event: BrowseEvent): Step {
+  switch (event.what) {
     case "key":
-      return press(state, happening.key);
+      return press(state, event.key);
     case "resized":
-      return requestLookup(refreshed({ ...state, rows: happening.rows, columns: happening.columns }));
+      return requestLookup(refreshed({ ...state, rows: event.rows, columns: event.columns }));
     case "listed":
-      return showListed(state, happening);
+      return showListed(state, event);
     case "found":
-      return showHits(state, happening);
+      return showHits(state, event);
     case "unfound":
-      return showNotice(clearHits({ ...state, waiting: [] }), happening.message);
+      return showNotice(clearHits({ ...state, waiting: [] }), event.message);
     case "previewed":
-      return showPreview(state, happening);
+      return showPreview(state, event);
     case "unpreviewed":
-      return showPreviewFailure(state, happening);
+      return showPreviewFailure(state, event);
     case "looked":
-      return storeFacts(state, happening);
+      return storeFacts(state, event);
     case "opened":
-      return showOpenedTree(state, happening);
+      return showOpenedTree(state, event);
     case "done":
-      return done({ ...state, isBusy: false }, happening.outcome);
+      return done({ ...state, isBusy: false }, event.outcome);
     case "failed":
-      return failed(state, happening);
+      return failed(state, event);
   }
 }
 
@@ -126,7 +134,9 @@ function failed(state: BrowseState, { isList, message }: BrowseEvent & { what: "
   };
   // The request changed while the one that failed was under way.
   if (list.asked && list.asked.query !== list.query) return askForList(next);
-  return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : toStep(next);
+  return list.query.shelf !== "sessions" && list.rows.length === 0
+    ? requery(next, { shelf: "sessions" })
+    : toStep(next);
 }
 
 /** Takes over what a change did. */

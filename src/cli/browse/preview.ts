@@ -1,19 +1,19 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
 import { BEFORE_ALL } from "../conversation.ts";
-import { formatLockOwner } from "../holder.ts";
+import { formatLockOwner } from "../lock-owner.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
   cutTo,
-  groupThousands,
-  highlightWords,
-  escapeLines,
   escapeLine,
+  escapeLines,
+  group,
+  highlightWords,
+  parseSearchWords,
   shortenId,
   shortenPath,
   sizeText,
-  parseSearchWords,
   wrap,
 } from "../terminal/text.ts";
 import { formatMoney } from "../usage-report.ts";
@@ -48,15 +48,18 @@ export function formatPreview(
 ): string[] {
   if (!session || !place) return [];
   const head = factLines(session, shown, page);
-  const room = Math.max(0, height - head.length);
+  const available = Math.max(0, height - head.length);
   if (failed !== undefined)
-    return [...head, ...wrap(escapeLine(failed), page.width).map((line) => page.paint("yellow", line))].slice(0, height);
+    return [...head, ...wrap(escapeLine(failed), page.width).map((line) => page.paint("yellow", line))].slice(
+      0,
+      height,
+    );
   if (!shown) return head.slice(0, height);
   const { lines, focus } = textOf(shown, place.entryId, words, page);
-  const begin = place.entryId === undefined ? lines.length - room : focus - Math.floor(room / 3);
-  const last = Math.max(0, lines.length - room);
+  const begin = place.entryId === undefined ? lines.length - available : focus - Math.floor(available / 3);
+  const last = Math.max(0, lines.length - available);
   const from = Math.max(0, Math.min(last, Math.max(0, Math.min(last, begin)) + scroll));
-  return [...head, ...lines.slice(from, from + room)].slice(0, height);
+  return [...head, ...lines.slice(from, from + available)].slice(0, height);
 }
 
 function textOf(shown: PreviewedSession, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
@@ -82,7 +85,8 @@ function factLines(session: BrowsedSession, shown: PreviewedSession | undefined,
     paint("bold", cutTo(escapeLine(name ?? firstMessage ?? "(nothing said)"), width)),
     paint("dim", cutTo(facts.join("  "), width)),
   ];
-  if (forkedFrom) lines.push(paint("dim", cutTo(`fork of ${escapeLine(forkedFrom.name ?? forkedFrom.sessionId)}`, width)));
+  if (forkedFrom)
+    lines.push(paint("dim", cutTo(`fork of ${escapeLine(forkedFrom.name ?? forkedFrom.sessionId)}`, width)));
   for (const warning of warnings(shown)) lines.push(paint("yellow", cutTo(warning, width)));
   return lines;
 }
@@ -146,9 +150,9 @@ function* entryLines(
   const most = isNamed ? NAMED_LINES : isTalk ? TALK_LINES : OTHER_LINES;
   const text = said === "" ? [] : escapeLines(said).flatMap((line) => wrap(line, width));
   const from = isNamed ? Math.max(0, hitLine(["", ...text], words) - 1 - Math.floor(most / 2)) : 0;
-  if (from > 0) yield paint("dim", cutTo(`(${groupThousands(from)} lines above)`, width));
+  if (from > 0) yield paint("dim", cutTo(`(${group(from)} lines above)`, width));
   for (const line of text.slice(from, from + most)) yield highlightWords(cutTo(line, width), words, page);
   const left = text.length - from - most;
-  if (left > 0 || entry.isCut) yield paint("dim", cutTo(left > 0 ? `(${groupThousands(left)} more lines)` : "(more)", width));
+  if (left > 0 || entry.isCut) yield paint("dim", cutTo(left > 0 ? `(${group(left)} more lines)` : "(more)", width));
   for (const call of entry.calls ?? []) yield paint("yellow", cutTo(formatTreeCalls([call]), width));
 }

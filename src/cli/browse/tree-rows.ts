@@ -2,7 +2,7 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Colour, OutputStyle } from "../terminal/page.ts";
-import { padColumn, count, cutTo, groupThousands, highlightWords, escapeControls, escapeLine, measureWidth } from "../terminal/text.ts";
+import { count, cutTo, escapeControls, escapeLine, getWidth, group, highlightWords, pad } from "../terminal/text.ts";
 import type { Branches } from "./branches.ts";
 
 /** Columns of one indent. */
@@ -78,9 +78,9 @@ function rails(level: number, isHead: boolean, width: number): string {
   const most = Math.max(1, Math.floor(width / LEVEL));
   const end = isHead ? "├─ " : "│  ";
   if (level <= most) return `${"│  ".repeat(level - 1)}${end}`;
-  const mark = `${groupThousands(level)}… `;
-  const room = Math.max(0, Math.floor((width - measureWidth(mark)) / LEVEL) - 1);
-  return cutTo(`${mark}${"│  ".repeat(Math.min(room, level - 1))}${end}`, Math.max(LEVEL, width));
+  const mark = `${group(level)}… `;
+  const available = Math.max(0, Math.floor((width - getWidth(mark)) / LEVEL) - 1);
+  return cutTo(`${mark}${"│  ".repeat(Math.min(available, level - 1))}${end}`, Math.max(LEVEL, width));
 }
 
 /** Options of a row besides the page. */
@@ -106,10 +106,10 @@ export function formatTreeRow(branches: Branches, row: number, page: OutputStyle
   const isLeaf = branches.hasLeaf(row);
   const own = escapeControls(node.id);
   const hasId = style.idWidth > 0 && width >= READABLE;
-  const id = hasId ? `${padColumn(own, Math.min(Math.max(style.idWidth, measureWidth(own)), Math.floor(width / 2)))}  ` : "";
-  const space = Math.max(0, width - 2 - measureWidth(id));
+  const id = hasId ? `${pad(own, Math.min(Math.max(style.idWidth, getWidth(own)), Math.floor(width / 2)))}  ` : "";
+  const space = Math.max(0, width - 2 - getWidth(id));
   const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
-  const left = space - measureWidth(lines);
+  const left = space - getWidth(lines);
   const text =
     branches.lineLength(row) > 0
       ? lineText(branches, row, page, left, style)
@@ -119,9 +119,9 @@ export function formatTreeRow(branches: Branches, row: number, page: OutputStyle
 
 /** Returns the text of a row that stands for a line of entries. */
 function lineText(branches: Branches, row: number, { paint }: OutputStyle, width: number, { heads }: RowStyle): string {
-  const standing = cutTo(formatHeads(heads?.get(row)), Math.floor(width / 2));
-  const facts = cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width - measureWidth(standing)));
-  return `${paint("dim", facts)}${paint("green", standing)}`;
+  const headNames = cutTo(formatHeads(heads?.get(row)), Math.floor(width / 2));
+  const facts = cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width - getWidth(headNames)));
+  return `${paint("dim", facts)}${paint("green", headNames)}`;
 }
 
 /** Returns what a folded line has: entries, calls, failures. */
@@ -134,7 +134,7 @@ function lineFacts(branches: Branches, row: number): string {
   }
   const facts = [count(branches.lineLength(row), "entry", "entries")];
   if (calls > 0) facts.push(count(calls, "call", "calls"));
-  if (failed > 0) facts.push(`${groupThousands(failed)} failed`);
+  if (failed > 0) facts.push(`${group(failed)} failed`);
   return facts.join(", ");
 }
 
@@ -143,16 +143,16 @@ function rowText(branches: Branches, row: number, page: OutputStyle, width: numb
   const { words = "" } = style;
   const node = branches.node(row);
   const hidden = branches.hiddenBehind(row);
-  const more = hidden > 0 ? ` (+${groupThousands(hidden)})` : "";
-  const standing = cutTo(formatHeads(style.heads?.get(row)), Math.floor(width * 0.4));
+  const more = hidden > 0 ? ` (+${group(hidden)})` : "";
+  const headNames = cutTo(formatHeads(style.heads?.get(row)), Math.floor(width * 0.4));
   const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
   const head = getEntryHead(node).filter(Boolean).join(" ");
   const said = getEntryWords(node);
-  const room = Math.max(0, width - measureWidth(label) - measureWidth(standing) - more.length);
-  const line = cutTo(said === "" ? head : `${head}: ${said}`, room);
+  const available = Math.max(0, width - getWidth(label) - getWidth(headNames) - more.length);
+  const line = cutTo(said === "" ? head : `${head}: ${said}`, available);
   const colour = getEntryColour(node);
   const base = branches.isActive(row) ? "bold" : "plain";
-  const tail = `${paint("dim", more)}${paint("yellow", label)}${paint("green", standing)}`;
+  const tail = `${paint("dim", more)}${paint("yellow", label)}${paint("green", headNames)}`;
   if (!line.startsWith(`${head}:`)) return `${paint(colour, line)}${tail}`;
   const rest = line.slice(head.length + 1);
   return `${paint(colour, `${head}:`)}${highlightWords(rest, words, page, base)}${tail}`;

@@ -6,23 +6,23 @@ import { cutTo, escapeLine } from "../terminal/text.ts";
 import { Branches, FILTERS, FOLDED, type Folds } from "./branches.ts";
 import { computeLayout } from "./layout.ts";
 import { previewSelected } from "./list.ts";
-import { requestPreview } from "./looks.ts";
+import { requestPreview } from "./lookups.ts";
 import {
-  joinSteps,
   askBefore,
   type BrowsedSession,
+  type BrowseEvent,
   type BrowseState,
   type ChangeOutcome,
   editLine,
-  type BrowseEvent,
+  joinSteps,
   moveSelection,
   type Step,
-  showNotice,
   scrollToSelection,
-  toStep,
+  showNotice,
   type TreeState,
+  toStep,
 } from "./state.ts";
-import { hasWords, getEntryWords } from "./tree-rows.ts";
+import { getEntryWords, hasWords } from "./tree-rows.ts";
 
 /** Rows from which on lines of entries are folded when a tree is opened. */
 const FOLD_FROM = 60;

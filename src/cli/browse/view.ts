@@ -1,19 +1,19 @@
 /** Draws the screen of `browse`. Only the rows that are on it are laid out. */
 
-import { AGE, fitColumns, formatListHead, type SessionColumns, formatSessionLine } from "../session-columns.ts";
+import { AGE, fitColumns, formatListHead, formatSessionLine, type SessionColumns } from "../session-columns.ts";
 import { type OutputStyle, plain } from "../terminal/page.ts";
 import {
-  formatAge,
-  padColumn,
   cutFront,
   cutTo,
-  groupThousands,
-  highlightWords,
   escapeControls,
   escapeLine,
+  formatAge,
+  getWidth,
+  group,
+  highlightWords,
+  pad,
   shortenPath,
   sizeText,
-  measureWidth,
 } from "../terminal/text.ts";
 import { formatMoney } from "../usage-report.ts";
 import { formatHelpLines, formatKeyLine } from "./help.ts";
@@ -39,7 +39,7 @@ function helpView({ rows, columns, tree }: BrowseState, top: number, page: Outpu
   const shown = all.slice(top, top + height);
   while (shown.length < height) shown.push("");
   const left = all.length - top - height;
-  const more = left > 0 ? `  j, PgDn: ${groupThousands(left)} more lines` : "";
+  const more = left > 0 ? `  j, PgDn: ${group(left)} more lines` : "";
   return [
     page.paint("bold", cutTo("Keys", columns)),
     ...shown,
@@ -62,7 +62,7 @@ const TITLE = 24;
 const CWD = 30;
 
 function columnsOf({ list: { query } }: BrowseState, visible: readonly ListRow[], width: number): SessionColumns {
-  const numbers = visible.map(({ session }) => groupThousands(session.messageCount ?? 0).length);
+  const numbers = visible.map(({ session }) => group(session.messageCount ?? 0).length);
   const wanted = {
     age: AGE,
     count: Math.max(4, ...numbers),
@@ -90,7 +90,7 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
   while (lines.length < height) lines.push("");
   const total =
     query.words.trim() === "" ? Math.max(list.total, rows.length) : rows.length + list.total - list.sessions.length;
-  const place = rows.length === 0 ? "" : `${groupThousands(selected + 1)} of ${groupThousands(total)}`;
+  const place = rows.length === 0 ? "" : `${group(selected + 1)} of ${group(total)}`;
   return [
     titleLine(titleOf(state, page), place, page),
     page.paint("dim", cutTo(`${" ".repeat(CURSOR + MARKS)}${head}`, page.width)),
@@ -131,7 +131,7 @@ function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page
   const marks = marksOf(state, session);
   const cells = {
     age: typeof time === "string" ? formatAge(now - Date.parse(time)) : "",
-    count: session.messageCount === undefined ? "" : groupThousands(session.messageCount),
+    count: session.messageCount === undefined ? "" : group(session.messageCount),
     amount: extraText(session, sort),
     title: titleCell(state, row, columns.title, page),
     cwd: shortenPath(session.cwd ?? "", home),
@@ -157,16 +157,16 @@ function titleCell({ list }: BrowseState, { session, depth, hits }: ListRow, wid
     depth === 0 && forkedFrom
       ? ` (fork of ${escapeLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`
       : "";
-  const room = Math.max(0, width - measureWidth(rail));
+  const available = Math.max(0, width - getWidth(rail));
   const text = cutTo(
     own === "" ? "(nothing said)" : own,
-    hits.length > 0 ? Math.max(8, Math.floor(room * 0.45)) : room,
+    hits.length > 0 ? Math.max(8, Math.floor(available * 0.45)) : available,
   );
   const more = hits.length > 0 ? `  ${escapeLine(hits[0].line ?? hits[0].snippet ?? "")}` : origin;
-  const rest = cutTo(more, Math.max(0, room - measureWidth(text)));
-  const space = " ".repeat(Math.max(0, room - measureWidth(text) - measureWidth(rest)));
+  const rest = cutTo(more, Math.max(0, available - getWidth(text)));
+  const space = " ".repeat(Math.max(0, available - getWidth(text) - getWidth(rest)));
   const base = own === "" ? "dim" : name ? "bold" : "plain";
-  const shown = highlightWords(cutTo(text, room), words, page, base);
+  const shown = highlightWords(cutTo(text, available), words, page, base);
   return `${paint("dim", rail)}${shown}${highlightWords(rest, words, page, "dim")}${space}`;
 }
 
@@ -190,16 +190,16 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
   while (lines.length < height) lines.push("");
   const search = isTyping || words !== "" ? `Search: ${escapeControls(words)}${isTyping ? "_" : ""}  ` : "";
   const title = `${search}${escapeLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
-  const place = branches.rows === 0 ? filter : `${filter}  ${groupThousands(selected + 1)} of ${groupThousands(branches.rows)}`;
+  const place = branches.rows === 0 ? filter : `${filter}  ${group(selected + 1)} of ${group(branches.rows)}`;
   return [titleLine(title, place, page), ...lines];
 }
 
 // --- lines -------------------------------------------------------------------------------------------------------
 
 function titleLine(title: string, place: string, { width, paint }: OutputStyle): string {
-  const room = width - measureWidth(place) - GAP;
-  if (room < 8) return paint("bold", cutTo(title, width));
-  return `${paint("bold", padColumn(title, room))}  ${paint("dim", place)}`;
+  const available = width - getWidth(place) - GAP;
+  if (available < 8) return paint("bold", cutTo(title, width));
+  return `${paint("bold", pad(title, available))}  ${paint("dim", place)}`;
 }
 
 /** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
@@ -209,13 +209,13 @@ function marked(
   { paint, width }: OutputStyle,
 ): string {
   if (!isSelected) return cutWhole(`  ${text(paint)}`, text, width);
-  return paint("inverse", padColumn(`> ${text(plain)}`, width));
+  return paint("inverse", pad(`> ${text(plain)}`, width));
 }
 
 /** Returns a painted line if it fits, else the same without paint, cut: only screens of a few columns need that. */
 function cutWhole(line: string, text: (paint: OutputStyle["paint"]) => string, width: number): string {
   const bare = `  ${text(plain)}`;
-  return measureWidth(bare) <= width ? line : cutTo(bare, width);
+  return getWidth(bare) <= width ? line : cutTo(bare, width);
 }
 
 /** Puts the preview beside the lines, or below them. */
@@ -233,8 +233,8 @@ function withPreview(state: BrowseState, lines: string[], page: OutputStyle): st
   }
   const line = page.paint("dim", ` ${"│".padEnd(BETWEEN - 1)}`);
   return lines.map((text, i) => {
-    const beside = pane[i] ?? "";
-    return `${padded(text, listColumns)}${line}${beside}`;
+    const paneText = pane[i] ?? "";
+    return `${padded(text, listColumns)}${line}${paneText}`;
   });
 }
 
@@ -242,7 +242,7 @@ function withPreview(state: BrowseState, lines: string[], page: OutputStyle): st
 function padded(line: string, width: number): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
   const bare = line.replace(/\u001b\[\d+m/g, "");
-  return `${line}${" ".repeat(Math.max(0, width - measureWidth(bare)))}`;
+  return `${line}${" ".repeat(Math.max(0, width - getWidth(bare)))}`;
 }
 
 function lastLine(state: BrowseState, { paint }: OutputStyle): string {
@@ -270,6 +270,8 @@ function lastLine(state: BrowseState, { paint }: OutputStyle): string {
 
 /** Returns a line that is typed: its end stays in view. */
 function promptLine(label: string, text: string, columns: number): string {
-  const room = columns - measureWidth(label) - 1;
-  return room < 8 ? `${cutFront(escapeControls(text), Math.max(1, columns - 1))}_` : `${label}${cutFront(escapeControls(text), room)}_`;
+  const available = columns - getWidth(label) - 1;
+  return available < 8
+    ? `${cutFront(escapeControls(text), Math.max(1, columns - 1))}_`
+    : `${label}${cutFront(escapeControls(text), available)}_`;
 }

@@ -2,7 +2,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import type { ReadStream, WriteStream } from "node:tty";
-import { type Key, flushKeys, parseKeys } from "./keys.ts";
+import { flushKeys, type Key, parseKeys } from "./keys.ts";
 
 export interface Screen {
   readonly rows: number;

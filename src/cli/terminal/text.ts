@@ -32,15 +32,15 @@ export function escapeLines(text: unknown): string[] {
 
 function untabbed(line: string): string {
   const [first, ...rest] = line.split("\t");
-  return rest.reduce((text, part) => `${text}${" ".repeat(8 - (measureWidth(text) % 8))}${part}`, first);
+  return rest.reduce((text, part) => `${text}${" ".repeat(8 - (getWidth(text) % 8))}${part}`, first);
 }
 
 export function count(n: number, one: string, many: string): string {
-  return `${groupThousands(n)} ${n === 1 ? one : many}`;
+  return `${group(n)} ${n === 1 ? one : many}`;
 }
 
 /** Returns a whole number with commas between the thousands. */
-export function groupThousands(n: number): string {
+export function group(n: number): string {
   return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
@@ -87,7 +87,7 @@ function charactersOf(text: string): Intl.Segments {
 }
 
 /** Returns the columns that an inert text takes. */
-export function measureWidth(text: string): number {
+export function getWidth(text: string): number {
   if (PLAIN.test(text)) return text.length;
   let width = 0;
   for (const { segment } of charactersOf(text)) width += characterWidth(segment);
@@ -128,7 +128,7 @@ export function cutTo(text: string, width: number): string {
 
 /** Returns the end of an inert text that fits, with an ellipsis if that is not all of it. */
 export function cutFront(text: string, width: number): string {
-  if (measureWidth(text) <= width) return text;
+  if (getWidth(text) <= width) return text;
   if (width < 1) return "";
   const parts = Array.from(charactersOf(text.slice(-(width + 1) * MAX_COLUMN)), ({ segment }) => segment);
   let used = 1;
@@ -137,15 +137,15 @@ export function cutFront(text: string, width: number): string {
   return `…${parts.slice(from).join("")}`;
 }
 
-export function padColumn(text: string, width: number, side: "left" | "right" = "left"): string {
+export function pad(text: string, width: number, align: "left" | "right" = "left"): string {
   const fitting = cutTo(text, width);
-  const space = " ".repeat(Math.max(0, width - measureWidth(fitting)));
-  return side === "left" ? `${fitting}${space}` : `${space}${fitting}`;
+  const space = " ".repeat(Math.max(0, width - getWidth(fitting)));
+  return align === "left" ? `${fitting}${space}` : `${space}${fitting}`;
 }
 
 /** Wraps an inert line into as many lines as it takes, between words where possible. */
 export function wrap(line: string, width: number): string[] {
-  if (measureWidth(line) <= width) return [line];
+  if (getWidth(line) <= width) return [line];
   const lines: string[] = [];
   let text = "";
   let used = 0;
@@ -155,11 +155,11 @@ export function wrap(line: string, width: number): string[] {
     used = 0;
   };
   for (const word of line.split(/(?<=\s)(?=\S)/)) {
-    const wanted = measureWidth(word.trimEnd());
+    const wanted = getWidth(word.trimEnd());
     if (used > 0 && used + wanted > width) end();
     if (wanted <= width) {
       text += word;
-      used += measureWidth(word);
+      used += getWidth(word);
       continue;
     }
     for (const { segment } of charactersOf(word)) {
@@ -196,7 +196,7 @@ export function formatBackupName(path: string): string {
 export function wrapLine(line: string, width: number): string[] {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
   const bare = line.replace(/\u001b\[[\d;]*m/g, "");
-  if (measureWidth(bare) <= width) return [line];
+  if (getWidth(bare) <= width) return [line];
   const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
   return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
 }

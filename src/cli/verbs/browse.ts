@@ -6,7 +6,7 @@ import type { BrowseEvent, Step } from "../browse/state.ts";
 import { renderScreen } from "../browse/view.ts";
 import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
-import { toRawPath, escapeLines } from "../terminal/text.ts";
+import { escapeLines, toRawPath } from "../terminal/text.ts";
 import { type Asking, CommandFailed, defineVerb, FAILURE, OK } from "../verb.ts";
 
 export default defineVerb({
@@ -74,13 +74,13 @@ function pick(asking: Asking, screen: Screen): Promise<Picked> {
       isOver = true;
       resolve({ sessionPath, text: state.text });
     };
-    const go = (happening: BrowseEvent): void => {
+    const go = (event: BrowseEvent): void => {
       if (isOver) return;
-      ({ state, effects } = step(state, happening));
+      ({ state, effects } = step(state, event));
       show();
     };
     const carryOut = (effect: Action): void => {
-      act(effect).then((happening) => happening && go(happening), reject);
+      act(effect).then((event) => event && go(event), reject);
     };
     const show = (): void => {
       screen.draw(renderScreen(state, asking.page(screen.columns)));

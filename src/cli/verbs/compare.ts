@@ -1,7 +1,7 @@
 import type { Commands } from "../../client/protocol.ts";
-import { parsePositiveNumber } from "../options.ts";
+import { formatComparison } from "../comparison-view.ts";
+import { parsePositive } from "../options.ts";
 import { findNamedSession } from "../sessions.ts";
-import { formatComparison } from "../sides.ts";
 import { type Asking, CommandFailed, defineVerb, named, open } from "../verb.ts";
 
 export default defineVerb({
@@ -20,7 +20,7 @@ export default defineVerb({
     "  compare <session> <a>           the leaf and another branch",
   async run(asking, { operands: [session, a, b], flags }) {
     await open(asking, session);
-    const limit = parsePositiveNumber(flags, "--limit");
+    const limit = parsePositive(flags, "--limit");
     const other = flags.get("--with");
     if (other !== undefined)
       return asking.ask("compare_branches", { a, b, ...(await findOtherSession(asking, other)), limit });

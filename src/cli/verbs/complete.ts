@@ -1,6 +1,6 @@
 import { type Flag, OPTIONS } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
-import { formatAge, cutTo, escapeControls, escapeLine } from "../terminal/text.ts";
+import { cutTo, escapeControls, escapeLine, formatAge } from "../terminal/text.ts";
 import type { Asking, Verb } from "../verb.ts";
 
 /** A word that the shell may put there, and the text that it shows beside it. */

@@ -1,6 +1,6 @@
 import type { Combination, ConformanceResult, Theme } from "../../conformance/main.ts";
-import { formatRuleList, type RuleList, formatReport } from "../conformance-report.ts";
-import { parsePositiveNumber, UsageError } from "../options.ts";
+import { formatReport, formatRuleList, type RuleList } from "../conformance-report.ts";
+import { parsePositive, UsageError } from "../options.ts";
 import { defineVerb, FAILURE, type Given, OK } from "../verb.ts";
 
 /** Milliseconds that a reply may take. */
@@ -46,8 +46,8 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
         command,
         themes,
         combinations,
-        timeout: parsePositiveNumber(flags, "--timeout") ?? TIMEOUT,
-        limit: 1000 * (parsePositiveNumber(flags, "--limit") ?? LIMIT),
+        timeout: parsePositive(flags, "--timeout") ?? TIMEOUT,
+        limit: 1000 * (parsePositive(flags, "--limit") ?? LIMIT),
         cwd: asking.cwd,
         variables: asking.variables,
         keep: flags.has("--keep"),

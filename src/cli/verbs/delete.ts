@@ -1,9 +1,9 @@
+import { doEach, expectUnchangedSince, findNamedSessions, printEach } from "../bulk.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { NamedSession } from "../sessions.ts";
-import { findNamedSessions, expectUnchangedSince, doEach, printEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatAge, count, cutTo, escapeControls, escapeLine, shortenId, shortenPath } from "../terminal/text.ts";
+import { count, cutTo, escapeControls, escapeLine, formatAge, shortenId, shortenPath } from "../terminal/text.ts";
 import { type Asking, CommandFailed, defineVerb, type ResultOf } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
@@ -57,7 +57,7 @@ async function question(asking: Asking, sessions: readonly NamedSession[], perma
   const page = asking.page();
   const described: string[] = [];
   for (const session of sessions.slice(0, MOST_NAMED)) described.push(await describe(asking, session, page));
-  const end = permanent ? " for good? It cannot be restored." : await fateIn(asking);
+  const end = permanent ? " for good? It cannot be restored." : await describeDeletion(asking);
   if (sessions.length === 1) return `Delete ${described[0]}${end}`;
   const more = sessions.length - described.length;
   const lines = more > 0 ? [...described, `and ${count(more, "more session", "more sessions")}`] : described;
@@ -65,7 +65,7 @@ async function question(asking: Asking, sessions: readonly NamedSession[], perma
 }
 
 /** Returns the end of the question, which says so where undo will not bring the sessions back. */
-async function fateIn({ ask }: Asking): Promise<string> {
+async function describeDeletion({ ask }: Asking): Promise<string> {
   const { desktopTrash } = await ask("list_trash", { limit: 1 });
   return desktopTrash ? "? The trash command takes it, and undo cannot bring it back from there." : "?";
 }

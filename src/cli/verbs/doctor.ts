@@ -1,7 +1,17 @@
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatAge, count, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, sizeText, wrap } from "../terminal/text.ts";
+import {
+  count,
+  cutTo,
+  escapeControls,
+  escapeLine,
+  formatAge,
+  group,
+  shortenPath,
+  sizeText,
+  wrap,
+} from "../terminal/text.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
@@ -104,13 +114,13 @@ function rootText(
 
 function countTexts({ sessions, archived, trashed, containers, forks, databases }: Diagnosis["counts"]): string[] {
   const more = [
-    `${groupThousands(archived)} archived`,
-    `${groupThousands(trashed)} in the trash`,
+    `${group(archived)} archived`,
+    `${group(trashed)} in the trash`,
     count(forks, "fork", "forks"),
-    `${groupThousands(containers)} in Session Store V2`,
+    `${group(containers)} in Session Store V2`,
   ];
   return [
-    `${groupThousands(sessions)}; ${more.join(", ")}`,
+    `${group(sessions)}; ${more.join(", ")}`,
     ...(databases === 0
       ? []
       : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
@@ -151,8 +161,7 @@ function* section(title: string, rows: readonly string[], most: number, page: Ou
   yield "";
   for (const line of wrap(title, page.width)) yield page.paint("bold", line);
   for (const row of rows.slice(0, most)) yield cutTo(row, page.width);
-  if (rows.length > most)
-    yield page.paint("dim", cutTo(`  and ${groupThousands(rows.length - most)} more; --all`, page.width));
+  if (rows.length > most) yield page.paint("dim", cutTo(`  and ${group(rows.length - most)} more; --all`, page.width));
 }
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
@@ -161,8 +170,8 @@ function sessionText(
   { width, home }: OutputStyle,
 ): string {
   const id = shortId === null ? shortenPath(sessionPath, home) : escapeControls(shortId);
-  const room = Math.floor(width * 0.35) - id.length;
-  return name === null || room < 8 ? id : `${id}  ${cutTo(escapeLine(name), room)}`;
+  const available = Math.floor(width * 0.35) - id.length;
+  return name === null || available < 8 ? id : `${id}  ${cutTo(escapeLine(name), available)}`;
 }
 
 function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: OutputStyle): Generator<string> {
@@ -172,11 +181,15 @@ function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: Output
   for (const session of damaged.slice(0, most)) {
     const { reasons, damageCount } = session;
     yield cutTo(`  ${sessionText(session, page)}`, page.width);
-    const more = damageCount > reasons.length ? [`and ${groupThousands(damageCount - reasons.length)} more places`] : [];
-    for (const text of [...reasons.map((reason: string) => rewordAsVerbs(escapeLine(reason))), ...more, remedyText(session)])
+    const more = damageCount > reasons.length ? [`and ${group(damageCount - reasons.length)} more places`] : [];
+    for (const text of [
+      ...reasons.map((reason: string) => rewordAsVerbs(escapeLine(reason))),
+      ...more,
+      remedyText(session),
+    ])
       for (const line of wrap(text, Math.max(12, page.width - 4))) yield `    ${line}`;
   }
-  if (damaged.length > most) yield page.paint("dim", `  and ${groupThousands(damaged.length - most)} more; --all`);
+  if (damaged.length > most) yield page.paint("dim", `  and ${group(damaged.length - most)} more; --all`);
 }
 
 function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damaged"][number]): string {
@@ -214,7 +227,7 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
       const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${escapeLine(session.text)}` : "";
       yield cutTo(`  ${sessionText(session, page)}${where}`, page.width);
     }
-    if (these.length > most) yield page.paint("dim", `  and ${groupThousands(these.length - most)} more; --all`);
+    if (these.length > most) yield page.paint("dim", `  and ${group(these.length - most)} more; --all`);
   }
 }
 
@@ -226,7 +239,8 @@ export function* formatUnreadFiles(
 ): Generator<string> {
   if (files.length > 0) yield "";
   for (const { text, isDamaged } of files.slice(0, most))
-    for (const line of wrap(rewordAsVerbs(escapeLine(text)), page.width)) yield isDamaged ? page.paint("red", line) : line;
+    for (const line of wrap(rewordAsVerbs(escapeLine(text)), page.width))
+      yield isDamaged ? page.paint("red", line) : line;
   if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 

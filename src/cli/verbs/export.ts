@@ -1,7 +1,7 @@
 import type { Commands } from "../../client/protocol.ts";
 import { runWithEntry } from "../entries.ts";
 import { getChoice } from "../options.ts";
-import { count, toRawPath, escapeLines, sizeText } from "../terminal/text.ts";
+import { count, escapeLines, sizeText, toRawPath } from "../terminal/text.ts";
 import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
 import { formatFidelity } from "./verify.ts";
 

@@ -1,9 +1,9 @@
 import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../storage/fleet/pruning.ts";
 import { requireYes } from "../confirmed.ts";
-import { parseTimeFlag } from "../moments.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, escapeLine, sizeText, wrap } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import type { Asking, Given } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
 

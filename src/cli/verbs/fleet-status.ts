@@ -10,7 +10,7 @@ import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
 import type { FleetStatus } from "../../storage/fleet/status.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, toRawPath, groupThousands, escapeControls, sizeText } from "../terminal/text.ts";
+import { count, escapeControls, group, sizeText, toRawPath } from "../terminal/text.ts";
 import type { Asking, Given } from "../verb.ts";
 
 /** Tenants that are printed at most. */
@@ -92,12 +92,12 @@ export function* statusLines(status: ShownStatus): Generator<string> {
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
   yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
-  yield `${groupThousands(sums.held)} of them have a writer now`;
+  yield `${group(sums.held)} of them have a writer now`;
   yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);
   const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
-    const more = unfinished > 0 ? `, and ${groupThousands(unfinished)} begun and not finished` : "";
+    const more = unfinished > 0 ? `, and ${group(unfinished)} begun and not finished` : "";
     yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
   }
   if (interrupted > 0)

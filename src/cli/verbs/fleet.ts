@@ -20,7 +20,7 @@ import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
-import { count, groupThousands, escapeControls, sizeText } from "../terminal/text.ts";
+import { count, escapeControls, group, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, defineVerb, FAILURE, type Given, OK, sentenceOf, type Verb } from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 import { measuredBy, metricLines, others, type ShownStatus, statusLines } from "./fleet-status.ts";
@@ -349,7 +349,7 @@ function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
 
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   const { sessions, deleted, entries, bytes, faults, copies, lacking, journal, tenant } = verified;
-  const aside = deleted > 0 ? `, ${groupThousands(deleted)} of them deleted,` : "";
+  const aside = deleted > 0 ? `, ${group(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
@@ -360,7 +360,8 @@ function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   for (const [state, meaning] of Object.entries(STATES)) {
     const found = copies.filter((copy) => copy.state === state);
     if (found.length > 0) yield `${count(found.length, "copy", "copies")}: ${meaning}`;
-    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED)) yield `  ${escapeControls(sessionPath)}`;
+    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED))
+      yield `  ${escapeControls(sessionPath)}`;
   }
   yield* journalLines(journal);
 }
@@ -391,7 +392,7 @@ function ofRefused({ refused, incomplete }: FleetFiles): number {
 function* fileLines(result: FleetFiles, did: string, place: string, more = ""): Generator<string> {
   const { folder, files, refused, incomplete } = result;
   const of = (outcome: FleetFile["outcome"]): number => files.filter((file) => file.outcome === outcome).length;
-  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${escapeControls(folder)}; ${groupThousands(of("known"))} were in ${place} already${more}`;
+  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${escapeControls(folder)}; ${group(of("known"))} were in ${place} already${more}`;
   const told = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
   for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;

@@ -71,7 +71,7 @@ class Follower {
   async run(operand: string): Promise<void> {
     const { asking } = this;
     const last = lastOf(this.flags.get("--last"));
-    asking.listen((name, params, text) => this.told(name, params, text));
+    asking.listen((name, params, text) => this.onEvent(name, params, text));
     await open(asking, operand);
     const state = await asking.ask("get_state");
     asking.say(`Following ${state.sessionName ?? state.sessionId}. Ctrl+C ends it.`);
@@ -97,7 +97,7 @@ class Follower {
     return this.flags.has("--full");
   }
 
-  private async told(name: string, params: Result, text: string): Promise<void> {
+  private async onEvent(name: string, params: Result, text: string): Promise<void> {
     if (name === "session_damage")
       for (const { kind, reason } of params.damage) if (kind === "lost_entries") this.asking.say(reason);
     if (name !== "session_append") return;
@@ -124,7 +124,10 @@ class Follower {
     const message = { timestamp: entry.timestamp, ...entry.message };
     const isSpoken = !showsAll && type === "message";
     const lines = isSpoken ? formatMessage(message, page, this.isWhole) : formatEntry(entry, page, this.isWhole);
-    const jump = page.paint("dim", `(another branch, after ${parentId === null ? "nothing" : escapeControls(parentId)})`);
+    const jump = page.paint(
+      "dim",
+      `(another branch, after ${parentId === null ? "nothing" : escapeControls(parentId)})`,
+    );
     await this.print(isJump ? [jump, ...lines] : lines);
   }
 
@@ -162,9 +165,9 @@ class Follower {
     const { ask, say } = this.asking;
     await ask("close_session");
     const { total } = await ask("list_sessions", { query: sessionId, archived: true, headerOnly: true, limit: 1 });
-    const beside = await sessionAt(this.asking, { sessionPath });
-    if (beside === undefined && total > 0) return say("The session was archived; unarchive brings it back.");
-    const now = beside ?? (await sessionAt(this.asking, { sessionId }));
+    const atPath = await sessionAt(this.asking, { sessionPath });
+    if (atPath === undefined && total > 0) return say("The session was archived; unarchive brings it back.");
+    const now = atPath ?? (await sessionAt(this.asking, { sessionId }));
     say(
       now === undefined
         ? "The session is gone: it was deleted or moved."

@@ -1,4 +1,4 @@
-import { formatVerbHelp, getHelpWidth, formatVerbsHelp } from "../help.ts";
+import { formatVerbHelp, formatVerbsHelp, getHelpWidth } from "../help.ts";
 import { UsageError } from "../options.ts";
 import type { Verb, VerbGroup } from "../verb.ts";
 
@@ -17,7 +17,10 @@ export function defineHelp(groups: () => readonly VerbGroup[], find: (name: stri
     operands: ["[verb]", "[word]"],
     async run({ page, isTerminal }, { operands: [about, word] }) {
       const width = getHelpWidth(isTerminal ? page().width : undefined);
-      return { text: about === undefined ? formatVerbsHelp(groups(), width) : formatVerbHelp(subverbOf(find(about), word), width) };
+      return {
+        text:
+          about === undefined ? formatVerbsHelp(groups(), width) : formatVerbHelp(subverbOf(find(about), word), width),
+      };
     },
     print: ({ text }) => text.trimEnd().split("\n"),
   };

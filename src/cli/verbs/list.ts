@@ -1,24 +1,24 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { formatLockOwner } from "../holder.ts";
 import { formatLimits } from "../limits.ts";
-import { parseTimeFlag } from "../moments.ts";
-import { AGENTS_FLAG, parseAgents, CWD_FLAG, getChoice, HERE_FLAG, parsePositiveNumber } from "../options.ts";
-import { AGE, fitColumns, formatListHead, type SessionColumns, formatSessionLine } from "../session-columns.ts";
+import { formatLockOwner } from "../lock-owner.ts";
+import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive } from "../options.ts";
+import { AGE, fitColumns, formatListHead, formatSessionLine, type SessionColumns } from "../session-columns.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
-  formatAge,
-  padColumn,
   count,
   cutTo,
-  toRawPath,
-  groupThousands,
   escapeControls,
   escapeLine,
+  formatAge,
+  getWidth,
+  group,
+  pad,
   shortenPath,
   sizeText,
-  measureWidth,
+  toRawPath,
   wrap,
 } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import { formatMoney } from "../usage-report.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { formatUnreadFiles } from "./doctor.ts";
@@ -97,7 +97,7 @@ export default defineVerb({
       headerOnly: all ? true : undefined,
       here: flags.has("--here") ? true : undefined,
       holders: flags.has("--paths") ? undefined : true,
-      limit: parsePositiveNumber(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
+      limit: parsePositive(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
   },
   isExact: ({ flags }) => flags.has("--paths"),
@@ -156,11 +156,11 @@ const TITLE = 16;
 /** Returns the widths in which sessions fit a page. */
 function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
   const widest = (least: number, of: (session: ListedSession) => string): number =>
-    sessions.reduce((most, session) => Math.max(most, measureWidth(of(session))), least);
+    sessions.reduce((most, session) => Math.max(most, getWidth(of(session))), least);
   return fitColumns(
     {
       age: AGE,
-      count: widest(4, ({ messageCount }) => groupThousands(messageCount)),
+      count: widest(4, ({ messageCount }) => group(messageCount)),
       amount: shown ? widest(AGE, shown.of) : 0,
       title: TITLE,
       cwd: widest(1, ({ cwd }) => shortenPath(cwd ?? "", home)),
@@ -188,10 +188,9 @@ function sessionRow(
   const text = titleOf(session);
   const cells = {
     age: modified === null ? "" : formatAge(page.now - Date.parse(modified)),
-    count: groupThousands(messageCount),
+    count: group(messageCount),
     amount: shown?.of(session) ?? "",
-    title:
-      text === "" ? paint("dim", padColumn("(nothing said)", title)) : paint(name ? "bold" : "plain", padColumn(text, title)),
+    title: text === "" ? paint("dim", pad("(nothing said)", title)) : paint(name ? "bold" : "plain", pad(text, title)),
     cwd: shortenPath(cwd ?? "", home),
     id: idText(session),
   };

@@ -1,6 +1,6 @@
 /** Verbs that move a session between stores, and tell which one has it. */
 
-import { formatLockOwner } from "../holder.ts";
+import { formatLockOwner } from "../lock-owner.ts";
 import { getChoice, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
@@ -59,7 +59,10 @@ export const statusVerb = defineVerb<ResultOf<"migration_status">>({
     ...(snapshotPath === null ? [] : [`The session file is kept as ${shortenPath(snapshotPath, home)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
     ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
-    ...events.map(({ at, phase: step, outcome }) => `  ${escapeControls(at)}  ${escapeControls(step).padEnd(16)} ${escapeControls(outcome)}`),
+    ...events.map(
+      ({ at, phase: step, outcome }) =>
+        `  ${escapeControls(at)}  ${escapeControls(step).padEnd(16)} ${escapeControls(outcome)}`,
+    ),
   ],
   status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
 });

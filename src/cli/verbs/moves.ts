@@ -2,14 +2,14 @@
 
 import type { Preferred } from "../../core/search/named.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { doEach, type EachResult, findNamedSessions, isFailed, printEach } from "../bulk.ts";
 import { requireYes } from "../confirmed.ts";
-import { parseTimeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
-import { findNamedSessions, doEach, type EachResult, isFailed, printEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import { type Asking, defineVerb, type Given, named, type ResultOf, type Verb } from "../verb.ts";
-import { type ListedSession, formatSessionTable } from "./list.ts";
+import { formatSessionTable, type ListedSession } from "./list.ts";
 
 function backLines({ sessionId, movedTo }: ResultOf<"restore_session">, { home }: OutputStyle): string[] {
   return [`${shortenId(sessionId)} is back at ${shortenPath(movedTo, home)}.`];
@@ -82,7 +82,9 @@ export const archive = defineVerb({
   print(result, given, page) {
     if (!("sessions" in result)) return archivedLines(result, given, page);
     const { sessions } = result;
-    return sessions.length === 0 ? ["There are no such sessions."] : formatSessionTable(sessions, sessions.length, page);
+    return sessions.length === 0
+      ? ["There are no such sessions."]
+      : formatSessionTable(sessions, sessions.length, page);
   },
 });
 

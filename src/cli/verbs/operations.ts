@@ -1,9 +1,9 @@
 /** Verbs for what happened: the list of it, and the ways back and forth. */
 
-import { parseTimeFlag } from "../moments.ts";
-import { parsePositiveNumber } from "../options.ts";
+import { parsePositive } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatAge, padColumn, cutTo, escapeControls, escapeLine, shortenPath, wrap } from "../terminal/text.ts";
+import { cutTo, escapeControls, escapeLine, formatAge, pad, shortenPath, wrap } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import { CommandFailed, defineVerb, FAILURE, named, OK, type ResultOf, type Verb } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
@@ -40,7 +40,7 @@ export const operations = defineVerb({
       grouped: flags.has("--json") ? undefined : true,
       since: parseTimeFlag(flags, "--since", asking),
       cursor: flags.get("--cursor"),
-      limit: parsePositiveNumber(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
+      limit: parsePositive(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
     });
   },
   *print({ operations: found, nextCursor }, _given, page) {
@@ -63,8 +63,8 @@ function row(operation: ResultOf<"list_operations">["operations"][number], page:
 }
 
 function cells({ width }: OutputStyle, id: string, age: string, session: string, text: string): string {
-  const wide = width < WIDE ? [] : [padColumn(escapeLine(session), SESSION)];
-  return [padColumn(escapeControls(id.slice(0, ID)), ID), padColumn(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
+  const wide = width < WIDE ? [] : [pad(escapeLine(session), SESSION)];
+  return [pad(escapeControls(id.slice(0, ID)), ID), pad(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
 }
 
 export const undo = defineVerb({

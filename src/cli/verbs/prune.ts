@@ -1,12 +1,12 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
-import { parseTimeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutFront, cutTo, escapeControls, escapeLine, shortenPath, sizeText, wrap } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import { type Asking, defineVerb, type Given, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
-import { KINDS, formatSizedRow } from "./doctor.ts";
+import { formatSizedRow, KINDS } from "./doctor.ts";
 
 export const prune = defineVerb({
   name: "prune",
@@ -35,13 +35,13 @@ export const prune = defineVerb({
     if (!flags.has("--permanent")) return asking.ask("prune_leftovers", { ...wanted, force });
     const { leftovers } = await asking.ask("list_leftovers", wanted);
     const going = leftovers.filter((one) => (paths ? !one.isNeeded : one.keptBecause === null));
-    const stays = leftovers.filter((one) => !going.includes(one));
-    if (going.length === 0) return { removed: [], removedBytes: 0, kept: stays };
+    const remaining = leftovers.filter((one) => !going.includes(one));
+    if (going.length === 0) return { removed: [], removedBytes: 0, kept: remaining };
     await mayRemove(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
     // Only what the question was about goes.
     const those = going.map(({ path }) => path);
     const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
-    return { ...result, kept: [...result.kept, ...stays] };
+    return { ...result, kept: [...result.kept, ...remaining] };
   },
   print: (result, { flags }, page) => lines(result, flags, page),
 });
@@ -119,7 +119,8 @@ function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, pa
 /** Returns what is lost with some leftovers, each sentence once. */
 function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
-    if (text !== null) for (const line of wrap(rewordAsVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
+    if (text !== null)
+      for (const line of wrap(rewordAsVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
 }
 
 function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
@@ -174,7 +175,8 @@ function* trashLines(
     const what = name === null ? shortenPath(sessionPath, page.home) : escapeLine(name);
     yield formatSizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }
-  for (const { itemPath, reason } of kept) yield* wrap(`  ${escapeControls(itemPath)}: ${escapeControls(reason)}`, page.width);
+  for (const { itemPath, reason } of kept)
+    yield* wrap(`  ${escapeControls(itemPath)}: ${escapeControls(reason)}`, page.width);
   if (items.length === 0) return;
   const what = `${count(items.length, "item", "items")}, ${sizeText(totalBytes)}`;
   const sentence = applied

@@ -33,7 +33,10 @@ export default defineVerb({
       yield escapeControls(keptAt);
       const lost = damaged > 0 ? `, ${count(damaged, "damaged line", "damaged lines")}` : "";
       const said = `${lost}${text === null ? "" : `: ${escapeLine(text)}`}`;
-      yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${escapeControls(of)}, kept ${escapeControls(since)}${said}`, width);
+      yield cutTo(
+        `  ${count(entryCount, "entry", "entries")} of ${escapeControls(of)}, kept ${escapeControls(since)}${said}`,
+        width,
+      );
     }
   },
 });

@@ -3,21 +3,21 @@ import type { Commands } from "../../client/protocol.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { formatLimits } from "../limits.ts";
-import { parseTimeFlag } from "../moments.ts";
-import { AGENTS_FLAG, parseAgents, CWD_FLAG, getChoice, HERE_FLAG, parsePositiveNumber, UsageError } from "../options.ts";
+import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
-  formatClock,
   count,
   cutFront,
   cutTo,
-  toRawPath,
   escapeControls,
   escapeLine,
+  formatClock,
+  getWidth,
   shortenPath,
-  measureWidth,
+  toRawPath,
   wrap,
 } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
 import { type Asking, defineVerb, FAILURE, type Given, OK, type ResultOf } from "../verb.ts";
 import { formatUnreadFiles } from "./doctor.ts";
 
@@ -95,10 +95,10 @@ export default defineVerb({
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);
-    if (isWhole(given)) return gathered(asking, params, parsePositiveNumber(flags, "--limit"), given);
+    if (isWhole(given)) return gathered(asking, params, parsePositive(flags, "--limit"), given);
     return asking.ask("search_sessions", {
       ...params,
-      limit: parsePositiveNumber(flags, "--limit"),
+      limit: parsePositive(flags, "--limit"),
       cursor: flags.get("--cursor"),
     });
   },
@@ -186,8 +186,8 @@ async function gathered(asking: Asking, params: SearchParams, most = Number.POSI
       const latest = known && (at === null || (known.at ?? "") > at) ? known.at : at;
       // It took all of them over, or it has one of its own.
       const inheritedFrom = known && !known.inheritedFrom ? undefined : hit.inheritedFrom;
-      const told = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest };
-      sessions.set(sessionPath, inheritedFrom ? { ...told, inheritedFrom } : told);
+      const facts = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest };
+      sessions.set(sessionPath, inheritedFrom ? { ...facts, inheritedFrom } : facts);
     }
     cursor = nextCursor;
   } while (cursor !== undefined && (counts || sessions.size < most));
@@ -201,12 +201,13 @@ function sessionLine(
 ): string {
   const id = escapeControls(shortId);
   const day = dayOf(at);
-  const room = width - id.length - day.length - 2 * GAP.length;
-  const folder = room < FOLDER + TITLE + GAP.length ? "" : cutFront(shortenPath(cwd ?? "", home), Math.floor(room * 0.4));
+  const available = width - id.length - day.length - 2 * GAP.length;
+  const folder =
+    available < FOLDER + TITLE + GAP.length ? "" : cutFront(shortenPath(cwd ?? "", home), Math.floor(available * 0.4));
   const mark = inheritedFrom ? `${FORK} ` : "";
   const title = cutTo(
     `${mark}${escapeLine(name ?? firstMessage ?? "")}`,
-    room - (folder === "" ? 0 : measureWidth(folder) + GAP.length),
+    available - (folder === "" ? 0 : getWidth(folder) + GAP.length),
   );
   const cells = [paint("cyan", id), paint("dim", day), paint("dim", folder), paint(name ? "bold" : "plain", title)];
   return cells.filter((text) => text !== "").join(GAP);
@@ -289,7 +290,8 @@ function* oneHit(
   const head = cutTo(`  ${escapeControls(entryId).padEnd(8)}  ${escapeControls(who)}`, width);
   const branch = onActivePath ? "" : " (another branch)";
   // The day is in the line of the session, too.
-  const rest = [`  ${formatClock(at)}${branch}`, branch, ""].find((text) => measureWidth(head) + text.length <= width) ?? "";
+  const rest =
+    [`  ${formatClock(at)}${branch}`, branch, ""].find((text) => getWidth(head) + text.length <= width) ?? "";
   yield `${paint("cyan", head)}${paint("dim", rest)}`;
   const shown = escapeLine(line);
   const isPainted = paint("yellow", "x") !== "x";

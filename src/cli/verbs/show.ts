@@ -1,6 +1,6 @@
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
-import { parsePositiveNumber } from "../options.ts";
+import { parsePositive } from "../options.ts";
 import { escapeControls, wrap } from "../terminal/text.ts";
 import { defineVerb, open, type ResultOf } from "../verb.ts";
 import { formatNewerVersion } from "./verify.ts";
@@ -30,7 +30,7 @@ export default defineVerb({
     const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);
-    const page = { limit: parsePositiveNumber(flags, "--limit"), cursor: flags.get("--cursor"), images };
+    const page = { limit: parsePositive(flags, "--limit"), cursor: flags.get("--cursor"), images };
     const entryId = flags.get("--entry");
     const isBeforeAll = entryId === undefined && leafId === null;
     const newer = diagnostics.find(({ kind }) => kind === "newer_version");

@@ -1,10 +1,10 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { formatLimits } from "../limits.ts";
-import { parseTimeFlag } from "../moments.ts";
-import { CWD_FLAG, HERE_FLAG, parsePositiveNumber, UsageError } from "../options.ts";
+import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { padColumn, groupThousands, escapeControls, measureWidth } from "../terminal/text.ts";
-import { GROUPS, type GroupName, formatMoney, formatUsageChart, formatUsageCsv, formatUsageTable } from "../usage-report.ts";
+import { escapeControls, getWidth, group, pad } from "../terminal/text.ts";
+import { parseTimeFlag } from "../time-parser.ts";
+import { drawChart, formatMoney, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type Given, type ResultOf } from "../verb.ts";
 import { formatFact } from "./doctor.ts";
 
@@ -52,7 +52,7 @@ export default defineVerb({
       cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
       archived: flags.has("--archived") ? true : undefined,
       here: flags.has("--here") ? true : undefined,
-      limit: parsePositiveNumber(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
+      limit: parsePositive(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
     });
   },
   print(result, given, page) {
@@ -60,7 +60,7 @@ export default defineVerb({
     if (!("rows" in result)) return sessionStats(result, page);
     const by = groupsOf(given);
     if (flags.has("--csv")) return formatUsageCsv(result, by, page.isTerminal);
-    const drawn = flags.has("--chart") ? formatUsageChart(result, by, page) : formatUsageTable(result, by, page);
+    const drawn = flags.has("--chart") ? drawChart(result, by, page) : tabulate(result, by, page);
     return [...drawn, ...formatLimits(result, page)];
   },
 });
@@ -81,11 +81,11 @@ function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): 
   const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
   const origins = [
     ["", "TOKENS", "COST"],
-    ["made here", groupThousands(own.tokens.total), formatMoney(own.cost, DIGITS)],
-    ["from the session it was forked from", groupThousands(inherited.tokens.total), formatMoney(inherited.cost, DIGITS)],
+    ["made here", group(own.tokens.total), formatMoney(own.cost, DIGITS)],
+    ["from the session it was forked from", group(inherited.tokens.total), formatMoney(inherited.cost, DIGITS)],
   ];
   const bytes = Object.entries(bytesByType as Record<string, number>);
-  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [escapeControls(type), groupThousands(n)])];
+  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [escapeControls(type), group(n)])];
   // Programs get each on one line, however long it is.
   const wide = page.isTerminal ? page : { ...page, width: Number.POSITIVE_INFINITY };
   return [
@@ -104,16 +104,16 @@ const DIGITS = 4;
 type SessionCounts = ResultOf<"get_session_stats">["path"];
 
 const COUNTS: readonly (readonly [string, (counts: SessionCounts) => string])[] = [
-  ["user messages", ({ userMessages }) => groupThousands(userMessages)],
-  ["assistant messages", ({ assistantMessages }) => groupThousands(assistantMessages)],
-  ["tool calls", ({ toolCalls }) => groupThousands(toolCalls)],
-  ["tool results", ({ toolResults }) => groupThousands(toolResults)],
-  ["messages", ({ totalMessages }) => groupThousands(totalMessages)],
-  ["input tokens", ({ tokens }) => groupThousands(tokens.input)],
-  ["output tokens", ({ tokens }) => groupThousands(tokens.output)],
-  ["cache read tokens", ({ tokens }) => groupThousands(tokens.cacheRead)],
-  ["cache write tokens", ({ tokens }) => groupThousands(tokens.cacheWrite)],
-  ["tokens", ({ tokens }) => groupThousands(tokens.total)],
+  ["user messages", ({ userMessages }) => group(userMessages)],
+  ["assistant messages", ({ assistantMessages }) => group(assistantMessages)],
+  ["tool calls", ({ toolCalls }) => group(toolCalls)],
+  ["tool results", ({ toolResults }) => group(toolResults)],
+  ["messages", ({ totalMessages }) => group(totalMessages)],
+  ["input tokens", ({ tokens }) => group(tokens.input)],
+  ["output tokens", ({ tokens }) => group(tokens.output)],
+  ["cache read tokens", ({ tokens }) => group(tokens.cacheRead)],
+  ["cache write tokens", ({ tokens }) => group(tokens.cacheWrite)],
+  ["tokens", ({ tokens }) => group(tokens.total)],
   ["cost", ({ cost }) => formatMoney(cost, DIGITS)],
 ];
 
@@ -122,12 +122,12 @@ const LEAST_NAME = 8;
 
 /** Aligns names to the left and numbers to the right. Names give way to a narrow page. */
 function aligned(rows: readonly (readonly string[])[], pageWidth: number): string[] {
-  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => measureWidth(row[i] ?? ""))));
+  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => getWidth(row[i] ?? ""))));
   const numbers = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);
   widths[0] = Math.min(widths[0], Math.max(LEAST_NAME, pageWidth - numbers));
   return rows.map((row) =>
     row
-      .map((cell, i) => (i === 0 ? padColumn(cell, widths[i]) : cell.padStart(widths[i])))
+      .map((cell, i) => (i === 0 ? pad(cell, widths[i]) : cell.padStart(widths[i])))
       .join("  ")
       .trimEnd(),
   );

@@ -1,5 +1,15 @@
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatAge, padColumn, count, cutTo, groupThousands, escapeControls, escapeLine, shortenPath, sizeText } from "../terminal/text.ts";
+import {
+  count,
+  cutTo,
+  escapeControls,
+  escapeLine,
+  formatAge,
+  group,
+  pad,
+  shortenPath,
+  sizeText,
+} from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 
 type ListedTrash = ResultOf<"list_trash">["items"][number];
@@ -47,7 +57,7 @@ function row(
   return cutTo(
     cells(page, [
       formatAge(page.now - Date.parse(deletedAt)),
-      messageCount === null ? "" : groupThousands(messageCount),
+      messageCount === null ? "" : group(messageCount),
       sizeText(sizeBytes),
       escapeControls((sessionId ?? "").slice(0, id)).padEnd(id),
       title === null ? shortenPath(sessionPath, page.home) : escapeLine(title),
@@ -57,8 +67,8 @@ function row(
 }
 
 function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonly string[]): string {
-  const numbers = width < WIDE ? [] : [padColumn(messages, COUNT, "right"), padColumn(size, SIZE, "right")];
-  return [padColumn(age, AGE, "right"), ...numbers, id, title].join(GAP);
+  const numbers = width < WIDE ? [] : [pad(messages, COUNT, "right"), pad(size, SIZE, "right")];
+  return [pad(age, AGE, "right"), ...numbers, id, title].join(GAP);
 }
 
 /** Returns how many characters tell the ids apart, so that restore takes what is shown. */

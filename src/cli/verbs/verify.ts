@@ -2,7 +2,7 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { formatBackupName, count, cutTo, escapeControls, escapeLine, shortenPath, wrap } from "../terminal/text.ts";
+import { count, cutTo, escapeControls, escapeLine, formatBackupName, shortenPath, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatUnreadFiles } from "./doctor.ts";
@@ -35,8 +35,8 @@ export const verify = defineVerb({
 export function formatFidelity(fidelity: ReportedFidelity | undefined, one = "record", many = "records"): string[] {
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
-  const sum = (fate: "preserved" | "derived" | "dropped"): number =>
-    kinds.reduce((total, kind) => total + kind[fate], 0);
+  const sum = (outcome: "preserved" | "derived" | "dropped"): number =>
+    kinds.reduce((total, kind) => total + kind[outcome], 0);
   const lossy = kinds.filter(({ derived, dropped }) => derived + dropped > 0);
   return [
     `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
@@ -123,7 +123,8 @@ export const repair = defineVerb<ResultOf<"repair_session">>({
       nothing ? "There is nothing to repair." : `This ${done} repaired:`,
       ...repaired.map(formatDamage),
       ...answered.map(
-        ({ toolName, entryId }) => `  call of ${escapeControls(toolName)} in ${escapeControls(entryId)}: gets an error result`,
+        ({ toolName, entryId }) =>
+          `  call of ${escapeControls(toolName)} in ${escapeControls(entryId)}: gets an error result`,
       ),
       ...(backupPath === null
         ? []

@@ -5,8 +5,8 @@ import { isErrno } from "../../core/errno.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { findProgram } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
-import { parseDuration } from "../moments.ts";
-import { AGENTS_FLAG, parseAgents, parsePositiveNumber, UsageError } from "../options.ts";
+import { AGENTS_FLAG, parseAgents, parsePositive, UsageError } from "../options.ts";
+import { parseDuration } from "../time-parser.ts";
 import { type Asking, CommandFailed, defineVerb, type Given, open } from "../verb.ts";
 
 /** The highest number of a port. */
@@ -41,7 +41,7 @@ export default defineVerb({
     });
     const undo = asking.onInterrupt(end);
     try {
-      asking.listen(async (_name, { sessionId }) => viewer.told(sessionId));
+      asking.listen(async (_name, { sessionId }) => viewer.onSessionEvent(sessionId));
       if (idle !== undefined) viewer.whenIdle(idle, end);
       await printAddress(asking, given, viewer, session, end);
       // A browser that is started here may stay until it is closed.
@@ -56,7 +56,7 @@ export default defineVerb({
 });
 
 function portOf(flags: Given["flags"]): number {
-  const port = parsePositiveNumber(flags, "--port") ?? 0;
+  const port = parsePositive(flags, "--port") ?? 0;
   if (port > LAST_PORT) throw new UsageError(`--port takes a number up to ${LAST_PORT}; it got ${port}.`);
   return port;
 }

@@ -1,10 +1,10 @@
 /** Rules about batches of JSON-RPC. */
 
-import { appendMessage, makeCustomEntry, getEntries, makeSession, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Conversation, Request } from "../conversation.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, Theme } from "../rule.ts";
+import { appendMessage, getEntries, makeCustomEntry, makeSession, makeUserMessage } from "../steps.ts";
 
 const rules: readonly Rule[] = [
   {
@@ -122,7 +122,11 @@ const rules: readonly Rule[] = [
       await makeSession(conversation);
       await appendMessage(conversation, makeCustomEntry(0));
       await conversation.settle();
-      sendBatch(conversation, ["append", { entries: [makeCustomEntry(1)] }], ["append", { entries: [makeCustomEntry(2)] }]);
+      sendBatch(
+        conversation,
+        ["append", { entries: [makeCustomEntry(1)] }],
+        ["append", { entries: [makeCustomEntry(2)] }],
+      );
       const came = [await conversation.next("an array of replies"), ...(await conversation.settle())];
       const kinds = came.map(({ kind, name }) => name ?? kind).join(", ");
       if (kinds !== "batch, session_append, session_append")

@@ -1,25 +1,25 @@
 /** Rules about files that are old, damaged, or written by other programs. */
 
+import { isJsonrpc } from "../combination.ts";
+import type { Conversation } from "../conversation.ts";
+import type { WireValue } from "../dialect.ts";
+import { appendTo, isThere, readBytes, writeTo } from "../files.ts";
+import type { RuleContext, Theme } from "../rule.ts";
 import {
   appendMessage,
-  makeCustomEntry,
   getDamage,
   getEntries,
   getIds,
-  isSameValue,
-  mustHaveEntries,
-  makeSession,
-  openSessionAt,
-  requireSessionPath,
-  makeSessionWith,
   getState,
+  isSameValue,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
   makeUserMessage,
-} from "../acts.ts";
-import { isJsonrpc } from "../combination.ts";
-import type { Conversation } from "../conversation.ts";
-import { appendTo, readBytes, isThere, writeTo } from "../files.ts";
-import type { RuleContext, Theme } from "../rule.ts";
-import type { WireValue } from "../speech.ts";
+  mustHaveEntries,
+  openSessionAt,
+  requirePath,
+} from "../steps.ts";
 
 const TIME = "2026-01-24T16:22:26.831Z";
 
@@ -255,7 +255,10 @@ export const damageTheme: Theme = {
         await openSessionAt(other, path);
         const again = await other.ask("get_tree", { format: "flat" });
         first.must(first.list("nodes").length === 2, "two nodes");
-        again.must(isSameValue(getIds(again.list("nodes")), getIds(first.list("nodes"))), "the same ids in another process");
+        again.must(
+          isSameValue(getIds(again.list("nodes")), getIds(first.list("nodes"))),
+          "the same ids in another process",
+        );
       },
     },
     {
@@ -295,7 +298,7 @@ export const damageTheme: Theme = {
       source: "switch_session",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const { sessionId } = await getState(conversation);
         const path = `${context.folder}/no-session-file.jsonl`;
         writeTo(path, '{"a":1}\n');
@@ -354,8 +357,8 @@ export const damageTheme: Theme = {
       source: "Several hosts on one session",
       async run(context) {
         const writer = await context.plain();
-        const ids = await makeSessionWith(writer, "One");
-        const path = await requireSessionPath(writer);
+        const ids = await makeTurns(writer, "One");
+        const path = await requirePath(writer);
         const other = await context.hooked();
         await openSessionAt(other, path);
         await mustHaveEntries(other, ids);

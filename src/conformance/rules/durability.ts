@@ -1,21 +1,21 @@
 /** Rules about what is still there when the server is killed, and about the bytes of the file. */
 
-import {
-  appendMessage,
-  makeCustomEntry,
-  getEntries,
-  requireSessionFile,
-  getIds,
-  isSameValue,
-  makeSession,
-  openSessionAt,
-  requireSessionPath,
-  makeSessionWith,
-  makeUserMessage,
-} from "../acts.ts";
+import type { WireValue } from "../dialect.ts";
 import { readBytes } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
-import type { WireValue } from "../speech.ts";
+import {
+  appendMessage,
+  getEntries,
+  getIds,
+  isSameValue,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+  openSessionAt,
+  requireFile,
+  requirePath,
+} from "../steps.ts";
 
 /** Appends that are sent in one stream, the entries of each, and those that are waited for before the server is killed. */
 const STREAM = 60;
@@ -42,8 +42,8 @@ export const durabilityTheme: Theme = {
       source: "Order",
       async run(context) {
         const conversation = context.start();
-        const ids = await makeSessionWith(conversation, "One");
-        const path = await requireSessionPath(conversation);
+        const ids = await makeTurns(conversation, "One");
+        const path = await requirePath(conversation);
         for (let n = 0; n < 10; n++) ids.push(...(await appendMessage(conversation, makeCustomEntry(n))));
         await conversation.kill();
         const next = await context.plain();
@@ -102,7 +102,7 @@ export const durabilityTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const path = await requireSessionPath(conversation);
+        const path = await requirePath(conversation);
         await appendMessage(conversation, makeUserMessage("One"));
         const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-2" };
         const ids = (await conversation.ask("append", params)).list("entryIds");
@@ -122,8 +122,8 @@ export const durabilityTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = context.start();
-        const [, leaf] = await makeSessionWith(conversation, "One", "Two");
-        const path = await requireSessionPath(conversation);
+        const [, leaf] = await makeTurns(conversation, "One", "Two");
+        const path = await requirePath(conversation);
         const moved = await conversation.ask("branch", { entryId: leaf });
         moved.must(moved.result.durable === true, "`durable: true`");
         await conversation.kill();
@@ -139,8 +139,8 @@ export const durabilityTheme: Theme = {
       source: "Session format",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
-        const file = await requireSessionFile(conversation);
+        const ids = await makeTurns(conversation, "One", "Two");
+        const file = await requireFile(conversation);
         const text = readBytes(file).toString();
         const broken = (expected: string): Error => conversation.broken(expected, text);
         if (!text.endsWith("\n")) throw broken("a line feed at the end of the file");
@@ -162,8 +162,8 @@ export const durabilityTheme: Theme = {
       needs: ["branch", "set_label", "set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One", "Two");
-        const file = await requireSessionFile(conversation);
+        const [first] = await makeTurns(conversation, "One", "Two");
+        const file = await requireFile(conversation);
         let before = readBytes(file);
         const writes = [
           ["append", { entries: [makeCustomEntry(1)] }],
@@ -190,7 +190,7 @@ export const durabilityTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         await appendMessage(conversation, makeUserMessage("One"));
-        const file = await requireSessionFile(conversation);
+        const file = await requireFile(conversation);
         const data = '{"z":1.0,"a":[1e3,"\\u00e9"],"large":12345678901234567890}';
         const reply = await conversation.ask(
           "append",
@@ -206,8 +206,8 @@ export const durabilityTheme: Theme = {
       source: "Old and damaged files",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One", "Two");
-        const file = await requireSessionFile(conversation);
+        await makeTurns(conversation, "One", "Two");
+        const file = await requireFile(conversation);
         const before = readBytes(file);
         for (const command of ["get_state", "get_entries", "get_tree", "get_messages", "get_path", "get_fork_messages"])
           void (await conversation.ask(command)).result;
@@ -231,8 +231,8 @@ interface CutStream {
 function cutStream(context: RuleContext): Promise<CutStream> {
   return context.once("cut stream", async () => {
     const conversation = context.start();
-    await makeSessionWith(conversation, "Begin");
-    const path = await requireSessionPath(conversation);
+    await makeTurns(conversation, "Begin");
+    const path = await requirePath(conversation);
     // One write for each, so that the server has not read all of them when it dies.
     const requests = Array.from({ length: STREAM }, (_, n) => conversation.begin(["append", keyed(n)])[0]);
     const acknowledged = new Map<number, WireValue[]>();

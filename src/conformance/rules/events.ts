@@ -1,9 +1,16 @@
 /** Rules about events. */
 
-import { appendMessage, makeAssistantMessage, makeCustomEntry, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import type { Conversation } from "../conversation.ts";
+import type { Params, Received } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
-import type { Params, Received } from "../speech.ts";
+import {
+  appendMessage,
+  makeAssistantMessage,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+} from "../steps.ts";
 
 /** Sends a command and returns the events that come with its reply. */
 async function eventsOf(conversation: Conversation, command: string, params: Params): Promise<Received[]> {
@@ -55,7 +62,7 @@ export const eventsTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await makeSessionWith(conversation, "One");
+        const [first, second] = await makeTurns(conversation, "One");
         const came = await eventsOf(conversation, "branch", { entryId: first });
         const { value } = came.find(({ name }) => name === "session_tree") ?? {};
         if (value?.newLeafId !== first || value?.oldLeafId !== second)
@@ -69,7 +76,7 @@ export const eventsTheme: Theme = {
       needs: ["compact_append"],
       async run(context) {
         const conversation = await context.plain();
-        const [, , third] = await makeSessionWith(conversation, "One", "Two");
+        const [, , third] = await makeTurns(conversation, "One", "Two");
         const params = { summary: "One was said.", firstKeptEntryId: third, tokensBefore: 10 };
         const came = await eventsOf(conversation, "compact_append", params);
         const names = came.map(({ name }) => name).join(", ");
@@ -86,7 +93,7 @@ export const eventsTheme: Theme = {
       needs: ["set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const came = await eventsOf(conversation, "set_session_name", { name: "Two\nlines" });
         const { value } = came.find(({ name }) => name === "session_info_changed") ?? {};
         if (value?.name !== "Two lines")
@@ -99,7 +106,7 @@ export const eventsTheme: Theme = {
       source: "Events",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         await conversation.settle();
         const failing = { entries: [makeCustomEntry(1)], expectedLeafId: "elsewhere" };
         (await conversation.ask("append", failing)).mustFail("content_modified");

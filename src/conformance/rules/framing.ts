@@ -1,9 +1,16 @@
 /** Rules about how a stream is cut into messages. */
 
-import { appendMessage, makeCustomEntry, getEntries, mustNotBeAnswered, makeSession, makeUserMessage } from "../acts.ts";
 import { isHeaders, isJsonrpc, isLines } from "../combination.ts";
 import { frameMessage } from "../frames.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
+import {
+  appendMessage,
+  getEntries,
+  makeCustomEntry,
+  makeSession,
+  makeUserMessage,
+  mustNotBeAnswered,
+} from "../steps.ts";
 import { NotApplicable } from "../verdict.ts";
 
 /** A text whose characters, UTF-16 units and bytes are three different numbers. */

@@ -1,10 +1,10 @@
 /** Rules about hooks, by which the server asks the host. */
 
-import { getEntries, makeSession, makeSessionWith, getState, beginFork } from "../acts.ts";
 import type { Conversation } from "../conversation.ts";
+import type { Params, Received, WireValue } from "../dialect.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
-import type { Params, Received, WireValue } from "../speech.ts";
+import { beginFork, getEntries, getState, makeSession, makeTurns } from "../steps.ts";
 
 /** Sends a command that asks a hook, has it answered, and returns the reply. */
 async function answered(
@@ -40,7 +40,7 @@ function stopping(
     needs: ["fork", "branch"],
     async run(context) {
       const conversation = await context.hooked();
-      const [first] = await makeSessionWith(conversation, "One");
+      const [first] = await makeTurns(conversation, "One");
       const before = await imprint(conversation);
       const actions = [
         ["session_before_fork", ["fork", { entryId: first }]],
@@ -50,8 +50,8 @@ function stopping(
       for (const [hook, action] of actions) {
         const reply = await answered(conversation, hook, action, (asked) => stop(conversation, asked));
         reply.must(reply.result?.cancelled === true, "`cancelled: true`");
-        const told = reply.result.reason;
-        reply.must(told === undefined || told === reason, `the reason ${reason}`);
+        const reported = reply.result.reason;
+        reply.must(reported === undefined || reported === reason, `the reason ${reason}`);
         reply.must((await imprint(conversation)) === before, "everything as before");
       }
     },
@@ -68,7 +68,7 @@ export const hooksTheme: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         const { sessionId } = await getState(conversation);
         let asked: WireValue;
         const act = ["fork", { entryId: first }] as const;
@@ -76,8 +76,8 @@ export const hooksTheme: Theme = {
           asked = hook.value.params ?? hook.value;
           conversation.answer(hook, {});
         });
-        const isTold = asked.entryId === first && asked.position === "before";
-        reply.must(isTold, "a hook that was told the entry and the position");
+        const isReported = asked.entryId === first && asked.position === "before";
+        reply.must(isReported, "a hook that was told the entry and the position");
         reply.must(reply.result.cancelled === false, "`cancelled: false`");
         const now = (await getState(conversation)).sessionId;
         reply.must(now !== sessionId, "that the fork is the current session");
@@ -90,7 +90,7 @@ export const hooksTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         const act = ["branch", { entryId: first }] as const;
         const reply = await answered(conversation, "session_before_tree", act, (hook) =>
           conversation.answer(hook, null),
@@ -114,7 +114,7 @@ export const hooksTheme: Theme = {
       needs: ["fork", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
         void (await conversation.ask("fork", { entryId: first })).result;
         if (conversation.agreed.length > 0) throw conversation.broken("no hook", conversation.agreed.join(", "));
@@ -127,7 +127,7 @@ export const hooksTheme: Theme = {
       needs: ["fork", "branch"],
       async run(context) {
         const conversation = await context.modest();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         const before = conversation.agreed.length;
         void (await conversation.ask("branch", { entryId: first })).result;
         void (await conversation.ask("fork", { entryId: first })).result;
@@ -161,7 +161,7 @@ export const hooksTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.hooked();
-        const [first] = await makeSessionWith(conversation, "One", "Two");
+        const [first] = await makeTurns(conversation, "One", "Two");
         const act = ["branch", { entryId: first }] as const;
         const reply = await answered(conversation, "session_before_tree", act, (asked) =>
           conversation.answer(asked, { summary: { summary: "Two was tried." } }),
@@ -181,7 +181,7 @@ export const hooksTheme: Theme = {
       needs: ["compact"],
       async run(context) {
         const conversation = await context.hooked();
-        const [, , third] = await makeSessionWith(conversation, "One", "Two");
+        const [, , third] = await makeTurns(conversation, "One", "Two");
         const compaction = { summary: "One was said.", firstKeptEntryId: third, tokensBefore: 30 };
         const reply = await answered(conversation, "session_before_compact", ["compact", {}], (asked) =>
           conversation.answer(asked, { compaction }),

@@ -1,8 +1,8 @@
 /** Rules about the ids of JSON-RPC requests. */
 
-import { beginFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
+import { beginFork } from "../steps.ts";
 
 export const idsTheme: Theme = {
   name: "ids",

@@ -1,7 +1,7 @@
 /** Rules about `initialize`. */
 
+import { isWireObject } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
-import { isWireObject } from "../speech.ts";
 
 const LISTS = ["commands", "events", "hooks", "framings", "dialects", "stores", "formats"];
 

@@ -1,8 +1,18 @@
 /** Rules about the order of replies, and that each request has exactly one. */
 
-import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, makeSession, makeSessionWith, getState, makeUserMessage, beginFork } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
+import {
+  appendMessage,
+  beginFork,
+  getEntries,
+  getState,
+  makeAssistantMessage,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+} from "../steps.ts";
 
 /** Requests that are sent together. */
 const MANY = 120;
@@ -16,7 +26,7 @@ export const orderTheme: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const commands = ["get_state", "get_entries", "get_tree", "get_messages"];
         const requests = Array.from({ length: MANY }, (_, n) => [commands[n % commands.length]] as const);
         for (const id of conversation.begin(...requests)) await conversation.replyTo(id);
@@ -31,7 +41,9 @@ export const orderTheme: Theme = {
         await makeSession(conversation);
         const ids = conversation.begin(
           ...Array.from({ length: 30 }, (_, n) =>
-            n % 3 === 0 ? (["append", { entries: [makeCustomEntry(n)] }] as const) : (["get_entries", { limit: 1 }] as const),
+            n % 3 === 0
+              ? (["append", { entries: [makeCustomEntry(n)] }] as const)
+              : (["get_entries", { limit: 1 }] as const),
           ),
         );
         for (const id of ids) {
@@ -113,7 +125,7 @@ export const orderTheme: Theme = {
       source: "Order",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         await conversation.settle();
         const [id] = conversation.begin(["new_session"]);
         const came = [await conversation.next("a reply"), ...(await conversation.settle())];
@@ -129,7 +141,7 @@ export const orderTheme: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const [entryId] = await makeSessionWith(conversation, "One");
+        const [entryId] = await makeTurns(conversation, "One");
         const source = (await getState(conversation)).sessionId;
         await conversation.settle();
         const [id] = conversation.begin(["fork", { entryId }]);
@@ -229,7 +241,7 @@ export const oneReply: Rule = {
   source: "Order",
   async run(context) {
     const conversation = await context.plain();
-    await makeSessionWith(conversation, "One");
+    await makeTurns(conversation, "One");
     for (const command of ["get_state", "get_messages", "get_path", "get_tree", "get_session_stats"])
       void (await conversation.ask(command)).result;
     await conversation.settle();

@@ -1,8 +1,17 @@
 /** Rules about long answers, which come in pages. */
 
-import { appendMessage, makeCustomEntry, getIds, isSameValue, makeSession, readPages, makeSessionWith, makeUserMessage } from "../acts.ts";
+import type { Params } from "../dialect.ts";
 import { MODEST_REPLY, type Rule, type Theme } from "../rule.ts";
-import type { Params } from "../speech.ts";
+import {
+  appendMessage,
+  getIds,
+  isSameValue,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+  readPages,
+} from "../steps.ts";
 
 /** Entries of the sessions that are paged through. */
 const COUNT = 23;
@@ -44,7 +53,7 @@ export const pagingTheme: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One", "Two");
+        await makeTurns(conversation, "One", "Two");
         for (const limit of [4, 5]) {
           const reply = await conversation.ask("get_entries", { limit });
           reply.must(reply.list("entries").length === 4, "all four entries");
@@ -58,7 +67,7 @@ export const pagingTheme: Theme = {
       source: "Failures",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One", "Two");
+        await makeTurns(conversation, "One", "Two");
         for (const cursor of ["nothing", "../etc", "9.9.9"])
           (await conversation.ask("get_entries", { cursor })).mustFail("cursor_expired");
       },
@@ -78,7 +87,8 @@ export const pagingTheme: Theme = {
           const size = Buffer.byteLength(page.received.text);
           if (size > MODEST_REPLY) throw page.broken(`at most ${MODEST_REPLY} bytes; it has ${size}`);
         }
-        if (!isSameValue(getIds(items), ids)) throw pages[0].broken("pages with all 20 entries, each once and in order");
+        if (!isSameValue(getIds(items), ids))
+          throw pages[0].broken("pages with all 20 entries, each once and in order");
       },
     },
     {
@@ -99,7 +109,7 @@ export const pagingTheme: Theme = {
       source: "Long answers",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two", "Three");
+        const ids = await makeTurns(conversation, "One", "Two", "Three");
         const first = await conversation.ask("get_entries", { limit: 4 });
         const cursor = first.string("nextCursor");
         void (await conversation.ask("get_entries", { limit: 1 })).result;

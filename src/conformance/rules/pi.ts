@@ -1,8 +1,8 @@
 /** Rules about Pi's own line dialect. */
 
-import { appendMessage, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import { isPi } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
+import { appendMessage, makeSession, makeTurns, makeUserMessage } from "../steps.ts";
 
 const rules: readonly Rule[] = [
   {
@@ -85,7 +85,7 @@ const rules: readonly Rule[] = [
     source: "get_tree",
     async run(context) {
       const conversation = await context.plain();
-      const ids = await makeSessionWith(conversation, "One");
+      const ids = await makeTurns(conversation, "One");
       const nested = await conversation.ask("get_tree");
       const [root] = nested.list("tree");
       nested.must(root?.entry?.id === ids[0] && Array.isArray(root.children), "a node with entry and children");

@@ -1,8 +1,18 @@
 /** Rules about what reads return. */
 
-import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, getIds, isSameValue, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
+import type { WireValue } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
-import type { WireValue } from "../speech.ts";
+import {
+  appendMessage,
+  getEntries,
+  getIds,
+  isSameValue,
+  makeAssistantMessage,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+} from "../steps.ts";
 
 export const readingTheme: Theme = {
   name: "reading",
@@ -14,7 +24,7 @@ export const readingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[0] })).result;
         ids.push(...(await appendMessage(conversation, makeUserMessage("Three"))));
         const { entries, reply } = await getEntries(conversation);
@@ -31,7 +41,7 @@ export const readingTheme: Theme = {
       needs: ["set_label", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await makeSessionWith(conversation, "One");
+        const [first, second] = await makeTurns(conversation, "One");
         void (await conversation.ask("set_label", { entryId: first, label: "begin" })).result;
         void (await conversation.ask("branch", { entryId: first })).result;
         const [third] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
@@ -50,11 +60,14 @@ export const readingTheme: Theme = {
       source: "get_path",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         const whole = await conversation.ask("get_path");
         whole.must(isSameValue(getIds(whole.list("entries")), ids), `the entries ${ids.join(", ")}`);
         const part = await conversation.ask("get_path", { entryId: ids[1] });
-        part.must(isSameValue(getIds(part.list("entries")), ids.slice(0, 2)), `the entries ${ids.slice(0, 2).join(", ")}`);
+        part.must(
+          isSameValue(getIds(part.list("entries")), ids.slice(0, 2)),
+          `the entries ${ids.slice(0, 2).join(", ")}`,
+        );
       },
     },
     {
@@ -64,7 +77,7 @@ export const readingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One", "Two");
+        const [first] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: first })).result;
         const [last] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
         const { entries } = await getEntries(conversation);
@@ -97,7 +110,7 @@ export const readingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [, second] = await makeSessionWith(conversation, "One", "Two");
+        const [, second] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
         await appendMessage(conversation, makeCustomEntry({ hidden: true }), makeUserMessage("Three"));
         const reply = await conversation.ask("get_messages");
@@ -113,7 +126,7 @@ export const readingTheme: Theme = {
       needs: ["compact_append", "get_context"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two", "Three");
+        const ids = await makeTurns(conversation, "One", "Two", "Three");
         const params = { summary: "One and two.", firstKeptEntryId: ids[4], tokensBefore: 100 };
         void (await conversation.ask("compact_append", params)).result;
         const reply = await conversation.ask("get_messages");
@@ -134,7 +147,7 @@ export const readingTheme: Theme = {
       needs: ["edit_context"],
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await makeSessionWith(conversation, "A long listing");
+        const [first, second] = await makeTurns(conversation, "A long listing");
         const edit = { targetId: first, replacement: { content: "(left out)" } };
         void (await conversation.ask("edit_context", edit)).result;
         const edited = await conversation.ask("get_messages");
@@ -153,15 +166,16 @@ export const readingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
         const [last] = await appendMessage(conversation, makeUserMessage("Three"));
-        const told = (list: WireValue[]): string => list.map(({ entryId, text }) => `${entryId} ${text}`).join(", ");
+        const describe = (list: WireValue[]): string =>
+          list.map(({ entryId, text }) => `${entryId} ${text}`).join(", ");
         const all = await conversation.ask("get_fork_messages");
         const expected = `${ids[0]} One, ${ids[2]} Two, ${last} Three`;
-        all.must(told(all.list("messages")) === expected, expected);
+        all.must(describe(all.list("messages")) === expected, expected);
         const path = await conversation.ask("get_fork_messages", { scope: "path" });
-        path.must(told(path.list("messages")) === `${ids[0]} One, ${last} Three`, `${ids[0]} One, ${last} Three`);
+        path.must(describe(path.list("messages")) === `${ids[0]} One, ${last} Three`, `${ids[0]} One, ${last} Three`);
       },
     },
     {
@@ -174,7 +188,13 @@ export const readingTheme: Theme = {
         await makeSession(conversation);
         const none = await conversation.ask("get_last_assistant_text");
         none.must((none.result?.text ?? null) === null, "null in an empty session");
-        const [, second] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("First"), makeUserMessage("Two"), makeAssistantMessage("Last"));
+        const [, second] = await appendMessage(
+          conversation,
+          makeUserMessage("One"),
+          makeAssistantMessage("First"),
+          makeUserMessage("Two"),
+          makeAssistantMessage("Last"),
+        );
         const last = await conversation.ask("get_last_assistant_text");
         last.must(last.string("text") === "Last", "the text of the last answer");
         void (await conversation.ask("branch", { entryId: second })).result;
@@ -189,7 +209,7 @@ export const readingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [, second] = await makeSessionWith(conversation, "One", "Two");
+        const [, second] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
         await appendMessage(conversation, makeUserMessage("Three"));
         const reply = await conversation.ask("get_session_stats");
@@ -205,7 +225,7 @@ export const readingTheme: Theme = {
       needs: ["prepare_compaction", "compact_append"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One", "Two", "Three");
+        await makeTurns(conversation, "One", "Two", "Three");
         const before = (await getEntries(conversation)).reply.textAt("entries");
         const prepared = await conversation.ask("prepare_compaction", { keepRecentTokens: 1 });
         const firstKeptEntryId = prepared.string("firstKeptEntryId");
@@ -222,7 +242,7 @@ export const readingTheme: Theme = {
       needs: ["prepare_branch_summary"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         const reply = await conversation.ask("prepare_branch_summary", { targetId: ids[1] });
         const left = getIds(reply.list("entriesToSummarize"));
         reply.must(isSameValue(left, ids.slice(2)), `the entries ${ids.slice(2).join(", ")}`);

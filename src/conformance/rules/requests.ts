@@ -1,9 +1,18 @@
 /** Rules about single requests of JSON-RPC, and about the errors that answer them. */
 
-import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, mustNotBeAnswered, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
+import { isWireObject } from "../dialect.ts";
 import type { Rule, Theme } from "../rule.ts";
-import { isWireObject } from "../speech.ts";
+import {
+  appendMessage,
+  getEntries,
+  makeAssistantMessage,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+  mustNotBeAnswered,
+} from "../steps.ts";
 
 /** Messages that are JSON but no requests. */
 const NO_REQUESTS = [
@@ -70,7 +79,9 @@ const rules: readonly Rule[] = [
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      conversation.send(conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }));
+      conversation.send(
+        conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }),
+      );
       const { entries, reply } = await getEntries(conversation);
       reply.must(entries.length === 1, "the entry that the notification appended");
     },
@@ -188,12 +199,16 @@ const rules: readonly Rule[] = [
     source: "Failures",
     async run(context) {
       const conversation = await context.plain();
-      const [, second] = await makeSessionWith(conversation, "One");
+      const [, second] = await makeTurns(conversation, "One");
       const missing = `${context.folder}/missing.jsonl`;
       const expected = [
         [await conversation.ask("get_entry", { entryId: "nowhere" }), "entry_not_found", -32002],
         [await conversation.ask("get_entries", { cursor: "nothing" }), "cursor_expired", -32002],
-        [await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: null }), "content_modified", -32801],
+        [
+          await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: null }),
+          "content_modified",
+          -32801,
+        ],
         [await conversation.ask("fork", { entryId: second }), "not_a_user_message", -32803],
         [await conversation.ask("switch_session", { sessionPath: missing }), "session_not_found", -32002],
       ] as const;

@@ -1,31 +1,31 @@
 /** Rules about several sessions, and about sessions as a whole. */
 
-import {
-  appendMessage,
-  makeCustomEntry,
-  getEntries,
-  requireSessionFile,
-  isSameValue,
-  mustHaveEntries,
-  makeSession,
-  openSessionAt,
-  requireSessionPath,
-  makeSessionWith,
-  getState,
-  makeUserMessage,
-} from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
 import type { Conversation } from "../conversation.ts";
-import { readBytes, isFileAt, isThere, writeTo } from "../files.ts";
+import { isFileAt, isThere, readBytes, writeTo } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
+import {
+  appendMessage,
+  getEntries,
+  getState,
+  isSameValue,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+  mustHaveEntries,
+  openSessionAt,
+  requireFile,
+  requirePath,
+} from "../steps.ts";
 
 /** Makes a session with a text, leaves it, and returns its path and its id. */
 async function leftSession(
   conversation: Conversation,
   text: string,
 ): Promise<{ path: string; sessionId: string; ids: string[] }> {
-  const ids = await makeSessionWith(conversation, text);
-  const path = await requireSessionPath(conversation);
+  const ids = await makeTurns(conversation, text);
+  const path = await requirePath(conversation);
   const { sessionId } = await getState(conversation);
   await makeSession(conversation);
   return { path, sessionId, ids };
@@ -45,9 +45,9 @@ export const sessionsTheme: Theme = {
       source: "switch_session",
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One");
-        const path = await requireSessionPath(conversation);
-        await makeSessionWith(conversation, "Two");
+        const ids = await makeTurns(conversation, "One");
+        const path = await requirePath(conversation);
+        await makeTurns(conversation, "Two");
         const reply = await openSessionAt(conversation, path);
         reply.must(reply.result.cancelled === false && reply.result.leafId === ids[1], `the leaf ${ids[1]}`);
         await mustHaveEntries(conversation, ids);
@@ -89,7 +89,7 @@ export const sessionsTheme: Theme = {
       needs: ["close_session"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         void (await conversation.ask("close_session")).result;
         (await conversation.ask("get_entries")).mustFail("no_session");
         await makeSession(conversation);
@@ -140,8 +140,8 @@ export const sessionsTheme: Theme = {
       needs: ["get_session_family", "fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
-        await requireSessionPath(conversation);
+        const ids = await makeTurns(conversation, "One", "Two");
+        await requirePath(conversation);
         const parent = (await getState(conversation)).sessionId;
         void (await conversation.ask("fork", { entryId: ids[2] })).result;
         const child = (await getState(conversation)).sessionId;
@@ -183,8 +183,8 @@ export const sessionsTheme: Theme = {
       needs: ["delete_session"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
-        const path = await requireSessionPath(conversation);
+        await makeTurns(conversation, "One");
+        const path = await requirePath(conversation);
         (await conversation.ask("delete_session", { sessionPath: path })).mustFail("session_locked");
         if (!isThere(path)) throw conversation.broken("the session where it was", "none");
       },
@@ -237,8 +237,8 @@ export const sessionsTheme: Theme = {
       needs: ["export_session"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "Export me");
-        const file = await requireSessionFile(conversation);
+        await makeTurns(conversation, "Export me");
+        const file = await requireFile(conversation);
         const outputPath = `${context.folder}/exported.out`;
         const params = { format: "jsonl", outputPath };
         void (await conversation.ask("export_session", { ...params, overwrite: true })).result;
@@ -255,8 +255,8 @@ export const sessionsTheme: Theme = {
       needs: ["import_session"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "Import me");
-        const file = await requireSessionFile(conversation);
+        await makeTurns(conversation, "Import me");
+        const file = await requireFile(conversation);
         const id = word(context, "imported");
         const [head, ...rest] = readBytes(file).toString().split("\n");
         const path = `${context.folder}/imported.jsonl`;
@@ -277,7 +277,7 @@ export const sessionsTheme: Theme = {
       needs: ["set_session_name"],
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         void (await conversation.ask("set_session_name", { name: "Two\nlines" })).result;
         const reply = await conversation.ask("get_state");
         reply.must(reply.result.sessionName === "Two lines", 'the sessionName "Two lines"');
@@ -311,10 +311,10 @@ export const sessionsTheme: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
         await appendMessage(conversation, makeCustomEntry(1));
-        await requireSessionPath(conversation);
+        await requirePath(conversation);
         const reply = await conversation.ask("get_state");
         const { entryCount, messageCount, branchCount, persisted, version } = reply.result;
         reply.must(messageCount === 1 && branchCount === 1, "one message in the context, and one branch");

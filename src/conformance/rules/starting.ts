@@ -1,9 +1,19 @@
 /** Rules about the beginning and the end of a server. */
 
-import { appendMessage, makeAssistantMessage, getEntries, requireSessionFile, makeSession, openSessionAt, requireSessionPath, getState, makeUserMessage } from "../acts.ts";
 import { isJsonrpc } from "../combination.ts";
-import { readBytes, isThere, writeTo } from "../files.ts";
+import { isThere, readBytes, writeTo } from "../files.ts";
 import type { Rule, Theme } from "../rule.ts";
+import {
+  appendMessage,
+  getEntries,
+  getState,
+  makeAssistantMessage,
+  makeSession,
+  makeUserMessage,
+  openSessionAt,
+  requireFile,
+  requirePath,
+} from "../steps.ts";
 import { NotApplicable } from "../verdict.ts";
 
 /** The rule without which no other can be checked. */
@@ -68,7 +78,7 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const path = await requireSessionPath(conversation);
+        const path = await requirePath(conversation);
         if (isThere(path)) throw conversation.broken("no file before the first entry", `${path} is there`);
         await appendMessage(conversation, makeUserMessage("Hello"));
         if (!isThere(path)) throw conversation.broken("a file with the first entry", `${path} is not there`);
@@ -82,7 +92,7 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const path = await requireSessionPath(conversation);
+        const path = await requirePath(conversation);
         void (await conversation.ask("set_session_name", { name: "Waiting" })).result;
         void (await conversation.ask("set_thinking_level", { level: "high" })).result;
         if (isThere(path)) throw conversation.broken("no file before the first conversation entry", `${path} is there`);
@@ -191,16 +201,21 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const [, , second] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"), makeUserMessage("Two"));
-        const source = await requireSessionFile(conversation);
+        const [, , second] = await appendMessage(
+          conversation,
+          makeUserMessage("One"),
+          makeAssistantMessage("1"),
+          makeUserMessage("Two"),
+        );
+        const source = await requireFile(conversation);
         const before = readBytes(source);
         const fork = await conversation.ask("fork", { entryId: second });
         fork.must(fork.result.cancelled === false, "`cancelled: false`");
-        const made = await requireSessionPath(conversation);
+        const made = await requirePath(conversation);
         fork.must(made !== source && isThere(made), `a file of the fork at ${made}`);
         fork.must(readBytes(source).subarray(0, before.length).equals(before), "all bytes of the source as they were");
         void (await conversation.ask("clone")).result;
-        const cloned = await requireSessionPath(conversation);
+        const cloned = await requirePath(conversation);
         fork.must(cloned !== made && isThere(cloned), `a file of the clone at ${cloned}`);
       },
     },

@@ -1,9 +1,18 @@
 /** Rules about what is written, and how it comes back. */
 
-import { appendMessage, makeAssistantMessage, makeCustomEntry, getEntries, isSameValue, makeSession, makeSessionWith, makeUserMessage } from "../acts.ts";
+import { isWireObject } from "../dialect.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
-import { isWireObject } from "../speech.ts";
+import {
+  appendMessage,
+  getEntries,
+  isSameValue,
+  makeAssistantMessage,
+  makeCustomEntry,
+  makeSession,
+  makeTurns,
+  makeUserMessage,
+} from "../steps.ts";
 
 /** Appends an entry by its text, and returns the reply that has it back. */
 async function stored(context: RuleContext, entryText: string): Promise<Reply> {
@@ -43,7 +52,9 @@ export const writingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const reply = await conversation.ask("append", { entries: [makeUserMessage("One"), makeAssistantMessage("1"), makeCustomEntry(2)] });
+        const reply = await conversation.ask("append", {
+          entries: [makeUserMessage("One"), makeAssistantMessage("1"), makeCustomEntry(2)],
+        });
         const ids = reply.list("entryIds");
         reply.must(ids.length === 3 && new Set(ids).size === 3, "three different ids");
         reply.must(reply.result.leafId === ids[2], "the last of them as leafId");
@@ -58,9 +69,13 @@ export const writingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [third, fourth] = await appendMessage(conversation, makeAssistantMessage("Another"), makeUserMessage("Two"));
+        const [third, fourth] = await appendMessage(
+          conversation,
+          makeAssistantMessage("Another"),
+          makeUserMessage("Two"),
+        );
         const { entries, reply } = await getEntries(conversation);
         const parentOf = (id: string): unknown => entries.find((entry) => entry.id === id)?.parentId;
         reply.must(parentOf(third) === first, `that ${third} continues ${first}`);
@@ -73,7 +88,7 @@ export const writingTheme: Theme = {
       source: "Session format",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 2, "two entries");
         for (const entry of entries) {
@@ -136,7 +151,10 @@ export const writingTheme: Theme = {
             .join() === "mood,role",
           "the members that were sent, first",
         );
-        reply.must(isWireObject(usage) && usage.input === 0 && isWireObject(usage.cost), "usage with zeros and its cost");
+        reply.must(
+          isWireObject(usage) && usage.input === 0 && isWireObject(usage.cost),
+          "usage with zeros and its cost",
+        );
         reply.must(typeof stopReason === "string" && typeof timestamp === "number", "stopReason and timestamp");
         reply.must(
           [provider, model, api].every((text) => typeof text === "string"),
@@ -161,9 +179,11 @@ export const writingTheme: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const label = { type: "label", targetId: "nowhere", label: "lost" };
-        const reply = await conversation.ask("append", { entries: [makeUserMessage("Two"), label, makeUserMessage("Three")] });
+        const reply = await conversation.ask("append", {
+          entries: [makeUserMessage("Two"), label, makeUserMessage("Three")],
+        });
         reply.must(reply.isFailure, "a failure, because the label names an entry that does not exist");
         const { entries, reply: read } = await getEntries(conversation);
         read.must(entries.length === 2, "the two entries from before");
@@ -175,7 +195,7 @@ export const writingTheme: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const entries = [
           { type: "label", targetId: "nowhere", label: "lost" },
           { type: "context_edit", targetId: "nowhere", replacement: null },
@@ -195,8 +215,8 @@ export const writingTheme: Theme = {
         const odd = { type: "message", message: { role: "wizard", content: "Abracadabra" } };
         const reply = await conversation.ask("append", { entries: [makeUserMessage("One"), odd] });
         const [warning] = reply.list("warnings");
-        const isTold = typeof warning?.message === "string" && warning.path?.startsWith("entries.1.");
-        reply.must(isTold, "a warning with a path below entries.1");
+        const isReported = typeof warning?.message === "string" && warning.path?.startsWith("entries.1.");
+        reply.must(isReported, "a warning with a path below entries.1");
         const good = await conversation.ask("append", { entries: [makeUserMessage("Two")] });
         good.must(!("warnings" in good.result), "no warnings where there is nothing to report");
       },
@@ -207,7 +227,7 @@ export const writingTheme: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        const [first, second] = await makeSessionWith(conversation, "One");
+        const [first, second] = await makeTurns(conversation, "One");
         const write = (leaf: string): Promise<Reply> =>
           conversation.ask("append", { entries: [makeCustomEntry(leaf)], expectedLeafId: leaf });
         (await write(first)).mustFail("content_modified");
@@ -222,7 +242,7 @@ export const writingTheme: Theme = {
       source: "Writing safely",
       async run(context) {
         const conversation = await context.plain();
-        await makeSessionWith(conversation, "One");
+        await makeTurns(conversation, "One");
         const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-1" };
         const first = await conversation.ask("append", params);
         const ids = first.list("entryIds");
@@ -240,7 +260,7 @@ export const writingTheme: Theme = {
       needs: ["branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         const reply = await conversation.ask("branch", { entryId: ids[1] });
         reply.must(reply.result.leafId === ids[1] && reply.result.cancelled === false, `the leaf ${ids[1]}`);
         const before = await conversation.ask("branch", { entryId: ids[2], position: "before" });
@@ -264,7 +284,7 @@ export const writingTheme: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         const reply = await conversation.ask("fork", { entryId: ids[2] });
         reply.must(reply.string("text") === "Two", "the text of the message");
         const { entries, reply: read } = await getEntries(conversation);
@@ -278,7 +298,7 @@ export const writingTheme: Theme = {
       needs: ["fork"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         (await conversation.ask("fork", { entryId: ids[1] })).mustFail("not_a_user_message");
         const reply = await conversation.ask("fork", { entryId: ids[1], position: "at" });
         reply.must(reply.string("text") === "", "an empty text");
@@ -293,7 +313,7 @@ export const writingTheme: Theme = {
       needs: ["set_label"],
       async run(context) {
         const conversation = await context.plain();
-        const [first] = await makeSessionWith(conversation, "One");
+        const [first] = await makeTurns(conversation, "One");
         for (const [label, expected] of [["here", "here"] as const, [undefined, null] as const]) {
           void (await conversation.ask("set_label", { entryId: first, label })).result;
           const reply = await conversation.ask("get_entry", { entryId: first });
@@ -308,7 +328,7 @@ export const writingTheme: Theme = {
       needs: ["compact_append", "branch"],
       async run(context) {
         const conversation = await context.plain();
-        const ids = await makeSessionWith(conversation, "One", "Two");
+        const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
         await appendMessage(conversation, makeUserMessage("Three"));
         const params = { summary: "So far.", firstKeptEntryId: ids[2], tokensBefore: 10 };

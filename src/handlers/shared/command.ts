@@ -47,7 +47,7 @@ export interface CommandContext {
    */
   alone<T>(session: Session, run: () => T): T;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
-  introduce(wishes: Introduction): void;
+  introduce(introduction: Introduction): void;
 }
 
 /** The host, as far as replies depend on it. */

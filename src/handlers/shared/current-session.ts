@@ -26,7 +26,10 @@ export function toReplacement({ id, file }: Session): ReplacementResult {
 }
 
 /** Returns the result of a vetoed replacement, which names the session that stays current. */
-export function toVetoedReplacement({ workspace: { current } }: CommandContext, { reason, message }: HookAnswer): ReplacementResult {
+export function toVetoed(
+  { workspace: { current } }: CommandContext,
+  { reason, message }: HookAnswer,
+): ReplacementResult {
   return { cancelled: true, reason, message, sessionId: current?.id ?? "", sessionFile: current?.file ?? null };
 }
 
@@ -45,7 +48,7 @@ export const openedExample = {
   readOnly: true,
 };
 
-export function toOpenedResult({ id, file, ownLeafId, heads, log }: Session): z.input<z.ZodObject<typeof openedResult>> {
+export function toOpened({ id, file, ownLeafId, heads, log }: Session): z.input<z.ZodObject<typeof openedResult>> {
   const head = heads.own === null ? {} : { head: heads.own };
   return { sessionId: id, sessionFile: file, leafId: ownLeafId, ...head, readOnly: log.readOnly !== null };
 }

@@ -69,7 +69,10 @@ export const eventDeclarations = {
     summary: "The session's display name changed.",
     payload: { name: z.string().nullable(), client },
   },
-  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damageResult()) } },
+  session_damage: {
+    summary: "Damage was found while the session was open.",
+    payload: { damage: z.array(damageResult()) },
+  },
   session_durability_changed: {
     summary:
       "The database of the fleet is away, and what is acknowledged is on this machine alone; or it has all of that now.",

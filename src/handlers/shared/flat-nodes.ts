@@ -8,7 +8,14 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
-import { parsePreviewBody, getPreviewCalls, getPreview, getPreviewText, formatCalls, LONG_ENTRY } from "./brief.ts";
+import {
+  formatCalls,
+  getPreview,
+  getPreviewCalls,
+  getPreviewText,
+  LONG_ENTRY,
+  parsePreviewBody,
+} from "./entry-preview.ts";
 import { writeId } from "./id-text.ts";
 
 /** Bytes of the texts of a long entry that are parsed: a preview shows no more of them. */
@@ -147,16 +154,16 @@ export class FlatNodes {
     const { nodes } = this.session.log;
     const position = this.positions[index];
     const body = parsePreviewBody(line, SEEN);
-    const brief = getPreview(body);
-    const text = getPreviewText(body) || formatCalls(brief.calls);
+    const entryPreview = getPreview(body);
+    const text = getPreviewText(body) || formatCalls(entryPreview.calls);
     const node = {
       id: nodes.id(position),
       parentId: this.session.idOrNull(this.parents[index]),
       type: nodes.type(position),
       timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
-      role: brief.role,
+      role: entryPreview.role,
       preview: text === "" ? undefined : preview(text),
-      ...brief,
+      ...entryPreview,
     };
     return JSON.stringify(node).slice(0, -1);
   }
@@ -181,17 +188,18 @@ export class FlatNodes {
     writeId(out, nodes, this.parents[index]);
     out.all(TYPE);
     if (!this.writeString(line, TIMESTAMP, PLACE.timestamp) || !this.writeString(line, ROLE, PLACE.role)) return false;
-    const brief = calls.length === 0 ? undefined : getPreviewCalls(calls.map(({ start, end }) => parse(line, start, end)));
+    const entryPreview =
+      calls.length === 0 ? undefined : getPreviewCalls(calls.map(({ start, end }) => parse(line, start, end)));
     if (hasText) {
       out.all(PREVIEW);
       writePreview(out, line, text, textEnd);
-    } else if (brief) {
+    } else if (entryPreview) {
       out.all(PREVIEW);
-      out.json(preview(formatCalls(brief)));
+      out.json(preview(formatCalls(entryPreview)));
     }
-    if (brief) {
+    if (entryPreview) {
       out.all(CALLS);
-      out.json(brief);
+      out.json(entryPreview);
     }
     if (!this.writeString(line, TOOL_NAME, PLACE.toolName)) return false;
     if (this.hasFailed(line)) out.all(IS_ERROR);

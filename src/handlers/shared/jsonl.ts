@@ -40,14 +40,14 @@ export function countLineBytes({ log }: Session, positions?: Iterable<number>): 
 
 /** Returns what of a session goes on a page, as far as browsers open it, and the report about what does not. */
 export function makePageParts(session: Session, jsonl: boolean) {
-  const room = new PictureRoom();
+  const pictureLimit = new PictureRoom();
   const isPacked = jsonl && countLineBytes(session) <= MOST_PACKED;
   const report = () => {
-    const { pictures, bytes } = room;
+    const { pictures, bytes } = pictureLimit;
     const leftOut = { pictures, bytes, jsonl: jsonl && !isPacked };
     return pictures > 0 || leftOut.jsonl ? { leftOut } : {};
   };
-  return { room, isPacked, report };
+  return { pictureLimit, isPacked, report };
 }
 
 /** Yields the bytes of a session as they are stored, or of the path to its leaf; `redacted`: that session in its place. */

@@ -44,11 +44,11 @@ interface LeftoverParams {
 }
 
 /** Returns what params ask for. Throws BadParams for a text that is no time. */
-export function toWantedLeftovers({ before, ...rest }: LeftoverParams): WantedLeftovers {
+export function toWanted({ before, ...rest }: LeftoverParams): WantedLeftovers {
   return { ...rest, before: readMoment("before", before) };
 }
 
-export function toLeftoverResult({ since, ...rest }: Leftover): z.input<typeof leftover> {
+export function toWire({ since, ...rest }: Leftover): z.input<typeof leftover> {
   return { ...rest, since: new Date(since).toISOString() };
 }
 

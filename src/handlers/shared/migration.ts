@@ -117,13 +117,13 @@ async function moveOpen(
     }
     throw error;
   }
-  if (moved.active === "sqlite_v1") await giveUp(context, session, moved.sessionPath);
+  if (moved.active === "sqlite_v1") await closeMigrated(context, session, moved.sessionPath);
   else continueWith(context, session, moved.sessionPath);
   return toMovement(moved);
 }
 
 /** Closes a session that is in a database now, because no server keeps such a session open. */
-async function giveUp({ workspace }: CommandContext, session: Session, sessionPath: string): Promise<void> {
+async function closeMigrated({ workspace }: CommandContext, session: Session, sessionPath: string): Promise<void> {
   const isCurrent = session === workspace.current;
   await workspace.closeSession(session);
   if (!isCurrent) return;

@@ -75,10 +75,10 @@ export function findPageEnd(
   const past = Math.min(count, limit === undefined ? count : from + limit);
   const { host } = context;
   if (host.maxReplyBytes === undefined) return past;
-  let room = host.maxReplyBytes - AROUND - taken;
+  let available = host.maxReplyBytes - AROUND - taken;
   for (let index = from; index < past; index++) {
-    room -= host.sizeOf(text(index)) + 1;
-    if (room < 0) return Math.max(index, from + 1);
+    available -= host.sizeOf(text(index)) + 1;
+    if (available < 0) return Math.max(index, from + 1);
   }
   return past;
 }

@@ -91,10 +91,10 @@ export function resumeFrom(
   // What was written elsewhere than the host stands moves another leaf.
   for (const position of missed)
     if (Math.max(nodes.parent(position), ROOT) === newLeaf && session.headOf(position) === own) newLeaf = position;
-  const told: z.input<typeof resumedResult> & { type: "replay" } = { type: "replay", events: [] };
+  const replay: z.input<typeof resumedResult> & { type: "replay" } = { type: "replay", events: [] };
   const newLeafId = session.idOrNull(newLeaf);
   if (missed.length > 0)
-    told.events.push({
+    replay.events.push({
       event: "session_append",
       sessionId,
       leafId: newLeafId,
@@ -103,7 +103,7 @@ export function resumeFrom(
       entries: Raw.array(() => session.log.readMany(missed, true)),
     });
   if (newLeafId !== session.leafId)
-    told.events.push({
+    replay.events.push({
       event: "session_tree",
       sessionId,
       leafId: session.leafId,
@@ -111,7 +111,7 @@ export function resumeFrom(
       oldLeafId: newLeafId,
       ...(own === null ? {} : { head: own }),
     });
-  return told;
+  return replay;
 }
 
 /** Returns the entries from a position on; undefined when they are too many, or cannot be read now. */

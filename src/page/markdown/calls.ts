@@ -7,13 +7,13 @@ import { stripAnsi } from "../ansi.ts";
 import { toIndentedJson } from "../blocks.ts";
 import { type CallResult, formatRange } from "../calls.ts";
 import { findLanguage } from "../code.ts";
-import { type DiffLine, computeDiff, isDiff, isDrawable } from "../diff.ts";
-import { isLongText, describeLength } from "../fold.ts";
-import { makeAnchor, makeCodeSpan, makeFence, foldCode, escapeTextLine } from "./inert.ts";
+import { computeDiff, type DiffLine, isDiff, isDrawable } from "../diff.ts";
+import { describeLength, isLongText } from "../fold.ts";
+import { escapeTextLine, foldCode, makeAnchor, makeCodeSpan, makeFence } from "./escape.ts";
 
 /** A call in words: what stands beside the name of the tool, and the blocks below. */
 interface WrittenCall {
-  readonly beside: string;
+  readonly argument: string;
   readonly below: string;
   /** The language of the file that the result shows. */
   readonly language?: string;
@@ -30,18 +30,23 @@ export function writeBlock(title: string, text: string, language = ""): string {
 function writtenEdit(given: LooseMembers, path: string, result: CallResult | undefined): WrittenCall | undefined {
   const made = membersOf(result?.message.details).diff;
   if (typeof made === "string" && made.trim() !== "")
-    return { beside: makeCodeSpan(path), below: writeBlock("Diff", made, "diff"), hidesShortResult: true };
+    return { argument: makeCodeSpan(path), below: writeBlock("Diff", made, "diff"), hidesShortResult: true };
   const edits = editsIn(given);
   if (edits.length === 0 || !edits.every(({ before, after }) => isDrawable(before, after))) return undefined;
   const parts: DiffLine[][] = edits.map(({ before, after }) => computeDiff(before, after));
   const count = (sign: string): number => parts.flat().filter((line) => line.sign === sign).length;
   const below = parts.map((lines) => writeBlock("Diff", lines.map(({ sign, text }) => sign + text).join("\n"), "diff"));
-  return { beside: `${makeCodeSpan(path)} +${count("+")} −${count("-")}`, below: below.join(""), hidesShortResult: true };
+  return {
+    argument: `${makeCodeSpan(path)} +${count("+")} −${count("-")}`,
+    below: below.join(""),
+    hidesShortResult: true,
+  };
 }
 
 function writtenCommand(command: string): WrittenCall {
-  if (command.length > 200 || command.includes("\n")) return { beside: "", below: writeBlock("Command", command, "bash") };
-  return { beside: makeCodeSpan(command), below: "" };
+  if (command.length > 200 || command.includes("\n"))
+    return { argument: "", below: writeBlock("Command", command, "bash") };
+  return { argument: makeCodeSpan(command), below: "" };
 }
 
 function markdownToolCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): WrittenCall {
@@ -54,13 +59,21 @@ function markdownToolCall({ name, arguments: args }: ToolCall, result: CallResul
   if (edit) return edit;
   const content = textMember(given, "content");
   if (path !== undefined && kind === "write" && content !== undefined)
-    return { beside: makeCodeSpan(path), below: writeBlock("File", content, findLanguage(path)), hidesShortResult: true };
+    return {
+      argument: makeCodeSpan(path),
+      below: writeBlock("File", content, findLanguage(path)),
+      hidesShortResult: true,
+    };
   if (path !== undefined && kind === "read")
-    return { beside: `${makeCodeSpan(path)} ${formatRange(given)}`.trimEnd(), below: "", language: findLanguage(path) };
+    return {
+      argument: `${makeCodeSpan(path)} ${formatRange(given)}`.trimEnd(),
+      below: "",
+      language: findLanguage(path),
+    };
   const main = mainArgument(args);
   const isAll = Object.keys(given).length <= 1 && main.length <= 300 && !main.includes("\n");
   const json = isAll || args === undefined || args === null ? "" : toIndentedJson(args);
-  return { beside: makeCodeSpan(main), below: writeBlock("Arguments", json, "json") };
+  return { argument: makeCodeSpan(main), below: writeBlock("Arguments", json, "json") };
 }
 
 /** Returns output of a program without its colours; a lone carriage return begins a line. */
@@ -92,16 +105,16 @@ export function writeImage({ mimeType, data }: LooseMembers): string {
   return `*\\[${escapeTextLine(`image ${shownText(mimeType).slice(0, 100)}`)}, ${size}: not in this document\\]*\n\n`;
 }
 
-function headOf(name: string, beside: string, state: string): string {
+function headOf(name: string, argument: string, state: string): string {
   const word = state === "" ? "" : ` — **${state}**`;
-  return `**${escapeTextLine(name)}**${beside === "" ? "" : ` ${beside}`}${word}\n\n`;
+  return `**${escapeTextLine(name)}**${argument === "" ? "" : ` ${argument}`}${word}\n\n`;
 }
 
 /** Returns a call and its result. */
 export function writeCall(call: ToolCall, result: CallResult | undefined): string {
   const written = markdownToolCall(call, result);
   const failed = result?.message.isError === true;
-  const head = headOf(call.name || "call", written.beside, failed ? "failed" : result ? "" : "no result");
+  const head = headOf(call.name || "call", written.argument, failed ? "failed" : result ? "" : "no result");
   return head + written.below + (result ? resultMarkdown(result, written, failed) : "");
 }
 
@@ -109,14 +122,14 @@ export function writeCall(call: ToolCall, result: CallResult | undefined): strin
 export function writeLoneResult(result: CallResult): string {
   const failed = result.message.isError === true;
   const name = `Result of ${shownText(result.message.toolName) || "a call"}`;
-  return headOf(name, "", failed ? "failed" : "") + resultMarkdown(result, { beside: "", below: "" }, failed);
+  return headOf(name, "", failed ? "failed" : "") + resultMarkdown(result, { argument: "", below: "" }, failed);
 }
 
 /** Returns a command that the person ran. */
 export function writeCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
-  const { beside, below } = writtenCommand(shownText(command));
+  const { argument, below } = writtenCommand(shownText(command));
   const failed = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
   const apart = excludeFromContext === true ? " not told to the model" : "";
-  const head = headOf("You ran", beside + apart, cancelled === true ? "cancelled" : failed);
+  const head = headOf("You ran", argument + apart, cancelled === true ? "cancelled" : failed);
   return head + below + outputBlock(shownText(output));
 }

@@ -6,9 +6,9 @@
 import type { PageHead } from "../../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../../core/export/page.ts";
 import { preview as shortened } from "../../core/format/message.ts";
-import { formatCount, formatCost, formatShortCount } from "../amounts.ts";
-import { writeBranch, FOLD_END, writeFoldStart } from "./entries.ts";
-import { makeAnchor, escapeCell, makeCodeSpan, escapeTextLine } from "./inert.ts";
+import { formatAmount, formatCost, formatCount } from "../amounts.ts";
+import { FOLD_END, writeBranch, writeFoldStart } from "./entries.ts";
+import { escapeCell, escapeTextLine, makeAnchor, makeCodeSpan } from "./escape.ts";
 
 /** Forks that the head names; of more it has the number. */
 const MOST_FORKS = 20;
@@ -52,11 +52,11 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   yield [models.length > 1 ? "Models" : "Model", models.map(escapeTextLine).join(", ")];
   yield ["Messages", messagesOf(stats)];
   if (tokens.total > 0) {
-    const cache = `${formatShortCount(tokens.cacheRead)} read from the cache, ${formatShortCount(tokens.cacheWrite)} written to it`;
-    const split = `${formatShortCount(tokens.input)} in, ${formatShortCount(tokens.output)} out`;
+    const cache = `${formatAmount(tokens.cacheRead)} read from the cache, ${formatAmount(tokens.cacheWrite)} written to it`;
+    const split = `${formatAmount(tokens.input)} in, ${formatAmount(tokens.output)} out`;
     yield [
       "Tokens",
-      `${formatShortCount(tokens.total)}: ${split}${tokens.cacheRead + tokens.cacheWrite > 0 ? `, ${cache}` : ""}`,
+      `${formatAmount(tokens.total)}: ${split}${tokens.cacheRead + tokens.cacheWrite > 0 ? `, ${cache}` : ""}`,
     ];
   }
   const wasPaid = inherited.cost > 0 ? ` and \\${formatCost(inherited.cost)} inherited` : "";

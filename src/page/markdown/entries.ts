@@ -3,12 +3,12 @@
 import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
 import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
-import { formatCount, formatShortCount } from "../amounts.ts";
-import { toIndentedJson, describeUsage } from "../blocks.ts";
+import { formatAmount, formatCount } from "../amounts.ts";
+import { describeUsage, toIndentedJson } from "../blocks.ts";
 import { toCallResult } from "../calls.ts";
 import { groupEntries } from "../groups.ts";
-import { writeBlock, writeCall, writeImage, writeLoneResult, writeCommandRun } from "./calls.ts";
-import { makeAnchor, foldCode, foldText, escapeTextLine, makeSummary } from "./inert.ts";
+import { writeBlock, writeCall, writeCommandRun, writeImage, writeLoneResult } from "./calls.ts";
+import { escapeTextLine, foldCode, foldText, makeAnchor, makeSummary } from "./escape.ts";
 import { writeProse } from "./prose.ts";
 
 /** The state of what was written before on the same branch. */
@@ -70,8 +70,8 @@ function entryMarkdown(
       return customMarkdown(entry);
     case "compaction": {
       const tokens = amountOf(body.tokensBefore);
-      const beside = tokens === 0 ? "" : `of ${formatShortCount(tokens)} tokens`;
-      return named(entry, "Compaction", beside) + writeProse(shownText(body.summary));
+      const detail = tokens === 0 ? "" : `of ${formatAmount(tokens)} tokens`;
+      return named(entry, "Compaction", detail) + writeProse(shownText(body.summary));
     }
     case "branch_summary": {
       const left = page.find(stringOf(body.fromId));
@@ -84,8 +84,8 @@ function entryMarkdown(
 }
 
 /** Returns the line that begins an entry; `beside` is Markdown. */
-function named(entry: PageEntry, title: string, beside = ""): string {
-  const facts = [`**${escapeTextLine(title)}**`, beside, ...aboutOf(entry)].filter((fact) => fact !== "");
+function named(entry: PageEntry, title: string, detail = ""): string {
+  const facts = [`**${escapeTextLine(title)}**`, detail, ...aboutOf(entry)].filter((fact) => fact !== "");
   return `${makeAnchor(entry.anchor)}${facts.join(" · ")}\n\n`;
 }
 
@@ -124,8 +124,8 @@ function messageMarkdown(
     const isNew = model !== "" && model !== written.model;
     if (isNew) written.model = model;
     const usage = describeUsage(message.usage).join(", ").replace("$", "\\$&");
-    const beside = [isNew ? escapeTextLine(model) : "", usage].filter(Boolean).join(" · ");
-    return named(entry, "Assistant", beside) + blocksMarkdown(content, results) + stopOf(message);
+    const detail = [isNew ? escapeTextLine(model) : "", usage].filter(Boolean).join(" · ");
+    return named(entry, "Assistant", detail) + blocksMarkdown(content, results) + stopOf(message);
   }
   if (role === "toolResult") return writeLoneResult({ message, anchor: entry.anchor, label: entry.label });
   if (role === "bashExecution") return `${makeAnchor(entry.anchor)}${writeCommandRun(message)}`;
@@ -159,7 +159,8 @@ function thinkingMarkdown(text: string): string {
 /** Returns an entry that is no message as one line. */
 function noteMarkdown(page: ExportPage, entry: PageEntry, written: Written): string {
   const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = entry.body;
-  const line = (name: string, value: string): string => `${makeAnchor(entry.anchor)}${name} **${escapeTextLine(value)}**\n\n`;
+  const line = (name: string, value: string): string =>
+    `${makeAnchor(entry.anchor)}${name} **${escapeTextLine(value)}**\n\n`;
   switch (type) {
     case "model_change":
       written.model = stringOf(rest.modelId);

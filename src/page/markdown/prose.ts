@@ -6,8 +6,8 @@
 import MarkdownIt, { type Token } from "markdown-it";
 import { findLanguage } from "../code.ts";
 import { isLinkable, toReadable } from "../escape.ts";
-import { isLongText, describeLength } from "../fold.ts";
-import { escapeCell, makeCodeSpan, makeFence, foldCode, makeLink, escapeTextLines, escapeText } from "./inert.ts";
+import { describeLength, isLongText } from "../fold.ts";
+import { escapeCell, escapeText, escapeTextLines, foldCode, makeCodeSpan, makeFence, makeLink } from "./escape.ts";
 
 /** Characters that are read as Markdown at most; more is shown as it is. */
 const MOST = 200_000;

@@ -1,19 +1,19 @@
 /** The page with its script: the pane beside the conversation, and how they follow each other. */
 
-import { formatCount, formatCost, formatShortCount } from "../amounts.ts";
+import { formatAmount, formatCost, formatCount } from "../amounts.ts";
 import { type PageBlock, PageBlocks } from "./blocks.ts";
 import { copyText, makePageLink } from "./clipboard.ts";
 import { openComparison } from "./compare.ts";
 import { offerDownload } from "./download.ts";
 import { dressEntries, openAround, unfoldForPaper } from "./dress.ts";
-import { makeButton, runInSlices, makeElement } from "./elements.ts";
+import { create, makeButton, runInSlices } from "./elements.ts";
 import { SearchField } from "./finder.ts";
 import { listen, listenInTree, showHelp } from "./keys.ts";
-import { toHash, type PagePlace, parsePlace } from "./links.ts";
+import { type PagePlace, parsePlace, toHash } from "./links.ts";
 import { NONE, TreeModel } from "./model.ts";
 import { TreePane } from "./pane.ts";
 import { PathMarks } from "./path.ts";
-import { KIND_NAMES, describeSpeaker, formatTime } from "./say.ts";
+import { describeSpeaker, formatTime, KIND_NAMES } from "./say.ts";
 import { PageSearch } from "./search.ts";
 import { ENTRY } from "./text.ts";
 import { showLocalTimes } from "./times.ts";
@@ -22,7 +22,7 @@ import { showLocalTimes } from "./times.ts";
 const NARROW = "(max-width: 70rem)";
 
 /** Milliseconds that a short message stays. */
-const TOLD = 2500;
+const MESSAGE_TIME = 2500;
 
 /** Milliseconds in which a page that was brought to an entry comes to rest, where the reader does not move it before. */
 const HELD = 2000;
@@ -40,15 +40,15 @@ export class PageApp {
     compare: (a, b) => this.compare(a, b),
     copyLink: () => this.copyLink(NONE),
   });
-  private readonly pane = makeElement("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
+  private readonly pane = create("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
   private readonly finder = new SearchField(this.search, this.tree);
-  private readonly chosen = makeElement("div", { class: "chosen" });
-  private readonly toast = makeElement("div", { class: "toast", role: "status" });
+  private readonly chosen = create("div", { class: "chosen" });
+  private readonly toast = create("div", { class: "toast", role: "status" });
   private readonly opener = makeButton("Tree", "opener", () => this.toggle());
-  private readonly shade = makeElement("div", { class: "shade" });
+  private readonly shade = create("div", { class: "shade" });
   private readonly narrow = matchMedia(NARROW);
   private current = NONE;
-  private told = 0;
+  private messageTimer = 0;
   /** Until when the page scrolls because it was told to, not because somebody reads on. */
   private heldUntil = 0;
   /** The entry that it was brought to last. */
@@ -98,7 +98,7 @@ export class PageApp {
     const { pane, finder, tree, chosen } = this;
     const help = makeButton("?", "icon", showHelp, "Keys (?)");
     const close = makeButton("×", "icon close", () => this.toggle(false), "Close the tree (Esc)");
-    pane.append(makeElement("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
+    pane.append(create("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
     for (const icon of pane.querySelectorAll<HTMLElement>(".icon")) icon.setAttribute("aria-label", icon.title);
     this.opener.setAttribute("aria-controls", pane.id);
     this.opener.setAttribute("aria-expanded", "false");
@@ -146,10 +146,10 @@ export class PageApp {
 
   private showMessage(words: string): void {
     this.toast.textContent = words;
-    clearTimeout(this.told);
-    this.told = window.setTimeout(() => {
+    clearTimeout(this.messageTimer);
+    this.messageTimer = window.setTimeout(() => {
       this.toast.textContent = "";
-    }, TOLD);
+    }, MESSAGE_TIME);
   }
 
   private fillChosen(): void {
@@ -161,7 +161,7 @@ export class PageApp {
       return;
     }
     const [tokens = 0, cost = 0] = row.more.u ?? [];
-    const facts = [formatTime(row.time), tokens > 0 && `${formatShortCount(tokens)} tokens`, cost > 0 && formatCost(cost)];
+    const facts = [formatTime(row.time), tokens > 0 && `${formatAmount(tokens)} tokens`, cost > 0 && formatCost(cost)];
     const isEnd = cursor === blocks.end;
     const end = makeButton(
       "End here",
@@ -179,9 +179,9 @@ export class PageApp {
     );
     compare.disabled = other === blocks.end;
     chosen.replaceChildren(
-      makeElement("p", { class: "dim" }, makeElement("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
-      makeElement("p", { class: "said" }, describeSpeaker(row).words),
-      makeElement(
+      create("p", { class: "dim" }, create("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
+      create("p", { class: "said" }, describeSpeaker(row).words),
+      create(
         "div",
         { class: "acts" },
         makeButton("Go to", "small", () => this.pick(cursor), "Go to this entry (Enter)"),

@@ -1,7 +1,7 @@
 /** The blocks of the document: which entries each has, those asleep, and which of them the shown path shows. */
 
 import type { RowTuple } from "../row.ts";
-import { parseElements, makeElement } from "./elements.ts";
+import { create, parseElements } from "./elements.ts";
 import { NONE, type TreeModel } from "./model.ts";
 
 export interface PageBlock {
@@ -71,8 +71,8 @@ export class PageBlocks {
 
   /** Returns whether rows stand alone of which the entries were drawn anew before anybody read them. */
   private isReplaced(script: HTMLElement, tuples: readonly RowTuple[]): boolean {
-    const beside = new Set(Array.from(script.parentElement?.children ?? [], ({ id }) => id));
-    return tuples.every(([id]) => this.model.find(id) !== NONE && !beside.has(id));
+    const siblingIds = new Set(Array.from(script.parentElement?.children ?? [], ({ id }) => id));
+    return tuples.every(([id]) => this.model.find(id) !== NONE && !siblingIds.has(id));
   }
 
   /** Lets the leaf go on with entries that continue it; where there is none, with one that begins the conversation. */
@@ -92,7 +92,7 @@ export class PageBlocks {
   /** Makes a block of entries that stand alone, where their branch ends. */
   private wrap(script: HTMLElement, tuples: readonly RowTuple[]): HTMLElement {
     const { model } = this;
-    const chunk = makeElement("div", { class: "chunk" });
+    const chunk = create("div", { class: "chunk" });
     const around = script.parentElement as HTMLElement;
     const entries = tuples.flatMap(([id]) => [...around.children].filter((one) => one.id === id));
     chunk.append(...entries, script);
@@ -102,7 +102,7 @@ export class PageBlocks {
       segment &&
       !model.rows.some((row) => row.above === model.rows[above].position && !tuples.some(([id]) => id === row.id));
     if (isLast) segment.append(chunk);
-    else this.stage.append(makeElement("div", { class: "segment" }, chunk));
+    else this.stage.append(create("div", { class: "segment" }, chunk));
     return chunk;
   }
 
@@ -178,7 +178,7 @@ export class PageBlocks {
     }
     this.place([...new Set(order)]);
     for (const block of this.list) this.hide(block);
-    for (const fold of this.stage.querySelectorAll<HTMLDetailsElement>("details.past")) this.judge(fold);
+    for (const fold of this.stage.querySelectorAll<HTMLDetailsElement>("details.past")) this.updateFold(fold);
   }
 
   /** Puts segments of the path into the stage, and the others where they were. */
@@ -223,7 +223,7 @@ export class PageBlocks {
   }
 
   /** Opens a fold whose compaction is not on the path: what it holds was not replaced there. */
-  private judge(fold: HTMLDetailsElement): void {
+  private updateFold(fold: HTMLDetailsElement): void {
     const isReplaced = this.isShown(this.model.find(fold.dataset.by ?? ""));
     const isVoid = !isReplaced;
     if (isVoid === fold.classList.contains("void")) return;

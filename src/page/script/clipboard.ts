@@ -1,6 +1,6 @@
 /** Links as they are copied. */
 
-import { toHash, type PagePlace } from "./links.ts";
+import { type PagePlace, toHash } from "./links.ts";
 
 /** Returns the page's address with another place. */
 export function makePageLink(place: PagePlace): string {

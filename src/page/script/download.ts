@@ -1,7 +1,7 @@
 /** The session's JSONL, which the page holds packed: unpacked part by part, and given as a file. */
 
 import { formatSize } from "../amounts.ts";
-import { makeButton, makeElement } from "./elements.ts";
+import { create, makeButton } from "./elements.ts";
 
 interface PackedSession {
   readonly name: string;
@@ -16,15 +16,19 @@ export function offerDownload(say: (words: string) => void): void {
   if (about === undefined || !facts || typeof DecompressionStream === "undefined") return;
   const session = JSON.parse(about) as PackedSession;
   const save = makeButton("Download", "small", () => void download(session, say), session.name);
-  const sizes = makeElement("span", { class: "dim" }, ` ${formatSize(session.whole)}, ${formatSize(session.packed)} in this page`);
-  facts.append(makeElement("div", {}, makeElement("dt", {}, "JSONL"), makeElement("dd", {}, save, sizes)));
+  const sizes = create(
+    "span",
+    { class: "dim" },
+    ` ${formatSize(session.whole)}, ${formatSize(session.packed)} in this page`,
+  );
+  facts.append(create("div", {}, create("dt", {}, "JSONL"), create("dd", {}, save, sizes)));
 }
 
 async function download({ name }: PackedSession, say: (words: string) => void): Promise<void> {
   say("Unpacking…");
   try {
     const url = URL.createObjectURL(await unpacked());
-    const link = makeElement("a", { href: url, download: name });
+    const link = create("a", { href: url, download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
     say(`Saved as ${name}`);

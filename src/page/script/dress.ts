@@ -1,7 +1,7 @@
 /** Additions of the script to the entries of the document: buttons, the beginnings of what is folded, and their view on paper. */
 
 import type { PageBlocks } from "./blocks.ts";
-import { makeElement } from "./elements.ts";
+import { create } from "./elements.ts";
 import { showLocalTimes } from "./times.ts";
 
 /** Characters of what is folded that are opened for paper. */
@@ -23,7 +23,7 @@ export function dressEntries(element: HTMLElement): void {
 
 function copyButton(): HTMLElement {
   const says = { "aria-label": "Copy the link to this entry", title: "Copy link" };
-  return makeElement("button", { type: "button", class: "copy", ...says });
+  return create("button", { type: "button", class: "copy", ...says });
 }
 
 /** Shows the first lines of what is folded, the last of output, where the page was made without them. */
@@ -34,7 +34,7 @@ function showPart(summary: HTMLElement): void {
   const text = (pre.textContent ?? "").trimEnd();
   const lines = (isOutput ? text.slice(-PART) : text.slice(0, PART)).split("\n");
   const some = isOutput ? lines.slice(-LINES) : lines.slice(0, LINES);
-  const part = makeElement("span", { class: "peek", "aria-hidden": "true" }, some.join("\n"));
+  const part = create("span", { class: "peek", "aria-hidden": "true" }, some.join("\n"));
   if (isOutput) summary.append(part);
   else summary.prepend(part);
 }

@@ -3,7 +3,7 @@
 type NewChild = Node | string | undefined | false;
 
 /** Returns an element with attributes and children; strings become text. */
-export function makeElement<Name extends keyof HTMLElementTagNameMap>(
+export function create<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   attributes: Readonly<Record<string, string>> = {},
   ...children: readonly NewChild[]
@@ -15,7 +15,7 @@ export function makeElement<Name extends keyof HTMLElementTagNameMap>(
 }
 
 export function makeButton(text: string, style: string, act: () => void, title = ""): HTMLButtonElement {
-  const made = makeElement("button", { type: "button", class: style, ...(title === "" ? {} : { title }) }, text);
+  const made = create("button", { type: "button", class: style, ...(title === "" ? {} : { title }) }, text);
   made.addEventListener("click", act);
   return made;
 }

@@ -2,7 +2,7 @@
 
 import { formatCount } from "../amounts.ts";
 import { openAround } from "./dress.ts";
-import { makeButton, makeElement } from "./elements.ts";
+import { create, makeButton } from "./elements.ts";
 import type { TreePane } from "./pane.ts";
 import type { PageSearch } from "./search.ts";
 
@@ -13,7 +13,7 @@ const TYPING = 60;
 const EDGE = 80;
 
 export class SearchField {
-  readonly field = makeElement("input", {
+  readonly field = create("input", {
     type: "search",
     placeholder: "Search everything",
     "aria-label": "Search everything",
@@ -24,7 +24,7 @@ export class SearchField {
   readonly element: HTMLElement;
   /** Brings an entry into view. */
   onGo: (row: number) => void = () => {};
-  private readonly count = makeElement("span", { class: "count", role: "status" });
+  private readonly count = create("span", { class: "count", role: "status" });
   private readonly search: PageSearch;
   private readonly tree: TreePane;
   /** The current place: its row, and which of those in it. */
@@ -38,7 +38,7 @@ export class SearchField {
     search.onCount = () => this.found();
     const before = makeButton("↑", "icon", () => this.next(-1), "Previous place (N)");
     const after = makeButton("↓", "icon", () => this.next(1), "Next place (n)");
-    this.element = makeElement("div", { class: "find", role: "search" }, this.field, this.count, before, after);
+    this.element = create("div", { class: "find", role: "search" }, this.field, this.count, before, after);
     this.field.addEventListener("input", () => this.find());
     this.field.addEventListener("keydown", ({ key, shiftKey }) => {
       if (key === "Enter") void this.enter(shiftKey ? -1 : 1);

@@ -1,6 +1,6 @@
 /** Keys of the page, and the dialog that lists them. */
 
-import { makeButton, makeElement } from "./elements.ts";
+import { create, makeButton } from "./elements.ts";
 import { NONE, type TreeModel } from "./model.ts";
 import type { TreePane } from "./pane.ts";
 
@@ -36,15 +36,15 @@ export function listen(actions: KeyActions): void {
 }
 
 export function showHelp(): void {
-  const dialog = makeElement("dialog", { class: "help", "aria-labelledby": "help.title" });
-  const list = makeElement("dl");
+  const dialog = create("dialog", { class: "help", "aria-labelledby": "help.title" });
+  const list = create("dl");
   for (const [keys, meaning] of HELP) {
-    const names = makeElement("dt");
-    for (const key of keys.split(/ +/)) names.append(makeElement("kbd", {}, key), " ");
-    list.append(makeElement("div", {}, names, makeElement("dd", {}, meaning)));
+    const names = create("dt");
+    for (const key of keys.split(/ +/)) names.append(create("kbd", {}, key), " ");
+    list.append(create("div", {}, names, create("dd", {}, meaning)));
   }
   const close = makeButton("Close", "", () => dialog.close());
-  dialog.append(makeElement("header", {}, makeElement("h2", { id: "help.title" }, "Keys"), close), list);
+  dialog.append(create("header", {}, create("h2", { id: "help.title" }, "Keys"), close), list);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

@@ -1,9 +1,9 @@
 /** The side pane: the tree as a list of which only the lines in view are drawn, with its filters. */
 
 import type { PageBlocks } from "./blocks.ts";
-import { makeButton, makeElement } from "./elements.ts";
+import { create, makeButton } from "./elements.ts";
 import { DEEPEST, type FilterName, type ListLine, NONE } from "./model.ts";
-import { KIND_NAMES, describeSpeaker, describeStretch } from "./say.ts";
+import { describeSpeaker, describeStretch, KIND_NAMES } from "./say.ts";
 import type { PageSearch } from "./search.ts";
 
 const FILTERS: readonly (readonly [FilterName, string, string])[] = [
@@ -21,14 +21,19 @@ const BEYOND = 8;
 const INDENT = 15;
 
 export class TreePane {
-  readonly tree = makeElement("div", { role: "tree", class: "lines", tabindex: "0", "aria-label": "Tree of the session" });
-  readonly filters = makeElement("div", { class: "filters", role: "group", "aria-label": "What the tree shows" });
+  readonly tree = create("div", {
+    role: "tree",
+    class: "lines",
+    tabindex: "0",
+    "aria-label": "Tree of the session",
+  });
+  readonly filters = create("div", { class: "filters", role: "group", "aria-label": "What the tree shows" });
   filter: FilterName = "talk";
   cursor = NONE;
   /** Is called when a line is chosen. */
   onPick: (row: number) => void = () => {};
   onMove: () => void = () => {};
-  private readonly space = makeElement("div", { class: "space", role: "presentation" });
+  private readonly space = create("div", { class: "space", role: "presentation" });
   private readonly blocks: PageBlocks;
   private readonly search: PageSearch;
   private readonly opened = new Set<number>();
@@ -163,7 +168,7 @@ export class TreePane {
     const drawn: HTMLElement[] = [];
     for (let index = from; index < to; index++) drawn.push(this.lineElement(lines[index], index));
     if (lines.length === 0)
-      drawn.push(makeElement("p", { class: "none" }, this.search.isOn ? "Nothing found." : "No entries."));
+      drawn.push(create("p", { class: "none" }, this.search.isOn ? "Nothing found." : "No entries."));
     this.space.replaceChildren(...drawn);
     const line = this.lineOf[this.cursor] ?? NONE;
     if (line >= from && line < to) tree.setAttribute("aria-activedescendant", `line.${line}`);
@@ -179,7 +184,7 @@ export class TreePane {
     if (blocks.isShown(at)) classes.push("on");
     if (isHere) classes.push("cursor");
     if (row.more.f && !folded) classes.push("failed");
-    const item = makeElement("div", {
+    const item = create("div", {
       role: "treeitem",
       id: `line.${index}`,
       class: classes.join(" "),
@@ -193,12 +198,12 @@ export class TreePane {
     item.style.top = `${index * this.lineHeight}px`;
     item.style.paddingLeft = `${10 + level * INDENT}px`;
     this.drawRails(item, line);
-    if (folded || opened) item.append(makeElement("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"));
-    else item.append(makeElement("span", { class: "dot", "aria-hidden": "true" }));
+    if (folded || opened) item.append(create("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"));
+    else item.append(create("span", { class: "dot", "aria-hidden": "true" }));
     if (folded) this.drawSteps(item, folded);
     else this.drawWords(item, at);
     const count = search.isOn ? search.counts.get(at) : undefined;
-    if (count !== undefined) item.append(makeElement("span", { class: "found" }, String(count)));
+    if (count !== undefined) item.append(create("span", { class: "found" }, String(count)));
     return item;
   }
 
@@ -206,14 +211,14 @@ export class TreePane {
     const { blocks } = this;
     const last = folded?.at(-1) ?? row;
     const goesOn = blocks.model.heirs[last] >= 0;
-    const own = makeElement("span", { class: `rail own${begins ? " first" : ""}${goesOn ? "" : " last"}` });
+    const own = create("span", { class: `rail own${begins ? " first" : ""}${goesOn ? "" : " last"}` });
     own.style.left = `${16 + level * INDENT}px`;
     item.append(own);
     for (let at = 0; at < Math.min(level, DEEPEST); at++) {
       const isTurn = begins && at === level - 1;
       const goesOn = (rails & (1 << at)) !== 0;
       if (!isTurn && !goesOn) continue;
-      const rail = makeElement("span", { class: `rail${isTurn ? " turn" : ""}${goesOn ? " through" : ""}` });
+      const rail = create("span", { class: `rail${isTurn ? " turn" : ""}${goesOn ? " through" : ""}` });
       rail.style.left = `${16 + at * INDENT}px`;
       item.append(rail);
     }
@@ -221,22 +226,22 @@ export class TreePane {
 
   private drawSteps(item: HTMLElement, folded: readonly number[]): void {
     const { words, failed } = describeStretch(this.blocks.model, folded);
-    item.append(makeElement("span", { class: "words" }, words));
-    if (failed > 0) item.append(makeElement("span", { class: "bad" }, folded.length > 2 ? `${failed} failed` : "failed"));
+    item.append(create("span", { class: "words" }, words));
+    if (failed > 0) item.append(create("span", { class: "bad" }, folded.length > 2 ? `${failed} failed` : "failed"));
   }
 
   private drawWords(item: HTMLElement, at: number): void {
     const { model, end } = this.blocks;
     const row = model.rows[at];
     const { who, words } = describeSpeaker(row);
-    const text = makeElement("span", { class: "words" });
-    if (who === "") text.append(makeElement("span", { class: "vh" }, `${KIND_NAMES[row.kind]}: `));
-    else text.append(makeElement("span", { class: "who" }, `${who} `));
+    const text = create("span", { class: "words" });
+    if (who === "") text.append(create("span", { class: "vh" }, `${KIND_NAMES[row.kind]}: `));
+    else text.append(create("span", { class: "who" }, `${who} `));
     text.append(words);
     item.append(text);
-    if (row.more.f) item.append(makeElement("span", { class: "bad" }, "failed"));
-    if (row.more.l !== undefined) item.append(makeElement("mark", {}, row.more.l));
-    if (at === this.shownLeaf) item.append(makeElement("span", { class: "tag" }, "leaf"));
-    else if (at === end) item.append(makeElement("span", { class: "tag" }, "end"));
+    if (row.more.f) item.append(create("span", { class: "bad" }, "failed"));
+    if (row.more.l !== undefined) item.append(create("mark", {}, row.more.l));
+    if (at === this.shownLeaf) item.append(create("span", { class: "tag" }, "leaf"));
+    else if (at === end) item.append(create("span", { class: "tag" }, "end"));
   }
 }

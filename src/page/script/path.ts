@@ -2,7 +2,7 @@
 
 import { formatCount } from "../amounts.ts";
 import type { PageBlocks } from "./blocks.ts";
-import { makeButton, makeElement } from "./elements.ts";
+import { create, makeButton } from "./elements.ts";
 import { toHash } from "./links.ts";
 import { NONE, SETTING_TYPES } from "./model.ts";
 import { getRowName } from "./say.ts";
@@ -19,8 +19,8 @@ interface PathActions {
 export class PathMarks {
   private readonly blocks: PageBlocks;
   private readonly actions: PathActions;
-  readonly bar = makeElement("div", { class: "pathbar", role: "region", "aria-label": "The shown path" });
-  private readonly last = makeElement("div", { class: "ending" });
+  readonly bar = create("div", { class: "pathbar", role: "region", "aria-label": "The shown path" });
+  private readonly last = create("div", { class: "ending" });
 
   constructor(blocks: PageBlocks, actions: PathActions) {
     this.blocks = blocks;
@@ -48,7 +48,7 @@ export class PathMarks {
   private fillBar(): void {
     const { actions, bar, blocks } = this;
     const { model, end } = blocks;
-    const said = makeElement("p", {}, makeElement("b", {}, "Another path"), ` ends at “${getRowName(model, end)}”`);
+    const said = create("p", {}, create("b", {}, "Another path"), ` ends at “${getRowName(model, end)}”`);
     bar.replaceChildren(
       said,
       makeButton("Back to the leaf", "small", () => actions.show(model.leaf)),
@@ -63,7 +63,7 @@ export class PathMarks {
     const further = end === NONE ? [] : this.branchesAt(end);
     last.hidden = further.length === 0;
     if (!last.hidden)
-      last.replaceChildren(makeElement("p", {}, "The path ends here. It was continued:"), this.listOf(further));
+      last.replaceChildren(create("p", {}, "The path ends here. It was continued:"), this.listOf(further));
   }
 
   /** Returns the children of a row that begin with something that was said. */
@@ -88,7 +88,7 @@ export class PathMarks {
     const others =
       at === NONE || at === blocks.end ? [] : this.branchesAt(at).filter((child) => !blocks.isShown(child));
     left.hidden = others.length === 0 || !blocks.isShown(at);
-    if (!left.hidden) left.replaceChildren(makeElement("p", {}, "Another way was taken here, too:"), this.listOf(others));
+    if (!left.hidden) left.replaceChildren(create("p", {}, "Another way was taken here, too:"), this.listOf(others));
   }
 
   private listOf(rows: readonly number[]): HTMLElement {
@@ -96,10 +96,15 @@ export class PathMarks {
     const items = rows.slice(0, MOST_LISTED).map((row) => {
       const length = model.path(model.tip(row)).length - model.path(row).length + 1;
       const said = this.firstSaid(row);
-      const link = makeElement("a", { href: toHash({ id: model.rows[row].id }) }, getRowName(model, said));
-      return makeElement("li", {}, link, makeElement("span", { class: "dim" }, ` ${formatCount(length, "entry", "entries")}`));
+      const link = create("a", { href: toHash({ id: model.rows[row].id }) }, getRowName(model, said));
+      return create("li", {}, link, create("span", { class: "dim" }, ` ${formatCount(length, "entry", "entries")}`));
     });
     const more = rows.length - items.length;
-    return makeElement("ul", {}, ...items, more > 0 && makeElement("li", {}, `${more.toLocaleString("en-US")} more, in the tree`));
+    return create(
+      "ul",
+      {},
+      ...items,
+      more > 0 && create("li", {}, `${more.toLocaleString("en-US")} more, in the tree`),
+    );
   }
 }

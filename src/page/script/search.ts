@@ -2,7 +2,16 @@
 
 import type { PageBlock, PageBlocks } from "./blocks.ts";
 import { runInSlices } from "./elements.ts";
-import { ASIDE, countPlaces, ENTRY, lowerText, makePattern, findPlaces, type TextPattern, collectWords } from "./text.ts";
+import {
+  collectWords,
+  countPlaces,
+  ENTRY,
+  findPlaces,
+  lowerText,
+  makePattern,
+  NOT_WORDS,
+  type TextPattern,
+} from "./text.ts";
 
 /** Marks that are drawn in one entry, and in all. */
 const MOST_IN_ENTRY = 300;
@@ -174,7 +183,7 @@ function nodesOf(entry: Element): Text[] {
   const nodes: Text[] = [];
   const walker = document.createTreeWalker(entry, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT, (node) => {
     if (node.nodeType === Node.TEXT_NODE) return NodeFilter.FILTER_ACCEPT;
-    return (node as Element).matches(`${ASIDE},${ENTRY}`) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
+    return (node as Element).matches(`${NOT_WORDS},${ENTRY}`) ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_SKIP;
   });
   for (let node = walker.nextNode(); node; node = walker.nextNode()) nodes.push(node as Text);
   return nodes;

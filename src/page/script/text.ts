@@ -6,8 +6,8 @@ const VOID = new Set(["br", "hr", "img", "input", "rect", "polyline"]);
 const NAMED: Readonly<Record<string, string>> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
 
 /** Parts of an entry that are no words of it: its head, what a fold shows of what is in it, buttons, rows. */
-export const ASIDE = "header,summary,button,script,.left,.replaced";
-const ASIDE_TAGS = new Set(["header", "summary", "button", "script"]);
+export const NOT_WORDS = "header,summary,button,script,.left,.replaced";
+const NOT_WORDS_TAGS = new Set(["header", "summary", "button", "script"]);
 
 /** Elements that are entries by their ids. */
 export const ENTRY = "article[id],.note[id],.result[id]";
@@ -15,29 +15,29 @@ export const ENTRY = "article[id],.note[id],.result[id]";
 interface OpenElement {
   /** The entry that text within it belongs to, and whether it is aside. */
   readonly entry: string;
-  readonly aside: boolean;
+  readonly isSkipped: boolean;
 }
 
 /** Gives the words of each entry in a block of HTML that the page's generator wrote. */
-export function collectWords(html: string, give: (id: string, words: string) => void): void {
+export function collectWords(html: string, add: (id: string, words: string) => void): void {
   const open: OpenElement[] = [];
   const words = new Map<string, string>();
   for (const [part, end, tag, attributes] of html.matchAll(PART)) {
     const top = open[open.length - 1];
     if (tag === undefined) {
-      if (top && top.entry !== "" && !top.aside) words.set(top.entry, (words.get(top.entry) ?? "") + decoded(part));
+      if (top && top.entry !== "" && !top.isSkipped) words.set(top.entry, (words.get(top.entry) ?? "") + decoded(part));
     } else if (end === "/") open.pop();
     else if (!VOID.has(tag)) open.push(opened(tag, attributes, top));
   }
-  for (const [id, text] of words) give(id, text);
+  for (const [id, text] of words) add(id, text);
 }
 
 function opened(tag: string, attributes: string, top: OpenElement | undefined): OpenElement {
   const style = /class="([^"]*)"/.exec(attributes)?.[1] ?? "";
   const id = /\bid="([^"]*)"/.exec(attributes)?.[1];
   const isEntry = id !== undefined && (tag === "article" || style === "note" || style === "result");
-  const isAside = ASIDE_TAGS.has(tag) || style === "left" || style === "replaced";
-  return { entry: isEntry ? id : (top?.entry ?? ""), aside: isAside || top?.aside === true };
+  const isOwnSkipped = NOT_WORDS_TAGS.has(tag) || style === "left" || style === "replaced";
+  return { entry: isEntry ? id : (top?.entry ?? ""), isSkipped: isOwnSkipped || top?.isSkipped === true };
 }
 
 function decoded(text: string): string {

@@ -85,7 +85,9 @@ export class Hooks {
     stopped: Promise<HookAnswer>,
   ): Promise<HookAnswer> {
     const { CancellationTokenSource } = await import("vscode-jsonrpc/node");
-    const { decideOnAnswer: decisionOn, decideOnError: decisionOnError } = await import("../../handlers/shared/hooks.ts");
+    const { decideOnAnswer: decisionOn, decideOnError: decisionOnError } = await import(
+      "../../handlers/shared/hooks.ts"
+    );
     const connection = await this.connect();
     const cancellation = new CancellationTokenSource();
     const params = { ...payload };

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { begin, step } from "../../../src/cli/browse/machine.ts";
-import type { BrowseChange, BrowseEffect, BrowseState, BrowseEvent } from "../../../src/cli/browse/state.ts";
+import type { BrowseChange, BrowseEffect, BrowseEvent, BrowseState } from "../../../src/cli/browse/state.ts";
 import { renderScreen } from "../../../src/cli/browse/view.ts";
 import type { Key, KeyName } from "../../../src/cli/terminal/keys.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";

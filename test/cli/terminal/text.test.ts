@@ -1,12 +1,19 @@
 /** What terminals show and send: how wide text is, how it is cut, that nothing in it acts; keys whole and in pieces. */
 
 import { expect, onTestFinished, test, vi } from "vitest";
-import { type Key, flushKeys, parseKeys } from "../../../src/cli/terminal/keys.ts";
+import { flushKeys, type Key, parseKeys } from "../../../src/cli/terminal/keys.ts";
 import * as terminalText from "../../../src/cli/terminal/text.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 
-const { formatAge: ageText, formatClock: clockText, padColumn: column, cutFront, cutTo, groupThousands: grouped } = terminalText;
-const { escapeControls: inert, escapeLines: inertLines, escapeLine: oneLine, shortenPath: shortPath, measureWidth: widthOf, wrap } = terminalText;
+const { formatAge: ageText, formatClock: clockText, pad: column, cutFront, cutTo, group: grouped } = terminalText;
+const {
+  escapeControls: inert,
+  escapeLines: inertLines,
+  escapeLine: oneLine,
+  shortenPath: shortPath,
+  getWidth: widthOf,
+  wrap,
+} = terminalText;
 
 // By Unicode's East Asian Width and emoji data, version 15.
 test.each<[columns: number, texts: string[]]>([

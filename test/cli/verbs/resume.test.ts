@@ -157,7 +157,9 @@ test.each([
   [`a'b c'"d \\" e"f`, [`ab cd " ef`]],
   [`C:\\bin\\a.exe \\' '\\'`, ["C:\\bin\\a.exe", "'", "\\"]],
   [`"" ''`, ["", ""]],
-])("%s is cut as a shell does", (text, words) => expect(splitSessionCommand(`${text} {id}`).slice(0, -1)).toEqual(words));
+])("%s is cut as a shell does", (text, words) =>
+  expect(splitSessionCommand(`${text} {id}`).slice(0, -1)).toEqual(words),
+);
 
 describe("the program", SYSTEM, () => {
   function started() {

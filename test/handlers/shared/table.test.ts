@@ -69,7 +69,9 @@ function kindOf(command: Command): string {
 }
 
 /** The first command of each kind; the sweep has the others of it. */
-const OF_EACH_KIND = commandTable.filter((command, n) => n === commandTable.findIndex((other) => kindOf(other) === kindOf(command)));
+const OF_EACH_KIND = commandTable.filter(
+  (command, n) => n === commandTable.findIndex((other) => kindOf(other) === kindOf(command)),
+);
 
 /** Whether a member of a result may be null, which Pi leaves out, or missing. */
 function mayBeMissing({ result }: Command, member: string): boolean {

@@ -124,7 +124,7 @@ export const laterInProgram = (shared) => ({
     onEnd(() => ({
       errors: edges
         .filter((edge) => !met.has(edge))
-        .map(({ by, path }) => ({ text: `scripts/later.js names an import that is no more: ${path} in ${by}` })),
+        .map(({ by, path }) => ({ text: `scripts/lazy-modules.js names an import that is no more: ${path} in ${by}` })),
     }));
   },
 });

@@ -9,7 +9,7 @@ import type { CommandLine } from "./options.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { rewordAsVerbs, collectTexts } from "./wording.ts";
+import { collectTexts, rewordAsVerbs } from "./wording.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
 export type AnyResult = any;
@@ -54,7 +54,7 @@ export interface VerbContext {
   /** Returns all that is on stdin. */
   readInput(): Promise<string>;
   /** Calls back for each event that the verb's `serverOptions` ask for. */
-  listen(told: EventCallback): void;
+  listen(callback: EventCallback): void;
   /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
   onInterrupt(act: () => void): () => void;
   /** The files of this machine, for what no command tells. */

@@ -12,7 +12,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyForeign } from "./append.ts";
 import type { CommandContext } from "./command.ts";
-import { type HookAnswer, describeLeaf, veto } from "./hooks.ts";
+import { describeLeaf, type HookAnswer, veto } from "./hooks.ts";
 import { prepareMove } from "./leaving.ts";
 import { moveStore } from "./migration.ts";
 import { anySessionPath } from "./shapes.ts";
@@ -103,7 +103,11 @@ interface Chosen extends ChosenOne {
 }
 
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
-export function findUndoSubject(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
+export function findUndoSubject(
+  workspace: Workspace,
+  wanted: WantedOperation,
+  direction: Direction,
+): string | undefined {
   const never: string[] = [];
   for (;;) {
     const history = settled(workspace, { never, records: false });
@@ -176,9 +180,9 @@ async function groupReversed(
   const event = textOfGroup(root, all.length);
   const part = refused.length === 0 ? "" : ` ${done.length} of ${all.length}`;
   const text = `${WORDS[kind]}${part}: ${event}`;
-  const told = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text };
+  const facts = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text };
   return {
-    ...told,
+    ...facts,
     also: also.map(({ kind: _, ...one }) => one),
     ...(refused.length === 0 ? {} : { refused }),
   };
@@ -264,8 +268,8 @@ function requireLast({ stores }: Workspace, history: History, counts: (one: Oper
     ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
     : "Nothing else can be undone.";
   const sentence = `The last operation cannot be undone: ${last.text} ${last.final} ${after}`;
-  const told = next && { operationId: next.id, sessionId: next.sessionId, sessionPath: next.sessionPath };
-  throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(told && { next: told }) });
+  const facts = next && { operationId: next.id, sessionId: next.sessionId, sessionPath: next.sessionPath };
+  throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(facts && { next: facts }) });
 }
 
 /** Returns the operations that stand as the one that was chosen, and belong together with it. */
@@ -317,28 +321,28 @@ async function reversed(
   if (step === undefined) throw new Failure("cannot_undo", undefined, { operationId: root.id });
   const text = `${WORDS[kind]}: ${root.text}`;
   const as: TakingBack = { kind, of: root.id, text, group };
-  const told = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text };
+  const facts = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text };
   if (step.do === "change") {
     const path = history.pathNow(latest) ?? step.path;
     const done = await onSession(context, latest, path, as);
     if (done === undefined) return undefined;
-    if (typeof done === "string") return { ...told, newOperationId: done, sessionPath: path };
+    if (typeof done === "string") return { ...facts, newOperationId: done, sessionPath: path };
     const { reason, message } = done;
     const refused = { cancelled: true as const, reason, message, text: "The host refused, and nothing was changed." };
-    return { ...told, ...refused, newOperationId: "", sessionPath: path };
+    return { ...facts, ...refused, newOperationId: "", sessionPath: path };
   }
   if (step.do === "convert") {
     await convertBack(context, latest, as);
     const newest = History.of(operations).latest(root);
     const sessionPath = (newest.step && pathAfter(newest.step)) ?? step.from;
-    return { ...told, newOperationId: newest.id, sessionPath };
+    return { ...facts, newOperationId: newest.id, sessionPath };
   }
   if (step.do === "swap") requireNoneSince(history, latest);
   else await comesToPlace(workspace, latest);
   const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, pathAfter(step), step.do, () =>
     lifeCycle.takeBack(latest, as),
   );
-  return { ...told, newOperationId: operationId, sessionPath };
+  return { ...facts, newOperationId: operationId, sessionPath };
 }
 
 /** Has a session that is not where a move left it come to where it is for other machines: they may have moved it back. */
@@ -356,16 +360,16 @@ async function comesToPlace(workspace: Workspace, { step, sessionId }: Operation
 /** Throws ground_moved when names, labels or the leaf were changed since in a session whose file is about to be swapped. */
 function requireNoneSince(history: History, operation: Operation): void {
   const later = history.operations.slice(history.operations.indexOf(operation) + 1);
-  const standing = later.filter(
+  const remaining = later.filter(
     (one) =>
       one.sessionId === operation.sessionId &&
       one.step?.do === "change" &&
       one.of === undefined &&
       !history.isUndone(one),
   );
-  if (standing.length > 0)
-    throw groundMoved(`Undo what was done to the session since first: ${standing.map(({ id }) => id).join(", ")}.`, {
-      later: standing.map(({ id }) => id),
+  if (remaining.length > 0)
+    throw groundMoved(`Undo what was done to the session since first: ${remaining.map(({ id }) => id).join(", ")}.`, {
+      later: remaining.map(({ id }) => id),
     });
 }
 
@@ -376,9 +380,9 @@ async function convertBack(context: CommandContext, { step, sessionId }: Operati
   const { active, location } = migrations.status(step.to);
   const isThere = (active === "native_v2") === (step.into === "v2") && location.sessionId === sessionId;
   if (!isThere) throw groundMoved("The session is in its former store already.", { active });
-  const wishes = { as, progress: context.progress };
+  const options = { as, progress: context.progress };
   await moveStore(context, step.to, (path) =>
-    step.into === "v2" ? migrations.rollBack(path, wishes) : migrations.migrate(path, wishes),
+    step.into === "v2" ? migrations.rollBack(path, options) : migrations.migrate(path, options),
   );
 }
 

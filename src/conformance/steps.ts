@@ -2,9 +2,9 @@
 
 import { isJsonrpc, isPi } from "./combination.ts";
 import type { Conversation, Request } from "./conversation.ts";
+import type { Params, Received, WireValue } from "./dialect.ts";
 import { isFileAt } from "./files.ts";
 import type { Reply } from "./reply.ts";
-import type { Params, Received, WireValue } from "./speech.ts";
 import { NotApplicable } from "./verdict.ts";
 
 export function makeUserMessage(content: string): WireValue {
@@ -36,9 +36,12 @@ export async function appendMessage(conversation: Conversation, ...entries: read
 }
 
 /** Makes a new session current that holds a turn for each text, and returns the ids of the entries. */
-export async function makeSessionWith(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
+export async function makeTurns(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
   await makeSession(conversation);
-  return appendMessage(conversation, ...texts.flatMap((text) => [makeUserMessage(text), makeAssistantMessage(`Answer: ${text}`)]));
+  return appendMessage(
+    conversation,
+    ...texts.flatMap((text) => [makeUserMessage(text), makeAssistantMessage(`Answer: ${text}`)]),
+  );
 }
 
 /** Returns all entries of the current session, and the leaf. */
@@ -69,7 +72,7 @@ export async function beginFork(
   conversation: Conversation,
   ...later: readonly Request[]
 ): Promise<{ ids: string[]; hook: Received }> {
-  const [entryId] = await makeSessionWith(conversation, "One");
+  const [entryId] = await makeTurns(conversation, "One");
   conversation.hold("session_before_fork");
   const ids = conversation.begin(["fork", { entryId }], ...later);
   return { ids, hook: await conversation.hook("session_before_fork") };
@@ -82,18 +85,18 @@ export async function getState(conversation: Conversation): Promise<WireValue> {
 }
 
 /** Returns where the current session is, which must be on disk. Throws NotApplicable where sessions are in memory. */
-export async function requireSessionPath(conversation: Conversation): Promise<string> {
+export async function requirePath(conversation: Conversation): Promise<string> {
   const reply = await conversation.ask("get_state");
   const { sessionFile } = reply.result;
   if (typeof sessionFile === "string") return sessionFile;
-  const isTold = sessionFile === null || (sessionFile === undefined && isPi(conversation.combination));
-  if (!isTold) throw reply.broken("sessionFile, which is a path or null");
+  const isReported = sessionFile === null || (sessionFile === undefined && isPi(conversation.combination));
+  if (!isReported) throw reply.broken("sessionFile, which is a path or null");
   throw new NotApplicable("the server keeps its sessions in memory");
 }
 
 /** Returns the file of the current session. Throws NotApplicable where a session is no file. */
-export async function requireSessionFile(conversation: Conversation): Promise<string> {
-  const path = await requireSessionPath(conversation);
+export async function requireFile(conversation: Conversation): Promise<string> {
+  const path = await requirePath(conversation);
   if (isFileAt(path)) return path;
   throw new NotApplicable(`the server keeps its sessions in no files: ${path} is none`);
 }

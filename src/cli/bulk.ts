@@ -3,14 +3,18 @@
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
-import { type VerbContext, type CommandError, CommandFailed, type VerbArguments } from "./asking.ts";
-import { type NamedSession, findNamedSession } from "./sessions.ts";
+import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { escapeControls } from "./terminal/text.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";
+import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
 
 /** Finds the sessions of all operands, before anything is done with the first. Throws as `sessionNamed`. */
-export async function findNamedSessions(asking: VerbContext, { operands }: VerbArguments, preferred: Preferred): Promise<NamedSession[]> {
+export async function findNamedSessions(
+  asking: VerbContext,
+  { operands }: VerbArguments,
+  preferred: Preferred,
+): Promise<NamedSession[]> {
   const all = new Map<string, NamedSession>();
   for (const operand of new Set(operands)) {
     const session = await findNamedSession(asking, operand, preferred);

@@ -23,7 +23,11 @@ export interface ComparedEnd {
 }
 
 /** Returns the last row that two paths share, or NONE, and their sides. */
-export function compareBranches(model: TreeModel, a: number, b: number): { common: number; branches: [ComparedEnd, ComparedEnd] } {
+export function compareBranches(
+  model: TreeModel,
+  a: number,
+  b: number,
+): { common: number; branches: [ComparedEnd, ComparedEnd] } {
   const [left, right] = [model.path(a), model.path(b)];
   let past = 0;
   while (past < left.length && left[past] === right[past]) past++;

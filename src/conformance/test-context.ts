@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import type { Combination } from "./combination.ts";
-import { type ProtocolViolations, Conversation } from "./conversation.ts";
+import { Conversation, type ProtocolViolations } from "./conversation.ts";
+import type { Params } from "./dialect.ts";
 import { makeFolder } from "./files.ts";
 import type { Launcher } from "./launch.ts";
 import { MODEST_REPLY, type RuleContext } from "./rule.ts";
-import type { Params } from "./speech.ts";
 
 interface TestContextOptions {
   readonly command: readonly string[];

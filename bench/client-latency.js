@@ -1,4 +1,4 @@
-// `node bench/face.js`: what it takes to have an agent behind the server, beside that agent alone and a bare process
+// `node bench/client-latency.js`: what it takes to have an agent behind the server, beside that agent alone and a bare process
 // that passes its bytes on, in one run. The agents are the scripted ones of examples/agents.
 //
 //   --runs <n>      turns of each kind (20)
@@ -151,12 +151,12 @@ async function measure(faces) {
 
 /** Returns the cells of a row. Of an agent alone the time a chunk is its own, which no goal is about. */
 function cellsOf({ name, face, firsts, wholes, flood, paced }, [alone], agent) {
-  const [first, beside] = [figure(firsts).median, figure(firsts).median - figure(alone.firsts).median];
+  const [first, added] = [figure(firsts).median, figure(firsts).median - figure(alone.firsts).median];
   const isAlone = name === alone.name;
   const perChunkCells = isAlone ? ["", ""] : [`${flood.toFixed(1)} us`, `${paced.toFixed(0)} us`];
   return [
     `${agent}: ${name}`,
-    `${first.toFixed(2)} ms${isAlone ? "" : ` (+${beside.toFixed(2)})`}`,
+    `${first.toFixed(2)} ms${isAlone ? "" : ` (+${added.toFixed(2)})`}`,
     `${figure(wholes).median.toFixed(0)} ms`,
     ...perChunkCells,
     face.isOurs ? "+1 ms, 8 us" : "",

@@ -2,7 +2,7 @@
 
 import { getEntryColour, getEntryHead } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { padColumn, count, cutFront, cutTo, groupThousands, escapeControls, escapeLine, measureWidth, wrap } from "./terminal/text.ts";
+import { count, cutFront, cutTo, escapeControls, escapeLine, getWidth, group, pad, wrap } from "./terminal/text.ts";
 import { formatMoney } from "./usage-report.ts";
 import type { ResultOf } from "./verb.ts";
 
@@ -44,15 +44,19 @@ export function* formatComparison(result: Comparison, page: OutputStyle): Genera
   const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
   for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
     yield painted(line);
-  const isBeside = !isPlain && page.width >= WIDE;
-  const width = isBeside ? Math.floor((page.width - RULE.length) / 2) : page.width;
+  const isWide = !isPlain && page.width >= WIDE;
+  const width = isWide ? Math.floor((page.width - RULE.length) / 2) : page.width;
   const namesSession = a.sessionId !== b.sessionId || a.sessionPath !== b.sessionPath;
   const left = formatColumn("A", a, width, namesSession);
   const right = formatColumn("B", b, width, namesSession);
-  if (!isBeside) for (const line of [...under(left), EMPTY, ...under(right)]) yield painted(line);
+  if (!isWide) for (const line of [...under(left), EMPTY, ...under(right)]) yield painted(line);
   else
-    for (const [one, other] of [...pairLines(left.facts, right.facts), [EMPTY, EMPTY], ...pairLines(left.said, right.said)])
-      yield `${paint(one.colour, padColumn(one.text, width))}${paint("dim", RULE)}${painted(other)}`.trimEnd();
+    for (const [one, other] of [
+      ...pairLines(left.facts, right.facts),
+      [EMPTY, EMPTY],
+      ...pairLines(left.said, right.said),
+    ])
+      yield `${paint(one.colour, pad(one.text, width))}${paint("dim", RULE)}${painted(other)}`.trimEnd();
 }
 
 function under({ facts, said }: ColumnText): ColumnLine[] {
@@ -64,12 +68,12 @@ function pairLines(left: readonly ColumnLine[], right: readonly ColumnLine[]): [
   return Array.from({ length: rows }, (_, i) => [left[i] ?? EMPTY, right[i] ?? EMPTY]);
 }
 
-function formatColumn(name: string, side: ComparedBranch, width: number, namesSession: boolean): ColumnText {
-  const { shownId, entryCount, entries, nextCursor, lastAnswer } = side;
+function formatColumn(name: string, branch: ComparedBranch, width: number, namesSession: boolean): ColumnText {
+  const { shownId, entryCount, entries, nextCursor, lastAnswer } = branch;
   const facts = [
     ...wrapped(`${name}  ${shownId === null ? "before the first message" : escapeControls(shownId)}`, "bold", width),
-    ...(namesSession ? wrapped(`session ${escapeControls(side.sessionId)}${nameText(side)}`, "dim", width) : []),
-    ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
+    ...(namesSession ? wrapped(`session ${escapeControls(branch.sessionId)}${nameText(branch)}`, "dim", width) : []),
+    ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(branch, width)),
   ];
   const said: ColumnLine[] = entries.flatMap((entry) => saidLines(entry, width));
   if (nextCursor !== undefined) said.push(...wrapped("(there is more; --limit shows more of it)", "dim", width));
@@ -82,17 +86,17 @@ function nameText({ sessionName }: ComparedBranch): string {
   return sessionName === null ? "" : `, ${escapeLine(sessionName)}`;
 }
 
-function factLines(side: ComparedBranch, width: number): ColumnLine[] {
-  const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, files } = side;
-  const failed = failedCalls === 0 ? "" : ` (${groupThousands(failedCalls)} failed)`;
-  const models = side.models.map(({ provider, id, messages }) => `${provider}/${id} ${messages}`);
+function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
+  const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, files } = branch;
+  const failed = failedCalls === 0 ? "" : ` (${group(failedCalls)} failed)`;
+  const models = branch.models.map(({ provider, id, messages }) => `${provider}/${id} ${messages}`);
   const facts = [
-    `${count(entryCount, "entry", "entries")} in ${durationText(side.durationMs)}`,
-    `${groupThousands(userMessages)} from the user, ${groupThousands(assistantMessages)} from the assistant`,
+    `${count(entryCount, "entry", "entries")} in ${durationText(branch.durationMs)}`,
+    `${group(userMessages)} from the user, ${group(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
-    `${count(tokens.total, "token", "tokens")}, ${costText(side)}`,
+    `${count(tokens.total, "token", "tokens")}, ${costText(branch)}`,
     ...listed("models", models),
-    ...listed("tools", side.tools.map(toolText)),
+    ...listed("tools", branch.tools.map(toolText)),
   ];
   return [
     ...facts.flatMap((fact) => wrapped(fact, "plain", width)),
@@ -109,7 +113,7 @@ function costText({ tokens, cost }: ComparedBranch): string {
 /** Returns names as one text; of many, only the first. */
 function listed(name: string, items: readonly string[]): string[] {
   if (items.length === 0) return [];
-  const more = items.length > MOST_ITEMS ? ` and ${groupThousands(items.length - MOST_ITEMS)} more` : "";
+  const more = items.length > MOST_ITEMS ? ` and ${group(items.length - MOST_ITEMS)} more` : "";
   return [`${name}: ${items.slice(0, MOST_ITEMS).map(escapeLine).join(", ")}${more}`];
 }
 
@@ -121,14 +125,15 @@ function toolText({ name, count, failures }: ComparedBranch["tools"][number]): s
 function filesText(name: string, files: readonly string[], width: number): ColumnLine[] {
   if (files.length === 0) return [];
   const shown = files.slice(0, MOST_ITEMS).map((file) => `  ${cutFront(escapeLine(file), Math.max(1, width - 2))}`);
-  const more = files.length > MOST_ITEMS ? [`  and ${groupThousands(files.length - MOST_ITEMS)} more`] : [];
+  const more = files.length > MOST_ITEMS ? [`  and ${group(files.length - MOST_ITEMS)} more`] : [];
   return [`${name}:`, ...shown, ...more].map((text) => ({ text: cutTo(text, width), colour: "plain" }));
 }
 
 function saidLines(entry: SaidEntry, width: number): ColumnLine[] {
   const { text, calls = [] } = entry;
   const head = getEntryHead(entry).filter(Boolean).join(" ");
-  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${escapeLine(text)}`, getEntryColour(entry), width);
+  const spoken =
+    text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${escapeLine(text)}`, getEntryColour(entry), width);
   return [...spoken, ...calls.map((call): ColumnLine => ({ text: callText(call, width), colour: "yellow" }))];
 }
 
@@ -137,7 +142,7 @@ function callText({ name, argument }: NonNullable<SaidEntry["calls"]>[number], w
   const head = `  ${escapeLine(name)}: `;
   const given = escapeLine(argument);
   const isPath = /^[^\s]*[/\\][^\s]*$/.test(given);
-  return cutTo(isPath ? `${head}${cutFront(given, Math.max(1, width - measureWidth(head)))}` : `${head}${given}`, width);
+  return cutTo(isPath ? `${head}${cutFront(given, Math.max(1, width - getWidth(head)))}` : `${head}${given}`, width);
 }
 
 /** Returns an inert text as a few lines at most; the last one shows whether there is more. */
@@ -156,5 +161,5 @@ function durationText(milliseconds: number): string {
   const minutes = Math.round(seconds / 60);
   if (minutes < 120) return `${minutes} min`;
   const hours = Math.round(minutes / 60);
-  return hours < 48 ? `${hours} h` : `${groupThousands(Math.round(hours / 24))} days`;
+  return hours < 48 ? `${hours} h` : `${group(Math.round(hours / 24))} days`;
 }

@@ -1,18 +1,18 @@
 /** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
 
-import { formatLockOwner } from "../holder.ts";
+import { formatLockOwner } from "../lock-owner.ts";
 import { computeLayout } from "./layout.ts";
 import {
-  getChangedSession,
-  joinSteps,
+  addEffect,
+  type BrowseEvent,
   type BrowseState,
   type Facts,
-  type BrowseEvent,
+  getChangedSession,
   isRefused,
+  joinSteps,
   type PreviewPlace,
   type Step,
   toStep,
-  addEffect,
 } from "./state.ts";
 
 /** Sessions whose facts are remembered. */
@@ -51,11 +51,11 @@ export function showPreview(state: BrowseState, { ticket, shown }: BrowseEvent &
   return toStep(withFacts(next, preview.place.sessionPath, shown));
 }
 
-export function showPreviewFailure(state: BrowseState, happening: BrowseEvent & { what: "unpreviewed" }): Step {
+export function showPreviewFailure(state: BrowseState, event: BrowseEvent & { what: "unpreviewed" }): Step {
   const { preview } = state;
-  if (happening.ticket !== preview.ticket || !preview.place) return toStep(state);
-  const next = { ...state, preview: { ...preview, shown: undefined, failed: happening.message } };
-  return toStep(happening.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
+  if (event.ticket !== preview.ticket || !preview.place) return toStep(state);
+  const next = { ...state, preview: { ...preview, shown: undefined, failed: event.message } };
+  return toStep(event.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
 }
 
 function withFacts(
@@ -78,7 +78,8 @@ function answered(state: BrowseState, sessionPath: string, facts: Facts): Browse
   const isWaiting = held !== undefined && getChangedSession(held) === sessionPath;
   const next = isWaiting ? { ...state, held: undefined, isBusy: false, prompt: held } : state;
   const asked = next.prompt ?? prompt;
-  if (!lockedBy || asked === undefined || getChangedSession(asked) !== sessionPath || !isRefused(asked, facts)) return next;
+  if (!lockedBy || asked === undefined || getChangedSession(asked) !== sessionPath || !isRefused(asked, facts))
+    return next;
   return { ...next, prompt: undefined, notice: `Open in ${formatLockOwner(lockedBy)}: close it there first.` };
 }
 
