@@ -8,7 +8,7 @@ import { getInfo } from "../storage/fs/files.ts";
 import { findProgram, isProgram } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
 import { escapeControls } from "./terminal/text.ts";
-import { type Asking, open, type ResultOf } from "./verb.ts";
+import { openNamedSession, type ResultOf, type VerbContext } from "./verb.ts";
 import { splitShellWords } from "./words.ts";
 
 /** The agent that is started where nobody names another one. */
@@ -40,10 +40,14 @@ interface ResumeOptions {
  * Starts the agent with a session, in its directory and on this terminal, and waits until it ends. Our server ends
  * first, so that its lock is free. Throws UsageError, CommandFailed and Failure.
  */
-export async function resumeSession(asking: Asking, session: string, options: ResumeOptions = {}): Promise<Resumed> {
+export async function resumeSession(
+  asking: VerbContext,
+  session: string,
+  options: ResumeOptions = {},
+): Promise<Resumed> {
   const template = options.command ?? (asking.variables[VARIABLE] || USUAL);
   const words = splitSessionCommand(template);
-  await open(asking, session);
+  await openNamedSession(asking, session);
   const state = await asking.ask("get_state");
   requireFree(state);
   requireReadable(state, template);
@@ -89,7 +93,7 @@ function requireReadable({ sessionFile, sessionId, store }: SessionState, templa
   throw new Failure("unsupported_command", sentence);
 }
 
-function requireFolder({ disk }: Asking, { cwd, sessionId }: SessionState): void {
+function requireFolder({ disk }: VerbContext, { cwd, sessionId }: SessionState): void {
   const isUsable = isAbsolute(cwd) && !cwd.includes("\0");
   if (isUsable && getInfo(disk, cwd)?.kind === "folder") return;
   const what = cwd === "" ? "The session names no directory" : `The session's directory ${cwd} is not there any more`;
@@ -135,7 +139,7 @@ function filled(words: readonly string[], { sessionFile, sessionId, cwd }: Sessi
 }
 
 /** Returns the path of the program, as it is found from here and not from the session's directory. */
-function programOf({ cwd, disk, variables }: Asking, name: string): string {
+function programOf({ cwd, disk, variables }: VerbContext, name: string): string {
   const found = /[/\\]/.test(name) ? resolve(cwd, name) : findProgram(disk, variables, name);
   if (found !== undefined && isProgram(disk, found)) return found;
   const where = found === undefined ? "in the folders of PATH" : "that can be started";

@@ -4,7 +4,7 @@ import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { count, cutTo, escapeControls, escapeLine, escapeLines, formatClock, pad, wrap } from "./terminal/text.ts";
-import type { Result } from "./verb.ts";
+import type { AnyResult } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
 const RESULT_LINES = 12;
@@ -16,7 +16,7 @@ export const BEFORE_ALL = "Nothing is before the place where it goes on. tree sh
 
 /** Yields the lines of a message, or of an entry if its id is given. With `isWhole`, long outputs are not cut. */
 export function* formatMessage(
-  message: Result,
+  message: AnyResult,
   page: OutputStyle,
   isWhole: boolean,
   entryId?: string,
@@ -36,7 +36,7 @@ export function* formatMessage(
 }
 
 /** Returns the name of the speaker, and a detail that is worth showing next to it. */
-function headOf({ role, provider, model, toolName, isError, customType }: Result): [string, string] {
+function headOf({ role, provider, model, toolName, isError, customType }: AnyResult): [string, string] {
   const heads: Readonly<Record<string, [string, string]>> = {
     assistant: ["assistant", [provider, model].filter(Boolean).join("/")],
     toolResult: [isError === true ? "error" : "result", toolName ?? ""],
@@ -48,7 +48,7 @@ function headOf({ role, provider, model, toolName, isError, customType }: Result
   return Object.hasOwn(heads, role) ? heads[role] : [String(role ?? "message"), ""];
 }
 
-function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): Generator<string> {
+function* assistantLines({ content, errorMessage }: AnyResult, page: OutputStyle): Generator<string> {
   if (typeof content === "string") yield* textLines(content, page);
   for (const block of Array.isArray(content) ? content : []) {
     if (block?.type === "text") yield* textLines(block.text, page);
@@ -86,7 +86,7 @@ function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generat
 }
 
 /** Yields the lines of an entry of a path. */
-export function* formatEntry(entry: Result, page: OutputStyle, isWhole: boolean): Generator<string> {
+export function* formatEntry(entry: AnyResult, page: OutputStyle, isWhole: boolean): Generator<string> {
   const { type, id, timestamp } = entry;
   if (type === "message") {
     const message = { timestamp, ...entry.message };

@@ -1,6 +1,6 @@
 /** A line on the terminal that shows how far long work is, and goes away. */
 
-import { getWidth, group, sizeText } from "./terminal/text.ts";
+import { formatSize, getWidth, group } from "./terminal/text.ts";
 
 /** Milliseconds of work before which nothing is shown. */
 const SHOW_AFTER = 1000;
@@ -91,7 +91,7 @@ export function formatProgress(
   const amount = isCounted
     ? `${group(done)} of ${group(total)}`
     : isBytes
-      ? `${sizeText(done)} of ${sizeText(total)}`
+      ? `${formatSize(done)} of ${formatSize(total)}`
       : `${Math.floor(100 * share)}%`;
   const rate = isCounted && elapsed > 0 ? rateText((1000 * done) / elapsed) : "";
   const left = share > 0 && share < 1 ? `${durationText((elapsed * (1 - share)) / share)} left` : "";

@@ -1,7 +1,7 @@
 /** Times as people write them: `2d`, `yesterday`, `last week`, `monday`, `march`, `2026-03`, or ISO 8601. */
 
 import { UsageError } from "./options.ts";
-import type { Asking } from "./verb.ts";
+import type { VerbContext } from "./verb.ts";
 
 const SECOND = 1000;
 const DAY = 86_400_000;
@@ -54,7 +54,7 @@ export function parseMoment(text: string, now: number, zone: string): number | u
 export function parseTimeFlag(
   flags: ReadonlyMap<string, string>,
   name: string,
-  { page, variables }: Pick<Asking, "page" | "variables">,
+  { page, variables }: Pick<VerbContext, "page" | "variables">,
 ): string | undefined {
   const text = flags.get(name);
   if (text === undefined) return undefined;

@@ -6,15 +6,15 @@ import { openNamedSession, toSessionParams } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import type { ResultOf, VerbArguments, VerbContext } from "./verb-context.ts";
 
-export { openNamedSession as open, toSessionParams as named } from "./sessions.ts";
+export { openNamedSession, toSessionParams } from "./sessions.ts";
 export {
-  type AnyResult as Result,
+  type AnyResult,
   CommandFailed,
   type EventCallback,
   type ResultOf,
-  toSentence as sentenceOf,
-  type VerbArguments as Given,
-  type VerbContext as Asking,
+  toSentence,
+  type VerbArguments,
+  type VerbContext,
 } from "./verb-context.ts";
 
 /** A verb; `Found`: what it asks for and prints. */

@@ -220,7 +220,7 @@ async function drawn(
   jsonl: (() => Iterable<Uint8Array>) | undefined,
 ): Promise<Iterable<string>> {
   // Pages are drawn by a file of its own, which no start needs.
-  const { renderHtml: htmlPieces, markdownPieces } = await import("../page/main.ts");
+  const { renderHtml: htmlPieces, writeMarkdown: markdownPieces } = await import("../page/main.ts");
   await workspace.stores.pause();
   return format === "html" ? htmlPieces(page, { jsonl }) : markdownPieces(page);
 }

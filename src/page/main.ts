@@ -16,7 +16,7 @@ import { SCRIPT } from "./script.ts";
 import { STYLE } from "./style.ts";
 import { renderTop } from "./top.ts";
 
-export { type Drawn, renderBranch as branchHtml } from "./entries.ts";
+export { type Drawn, renderBranch } from "./entries.ts";
 
 interface PageOptions {
   /** The session's JSONL, which the page holds for download; without it, it has none. */
@@ -104,4 +104,4 @@ function* apartHtml(page: ExportPage, chunks: Chunks): Generator<string> {
   yield "</div></details></section>\n";
 }
 
-export { writeMarkdown as markdownPieces } from "./markdown/document.ts";
+export { writeMarkdown } from "./markdown/document.ts";

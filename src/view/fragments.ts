@@ -3,7 +3,7 @@
 import { shownPart } from "../core/export/cut.ts";
 import { anchorName, type ExportPage, type PageEntry } from "../core/export/page.ts";
 import { stringOf, toolCalls } from "../core/format/message.ts";
-import { branchHtml, type Drawn } from "../page/main.ts";
+import { type Drawn, renderBranch } from "../page/main.ts";
 
 /** An entry as it is stored. */
 export type StoredEntry = Readonly<Record<string, unknown>> & { readonly id: string };
@@ -53,7 +53,7 @@ export class FragmentRenderer {
 
   private html(entries: readonly StoredEntry[], drawn: Drawn): Fragment {
     const branch = { entries: () => entries.map(shownEntry), folds: () => [] };
-    return { anchor: anchorOf(entries[0].id), html: [...branchHtml(pageFor(), branch, drawn)].join("") };
+    return { anchor: anchorOf(entries[0].id), html: [...renderBranch(pageFor(), branch, drawn)].join("") };
   }
 }
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { findVerb, verbs } from "../../src/cli/table.ts";
-import type { Given, Verb } from "../../src/cli/verb.ts";
+import type { Verb, VerbArguments } from "../../src/cli/verb.ts";
 import { collectTexts, rewordAsVerbs, rewordParamIssues } from "../../src/cli/wording.ts";
 import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
@@ -144,7 +144,7 @@ test.each(["push", "restore", "verify", "import", "export"])(
     const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
     const found = { sessions: [told], files: [told], faults: [told], copies: [], lacking: [], journal: [] };
     const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
-    const given = { operands: [], flags: new Map(), took: [] } as unknown as Given;
+    const given = { operands: [], flags: new Map(), took: [] } as unknown as VerbArguments;
     const verb = findVerb("fleet")?.subverbs?.find(({ name }) => name === `fleet ${word}`) as Verb;
     const printed = [...verb.print(result, given, undefined as never)];
     expect(printed.filter((line) => line.endsWith(TYPED))).toHaveLength(1);

@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { shownPart } from "../../src/core/export/cut.ts";
 import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
-import { markdownPieces, renderHtml } from "../../src/page/main.ts";
+import { renderHtml, writeMarkdown } from "../../src/page/main.ts";
 import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
 import { longConversation } from "../support/long-conversation.ts";
@@ -16,7 +16,7 @@ import { SWEEP } from "../support/tiers.ts";
 /** Returns what a session is drawn as, in both formats. */
 const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
   const session = await sessionOf(lines);
-  return [renderHtml, markdownPieces].map((draw) => [...draw(pageOf(session, part))].join(""));
+  return [renderHtml, writeMarkdown].map((draw) => [...draw(pageOf(session, part))].join(""));
 };
 
 test("of 300 entries, no more are read than the next block needs", async () => {
@@ -49,7 +49,7 @@ test("of 300 entries, no more are read than the next block needs", async () => {
 test("of 1,200 branches at one entry, few are read between two places for a pause", async () => {
   const answers = range(0, 1200).map((n) => assistantText(id(n + 1), id(0), `answer ${n} ${"x".repeat(100)}`));
   const session = await sessionOf([userText(id(0), null), ...answers]);
-  for (const draw of [renderHtml, markdownPieces]) {
+  for (const draw of [renderHtml, writeMarkdown]) {
     const read = vi.spyOn(session.log, "read");
     const page = pageOf(session, "all");
     expect(read.mock.calls.length).toBe(0);

@@ -3,7 +3,7 @@
 import { basename, extname, join } from "node:path";
 import type { FlatNode } from "../entries.ts";
 import { cutTo, escapeLine } from "../terminal/text.ts";
-import { type Asking, CommandFailed, type ResultOf } from "../verb.ts";
+import { CommandFailed, type ResultOf, type VerbContext } from "../verb.ts";
 import type { ExportFormat } from "../verbs/export.ts";
 import type {
   BrowseChange,
@@ -37,7 +37,7 @@ const INVALID_PARAMS = -32602;
 const DAMAGED = new Set(["corrupt", "not_a_session"]);
 
 /** Returns a function that carries out effects. It resolves to nothing where a later one took their place. */
-export function createActions(asking: Asking): (effect: Action) => Promise<NextEvent> {
+export function createActions(asking: VerbContext): (effect: Action) => Promise<NextEvent> {
   const waitForSearch = latest(SEARCH_WAIT);
   const waitForPreview = latest(PREVIEW_WAIT);
   const looking = new Set<string>();
@@ -92,7 +92,10 @@ function hasCode(error: unknown, code: number): error is CommandFailed {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action & { do: "list" }): Promise<BrowseEvent> {
+async function list(
+  { ask }: VerbContext,
+  { query, cursor, limit, isQuick }: Action & { do: "list" },
+): Promise<BrowseEvent> {
   if (query.shelf === "trash") return trash(ask, query);
   try {
     if (isQuick) {
@@ -118,7 +121,7 @@ function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Read
   };
 }
 
-async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise<BrowseEvent> {
+async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Promise<BrowseEvent> {
   const items: ResultOf<"list_trash">["items"][number][] = [];
   let cursor: string | undefined;
   try {
@@ -153,7 +156,7 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
 }
 
 async function search(
-  { ask }: Asking,
+  { ask }: VerbContext,
   { words, cwd, agents, cursor }: Action & { do: "search" },
 ): Promise<BrowseEvent> {
   try {
@@ -165,7 +168,7 @@ async function search(
   }
 }
 
-async function preview({ ask }: Asking, { place, ticket }: Action & { do: "preview" }): Promise<BrowseEvent> {
+async function preview({ ask }: VerbContext, { place, ticket }: Action & { do: "preview" }): Promise<BrowseEvent> {
   try {
     return { what: "previewed", ticket, shown: await ask("preview_session", { ...place, ...AROUND }) };
   } catch (error) {
@@ -176,7 +179,7 @@ async function preview({ ask }: Asking, { place, ticket }: Action & { do: "previ
 }
 
 /** Looks at a session for its marks, unless it is being looked at. */
-async function look({ ask }: Asking, sessionPath: string, looking: Set<string>): Promise<NextEvent> {
+async function look({ ask }: VerbContext, sessionPath: string, looking: Set<string>): Promise<NextEvent> {
   if (looking.has(sessionPath)) return undefined;
   looking.add(sessionPath);
   let facts: Facts = { damageCount: 0 };
@@ -193,7 +196,7 @@ async function look({ ask }: Asking, sessionPath: string, looking: Set<string>):
 }
 
 /** Reads a tree by parts. The session is open for that time only, and for reading. */
-async function openTree({ ask }: Asking, session: BrowsedSession): Promise<BrowseEvent> {
+async function openTree({ ask }: VerbContext, session: BrowsedSession): Promise<BrowseEvent> {
   const path = session.itemPath ?? session.sessionPath;
   const { sessionId } = await ask("open_session", { sessionPath: path, readOnly: true });
   try {
@@ -221,7 +224,11 @@ function titleOf({ name, firstMessage, sessionId }: BrowsedSession): string {
 
 const TAKEN_BACK = "u takes it back.";
 
-async function carriedOut(asking: Asking, change: BrowseChange, undoable: UndoableActions): Promise<ChangeOutcome> {
+async function carriedOut(
+  asking: VerbContext,
+  change: BrowseChange,
+  undoable: UndoableActions,
+): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
   const title = "session" in change ? titleOf(change.session) : "";
@@ -263,7 +270,11 @@ function deletedNotice(title: string, { trash, movedTo }: ResultOf<"delete_sessi
 }
 
 /** Opens a session for a change and closes it behind it, so that others can write to it again. */
-async function within<T>({ ask }: Asking, sessionPath: string, act: (sessionId: string) => Promise<T>): Promise<T> {
+async function within<T>(
+  { ask }: VerbContext,
+  sessionPath: string,
+  act: (sessionId: string) => Promise<T>,
+): Promise<T> {
   const { sessionId } = await ask("open_session", { sessionPath });
   try {
     return await act(sessionId);
@@ -272,7 +283,7 @@ async function within<T>({ ask }: Asking, sessionPath: string, act: (sessionId: 
   }
 }
 
-async function label(asking: Asking, change: BrowseChange & { change: "label" }): Promise<ChangeOutcome> {
+async function label(asking: VerbContext, change: BrowseChange & { change: "label" }): Promise<ChangeOutcome> {
   const { session, entryId } = change;
   await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("set_label", { sessionId, entryId, label: change.label === "" ? null : change.label }),
@@ -283,7 +294,7 @@ async function label(asking: Asking, change: BrowseChange & { change: "label" })
   return { change, notice: `${notice} ${TAKEN_BACK}` };
 }
 
-async function move(asking: Asking, change: BrowseChange & { change: "move" }): Promise<ChangeOutcome> {
+async function move(asking: VerbContext, change: BrowseChange & { change: "move" }): Promise<ChangeOutcome> {
   const { session, entryId, position, leafId: expectedLeafId } = change;
   const { leafId, durable, text } = await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("branch", { sessionId, entryId, position, expectedLeafId }),
@@ -302,7 +313,7 @@ const FORMATS: Readonly<Record<string, ExportFormat>> = {
   ".htm": "html",
 };
 
-async function exported({ ask }: Asking, change: BrowseChange & { change: "export" }): Promise<ChangeOutcome> {
+async function exported({ ask }: VerbContext, change: BrowseChange & { change: "export" }): Promise<ChangeOutcome> {
   const { session, file } = change;
   const format = FORMATS[extname(file).toLowerCase()] ?? "jsonl";
   const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath: file });
@@ -310,7 +321,7 @@ async function exported({ ask }: Asking, change: BrowseChange & { change: "expor
 }
 
 async function fork(
-  asking: Asking,
+  asking: VerbContext,
   change: BrowseChange & { readonly session: BrowsedSession },
 ): Promise<ChangeOutcome> {
   const { ask } = asking;
@@ -334,7 +345,7 @@ interface UndoableActions {
 const LATEST = 100;
 
 async function undo(
-  { ask }: Asking,
+  { ask }: VerbContext,
   change: BrowseChange & { change: "undo" },
   undoable: UndoableActions,
 ): Promise<ChangeOutcome> {

@@ -1,7 +1,7 @@
 /** The keys of the list. */
 
 import type { Key } from "../terminal/keys.ts";
-import { count, cutTo, escapeLine, sizeText } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatSize } from "../terminal/text.ts";
 import { beginTyping, getSelectedRow, isAwaited, moveInList, moveToNextHit, requery, typeFilter } from "./list.ts";
 import {
   addEffect,
@@ -109,7 +109,7 @@ function askToDelete(state: BrowseState, session: BrowsedSession): Step {
   if (session.itemPath) return showNotice(state, "It is deleted already: r brings it back.");
   const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
   const facts =
-    messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${sizeText(sizeBytes ?? 0)}`;
+    messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${formatSize(sizeBytes ?? 0)}`;
   const question = `Delete "${cutTo(escapeLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
   return askBefore(state, { ask: "yes", question, wanted: { change: "delete", session } });
 }

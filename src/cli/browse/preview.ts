@@ -8,12 +8,12 @@ import {
   cutTo,
   escapeLine,
   escapeLines,
+  formatSize,
   group,
   highlightWords,
   parseSearchWords,
   shortenId,
   shortenPath,
-  sizeText,
   wrap,
 } from "../terminal/text.ts";
 import { formatMoney } from "../usage-report.ts";
@@ -79,7 +79,7 @@ function factLines(session: BrowsedSession, shown: PreviewedSession | undefined,
   if (cwd) facts.push(shortenPath(cwd, page.home));
   if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
   if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
-  if (typeof sizeBytes === "number") facts.push(sizeText(sizeBytes));
+  if (typeof sizeBytes === "number") facts.push(formatSize(sizeBytes));
   if (typeof cost === "number" && cost > 0) facts.push(formatMoney(cost, 2));
   const lines = [
     paint("bold", cutTo(escapeLine(name ?? firstMessage ?? "(nothing said)"), width)),

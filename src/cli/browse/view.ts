@@ -8,12 +8,12 @@ import {
   escapeControls,
   escapeLine,
   formatAge,
+  formatSize,
   getWidth,
   group,
   highlightWords,
   pad,
   shortenPath,
-  sizeText,
 } from "../terminal/text.ts";
 import { formatMoney } from "../usage-report.ts";
 import { formatHelpLines, formatKeyLine } from "./help.ts";
@@ -141,7 +141,7 @@ function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page
 }
 
 function extraText({ sizeBytes, cost }: BrowsedSession, sort: Sort): string {
-  if (sort === "size") return typeof sizeBytes === "number" ? sizeText(sizeBytes) : "";
+  if (sort === "size") return typeof sizeBytes === "number" ? formatSize(sizeBytes) : "";
   return typeof cost === "number" ? formatMoney(cost, 2) : "";
 }
 

@@ -2,7 +2,7 @@
 
 import type { Colour, OutputStyle } from "./page.ts";
 
-export { formatSize as sizeText } from "../../page/amounts.ts";
+export { formatSize } from "../../page/amounts.ts";
 
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
 export function escapeControls(text: unknown): string {

@@ -7,7 +7,7 @@ import { renderScreen } from "../browse/view.ts";
 import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
 import { escapeLines, toRawPath } from "../terminal/text.ts";
-import { type Asking, CommandFailed, defineVerb, FAILURE, OK } from "../verb.ts";
+import { CommandFailed, defineVerb, FAILURE, OK, type VerbContext } from "../verb.ts";
 
 export default defineVerb({
   name: "browse",
@@ -53,7 +53,7 @@ interface Picked {
 }
 
 /** Starts the agent with a session. Where that cannot be, says why, and leaves the path. */
-async function resumed(asking: Asking, sessionPath: string): Promise<Picked> {
+async function resumed(asking: VerbContext, sessionPath: string): Promise<Picked> {
   try {
     return await resumeSession(asking, sessionPath);
   } catch (error) {
@@ -64,7 +64,7 @@ async function resumed(asking: Asking, sessionPath: string): Promise<Picked> {
 }
 
 /** Resolves to the session that is picked, if any. */
-function pick(asking: Asking, screen: Screen): Promise<Picked> {
+function pick(asking: VerbContext, screen: Screen): Promise<Picked> {
   const act = createActions(asking);
   return new Promise((resolve, reject) => {
     let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd);

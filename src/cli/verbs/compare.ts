@@ -2,7 +2,7 @@ import type { Commands } from "../../client/protocol.ts";
 import { formatComparison } from "../comparison-view.ts";
 import { parsePositive } from "../options.ts";
 import { findNamedSession } from "../sessions.ts";
-import { type Asking, CommandFailed, defineVerb, named, open } from "../verb.ts";
+import { CommandFailed, defineVerb, openNamedSession, toSessionParams, type VerbContext } from "../verb.ts";
 
 export default defineVerb({
   name: "compare",
@@ -19,7 +19,7 @@ export default defineVerb({
     "  compare <session> <fork>        a session and a fork of it, from where they part\n" +
     "  compare <session> <a>           the leaf and another branch",
   async run(asking, { operands: [session, a, b], flags }) {
-    await open(asking, session);
+    await openNamedSession(asking, session);
     const limit = parsePositive(flags, "--limit");
     const other = flags.get("--with");
     if (other !== undefined)
@@ -30,7 +30,7 @@ export default defineVerb({
 });
 
 /** Returns the params that name the other of two sessions. Throws session_not_found, ambiguous_id, UsageError. */
-export async function findOtherSession(asking: Asking, operand: string): Promise<{ otherPath: string }> {
+export async function findOtherSession(asking: VerbContext, operand: string): Promise<{ otherPath: string }> {
   const { params, listed } = await findNamedSession(asking, operand, "both");
   return { otherPath: listed?.path ?? (params as { sessionPath: string }).sessionPath };
 }
@@ -44,10 +44,10 @@ function isNotNamed(error: unknown): boolean {
 }
 
 /** Compares with the session of such an id, or with an entry of this one, or with the session of such a name. */
-async function compareWith(asking: Asking, operand: string, limit: number | undefined) {
+async function compareWith(asking: VerbContext, operand: string, limit: number | undefined) {
   const compared = (params: Commands["compare_branches"]["params"]) =>
     asking.ask("compare_branches", { ...params, limit });
-  const where = named(operand);
+  const where = toSessionParams(operand);
   try {
     return await compared("sessionPath" in where ? { otherPath: where.sessionPath } : { otherId: where.sessionId });
   } catch (error) {

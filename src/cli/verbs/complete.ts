@@ -1,7 +1,7 @@
 import { type Flag, OPTIONS } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
 import { cutTo, escapeControls, escapeLine, formatAge } from "../terminal/text.ts";
-import type { Asking, Verb } from "../verb.ts";
+import type { Verb, VerbContext } from "../verb.ts";
 
 /** A word that the shell may put there, and the text that it shows beside it. */
 type Offer = readonly [value: string, text: string];
@@ -101,7 +101,7 @@ function valueKind(flag: Flag | undefined): string | undefined {
   return flag?.value === "id" ? "entry" : flag?.value;
 }
 
-async function linesFor(asking: Asking, { verb, kind, before }: WordPlace, word: string): Promise<string[]> {
+async function linesFor(asking: VerbContext, { verb, kind, before }: WordPlace, word: string): Promise<string[]> {
   if (kind === "dir") return [DIRECTORIES];
   if (kind === "file" || /^[./~]|\//.test(word)) return [FILES];
   const offers = await offersOf(asking, verb, kind, before, word);
@@ -112,7 +112,7 @@ async function linesFor(asking: Asking, { verb, kind, before }: WordPlace, word:
 }
 
 function offersOf(
-  asking: Asking,
+  asking: VerbContext,
   verb: Verb,
   kind: string,
   before: readonly string[],
@@ -124,7 +124,7 @@ function offersOf(
   return [];
 }
 
-function sessions({ service, page }: Asking, { name }: Verb, word: string): Offer[] {
+function sessions({ service, page }: VerbContext, { name }: Verb, word: string): Offer[] {
   const others = word === "" ? "listed" : "both";
   const { candidates, ids } = service.offered(word, MOST_SESSIONS, name === "unarchive" ? "archived" : others);
   const { now } = page();
@@ -160,7 +160,7 @@ function indexOf(sorted: readonly string[], id: string): number {
 }
 
 /** Returns labels, then what the user said, the latest first. */
-async function entries(asking: Asking, session: string | undefined): Promise<Offer[]> {
+async function entries(asking: VerbContext, session: string | undefined): Promise<Offer[]> {
   if (session === undefined) return [];
   await openNamedSession(asking, session);
   const { nodes = [] } = await asking.ask("get_tree", { format: "flat" });
@@ -172,12 +172,12 @@ async function entries(asking: Asking, session: string | undefined): Promise<Off
   return [...labels, ...said];
 }
 
-async function operations({ ask }: Asking): Promise<Offer[]> {
+async function operations({ ask }: VerbContext): Promise<Offer[]> {
   const { operations: done } = await ask("list_operations", { limit: MOST });
   return done.map(({ operationId, text }): Offer => [operationId, text]);
 }
 
-async function trash({ ask }: Asking): Promise<Offer[]> {
+async function trash({ ask }: VerbContext): Promise<Offer[]> {
   const { items } = await ask("list_trash");
   return items.map(({ sessionId, name, sessionPath }): Offer => [sessionId ?? "", name ?? sessionPath]);
 }

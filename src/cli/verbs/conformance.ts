@@ -1,7 +1,7 @@
 import type { Combination, ConformanceResult, Theme } from "../../conformance/main.ts";
 import { formatReport, formatRuleList, type RuleList } from "../conformance-report.ts";
 import { parsePositive, UsageError } from "../options.ts";
-import { defineVerb, FAILURE, type Given, OK } from "../verb.ts";
+import { defineVerb, FAILURE, OK, type VerbArguments } from "../verb.ts";
 
 /** Milliseconds that a reply may take. */
 const TIMEOUT = 10_000;
@@ -31,7 +31,7 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
   pi-session-server conformance -- ./my-server --stdio`,
   async run(asking, given) {
     const kit = await import("../../conformance/main.ts");
-    const themes = chosen(kit.allThemes(), given);
+    const themes = chosen(kit.listThemes(), given);
     if (given.flags.has("--list")) return { themes: themes.map(describe) } satisfies RuleList;
     const { operands: command, flags } = given;
     if (command.length === 0)
@@ -71,7 +71,7 @@ function describe({ name, rules }: Theme): RuleList["themes"][number] {
 }
 
 /** Returns the themes with the rules that --only and --skip leave. Throws UsageError. */
-function chosen(themes: readonly Theme[], { flags }: Given): Theme[] {
+function chosen(themes: readonly Theme[], { flags }: VerbArguments): Theme[] {
   const only = namesIn(flags.get("--only"), themes);
   const skip = namesIn(flags.get("--skip"), themes);
   return themes.map(({ name, rules }) => ({

@@ -4,7 +4,7 @@ import { UsageError } from "../options.ts";
 import type { NamedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutTo, escapeControls, escapeLine, formatAge, shortenId, shortenPath } from "../terminal/text.ts";
-import { type Asking, CommandFailed, defineVerb, type ResultOf } from "../verb.ts";
+import { CommandFailed, defineVerb, type ResultOf, type VerbContext } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
 const NAME = 40;
@@ -53,7 +53,7 @@ function requireIds(sessions: readonly NamedSession[]): void {
   throw new UsageError(`With --yes, delete takes an id or a path; ${operand} is the name of ${listed?.id}.`);
 }
 
-async function question(asking: Asking, sessions: readonly NamedSession[], permanent: boolean): Promise<string> {
+async function question(asking: VerbContext, sessions: readonly NamedSession[], permanent: boolean): Promise<string> {
   const page = asking.page();
   const described: string[] = [];
   for (const session of sessions.slice(0, MOST_NAMED)) described.push(await describe(asking, session, page));
@@ -65,13 +65,13 @@ async function question(asking: Asking, sessions: readonly NamedSession[], perma
 }
 
 /** Returns the end of the question, which says so where undo will not bring the sessions back. */
-async function describeDeletion({ ask }: Asking): Promise<string> {
+async function describeDeletion({ ask }: VerbContext): Promise<string> {
   const { desktopTrash } = await ask("list_trash", { limit: 1 });
   return desktopTrash ? "? The trash command takes it, and undo cannot bring it back from there." : "?";
 }
 
 /** Returns the name of a session, how much was said in it, and where and when. */
-async function describe(asking: Asking, session: NamedSession, page: OutputStyle): Promise<string> {
+async function describe(asking: VerbContext, session: NamedSession, page: OutputStyle): Promise<string> {
   const { operand, listed } = session;
   const said = listed ?? (await factsAt(asking, operand));
   if (said === undefined) return escapeControls(operand);
@@ -91,7 +91,7 @@ type SaidFacts = Pick<
 >;
 
 /** Returns what is known of a session that was named by its path; undefined when it cannot be opened. */
-async function factsAt({ ask }: Asking, sessionPath: string): Promise<SaidFacts | undefined> {
+async function factsAt({ ask }: VerbContext, sessionPath: string): Promise<SaidFacts | undefined> {
   try {
     const { sessionId } = await ask("open_session", { sessionPath, readOnly: true });
     const { sessionName: name, cwd } = await ask("get_state", { sessionId });

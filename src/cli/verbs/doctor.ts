@@ -7,9 +7,9 @@ import {
   escapeControls,
   escapeLine,
   formatAge,
+  formatSize,
   group,
   shortenPath,
-  sizeText,
   wrap,
 } from "../terminal/text.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
@@ -93,7 +93,8 @@ function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<st
   yield* formatFact("Sessions", countTexts(counts), page);
   yield* formatFact("Catalog", [catalogText(catalog)], page);
   if (fleet) yield* formatFact("Fleet", fleetTexts(fleet), page);
-  if (space) yield* formatFact("Disk", [`${sizeText(space.freeBytes)} of ${sizeText(space.totalBytes)} free`], page);
+  if (space)
+    yield* formatFact("Disk", [`${formatSize(space.freeBytes)} of ${formatSize(space.totalBytes)} free`], page);
 }
 
 const AGENTS: Readonly<Record<string, string>> = { pi: "Pi", pi_agent_rust: "pi_agent_rust" };
@@ -149,7 +150,7 @@ function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"
 }
 
 function catalogText({ state, sizeBytes, reason }: Diagnosis["catalog"]): string {
-  if (state === "sound") return `sound, ${sizeText(sizeBytes)}`;
+  if (state === "sound") return `sound, ${formatSize(sizeBytes)}`;
   if (state === "missing") return "none yet; the next list makes it";
   if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
   if (state === "busy") return `it could not be looked at (${escapeControls(reason)})`;
@@ -267,14 +268,14 @@ function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<
   if (leftovers.length === 0) return;
   const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }) => {
     const [one, many] = KINDS[kind] ?? [escapeControls(kind), escapeControls(kind)];
-    return `  ${sizeText(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
+    return `  ${formatSize(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
   });
   yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
 }
 
 /** Returns a line about something that takes room: its size, its age, and what it is. */
 export function formatSizedRow(bytes: number, at: string, text: string, page: OutputStyle): string {
-  return cutTo(`  ${sizeText(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${text}`, page.width);
+  return cutTo(`  ${formatSize(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${text}`, page.width);
 }
 
 /** Returns how long ago something was. */

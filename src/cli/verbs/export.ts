@@ -1,8 +1,8 @@
 import type { Commands } from "../../client/protocol.ts";
 import { runWithEntry } from "../entries.ts";
 import { getChoice } from "../options.ts";
-import { count, escapeLines, sizeText, toRawPath } from "../terminal/text.ts";
-import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
+import { count, escapeLines, formatSize, toRawPath } from "../terminal/text.ts";
+import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
 import { formatFidelity } from "./verify.ts";
 
 type Exported = ResultOf<"export_session">;
@@ -14,7 +14,7 @@ const BY_NAME: readonly (readonly [RegExp, ExportFormat])[] = [
   [/\.(md|markdown)$/i, "markdown"],
 ];
 
-const paramsOf = ({ operands: [, file], flags }: Given) => ({
+const paramsOf = ({ operands: [, file], flags }: VerbArguments) => ({
   format: getChoice<ExportFormat>(flags, "--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
   branches: getChoice<"all" | "path" | "recent">(flags, "--branches"),
   outputPath: file,
@@ -48,7 +48,7 @@ function listOf(counts: Readonly<Record<string, number>>): string {
 
 /** Returns what is not on a page. */
 function leftOutText({ pictures, bytes, jsonl }: NonNullable<Exported["leftOut"]>): string {
-  const what = pictures > 0 ? [`${count(pictures, "picture", "pictures")} of ${sizeText(bytes)} in all`] : [];
+  const what = pictures > 0 ? [`${count(pictures, "picture", "pictures")} of ${formatSize(bytes)} in all`] : [];
   if (jsonl) what.push("the session's JSONL");
   return `Not on the page, because browsers open none so large: ${what.join(", and ")}. The format jsonl has everything.`;
 }
@@ -80,7 +80,7 @@ export default defineVerb({
   },
   more: "Without a file, it prints the export. jsonl keeps every byte; claude and codex say what these agents cannot have, and how they resume the file. --redact does not know every secret: read the file before you pass it on.",
   async run(asking, given) {
-    await open(asking, given.operands[0]);
+    await openNamedSession(asking, given.operands[0]);
     const params = paramsOf(given);
     const at = given.flags.get("--at");
     const ask = (leafId?: string) => asking.ask("export_session", { ...params, leafId });

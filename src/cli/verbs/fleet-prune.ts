@@ -2,9 +2,9 @@ import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../s
 import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, escapeLine, sizeText, wrap } from "../terminal/text.ts";
+import { count, escapeControls, escapeLine, formatSize, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import type { Asking, Given } from "../verb.ts";
+import type { VerbArguments, VerbContext } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
 
 export const PRUNING_FLAGS: Readonly<Record<string, Flag>> = {
@@ -24,8 +24,8 @@ type PrunedOrFound = FoundPrunable & { readonly applied: boolean; readonly rows?
 /** Finds what may go of a fleet, and removes it if that is asked for. `owed`: sessions of which only this machine has entries. */
 export async function prunedBy(
   pruning: FleetPruning,
-  asking: Asking,
-  { flags }: Given,
+  asking: VerbContext,
+  { flags }: VerbArguments,
   owed: () => readonly string[],
 ): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
@@ -70,14 +70,14 @@ function idleText({ idle, idleBytes, idleNamed, idleArchived }: Prunable): strin
     ...(idleArchived > 0 ? [`${idleArchived} in the archive`] : []),
   ];
   const which = of.length > 0 ? `, ${of.join(" and ")} among them` : "";
-  return `${count(idle, "session", "sessions")} (${sizeText(idleBytes)}) that nobody has written to since${which}`;
+  return `${count(idle, "session", "sessions")} (${formatSize(idleBytes)}) that nobody has written to since${which}`;
 }
 
 function whatGoes(found: Prunable): string {
   const { sessions, entries, bytes, unfinished, halfway, interrupted, words, attachments } = found;
   const parts = [
     ...(sessions > 0
-      ? [`${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")} (${sizeText(bytes)})`]
+      ? [`${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")} (${formatSize(bytes)})`]
       : []),
     ...(unfinished > 0 ? [`${count(unfinished, "session", "sessions")} begun and not finished`] : []),
     ...(sessions === 0 && halfway > 0 ? [`the rest of ${count(halfway, "session", "sessions")}`] : []),

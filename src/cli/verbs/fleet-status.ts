@@ -10,8 +10,8 @@ import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
 import type { FleetStatus } from "../../storage/fleet/status.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, group, sizeText, toRawPath } from "../terminal/text.ts";
-import type { Asking, Given } from "../verb.ts";
+import { count, escapeControls, formatSize, group, toRawPath } from "../terminal/text.ts";
+import type { VerbArguments, VerbContext } from "../verb.ts";
 
 /** Tenants that are printed at most. */
 const MOST_TENANTS = 10;
@@ -36,8 +36,8 @@ export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
  */
 export async function measuredBy(
   fleet: { metrics(): Promise<readonly FleetMetric[]> },
-  asking: Asking,
-  { flags }: Given,
+  asking: VerbContext,
+  { flags }: VerbArguments,
   journal: Pick<Journal, "all">,
   stateFolder: string,
 ): Promise<MeasuredFleet> {
@@ -91,14 +91,14 @@ export function* statusLines(status: ShownStatus): Generator<string> {
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
+  yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${formatSize(sums.bytes)}${others(sums.tenant)}`;
   yield `${group(sums.held)} of them have a writer now`;
-  yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
+  yield `The tables have ${formatSize(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);
   const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
     const more = unfinished > 0 ? `, and ${group(unfinished)} begun and not finished` : "";
-    yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
+    yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${formatSize(bytes)}${more}: fleet prune`;
   }
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
@@ -115,7 +115,7 @@ function* sizeLines({
   tenant: own,
 }: Pick<FleetStatus, "tenants" | "largest" | "tenant">): Generator<string> {
   const sizes = ({ entries, bytes }: { entries: number; bytes: number }): string =>
-    `${count(entries, "entry", "entries")}, ${sizeText(bytes)}`;
+    `${count(entries, "entry", "entries")}, ${formatSize(bytes)}`;
   const named = tenants.filter(({ tenant }) => tenant !== own);
   for (const one of named.slice(0, MOST_TENANTS))
     yield `Tenant ${escapeControls(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;

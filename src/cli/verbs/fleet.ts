@@ -20,8 +20,17 @@ import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
-import { count, escapeControls, group, sizeText } from "../terminal/text.ts";
-import { type Asking, DAMAGE, defineVerb, FAILURE, type Given, OK, sentenceOf, type Verb } from "../verb.ts";
+import { count, escapeControls, formatSize, group } from "../terminal/text.ts";
+import {
+  DAMAGE,
+  defineVerb,
+  FAILURE,
+  OK,
+  toSentence,
+  type Verb,
+  type VerbArguments,
+  type VerbContext,
+} from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 import { measuredBy, metricLines, others, type ShownStatus, statusLines } from "./fleet-status.ts";
 
@@ -34,8 +43,8 @@ type ConnectedFleet = ReturnType<typeof connectFleet> & { readonly journal: Jour
 
 /** Connects for one question, and ends the connection after the answer. Throws UsageError where the address is wrong. */
 async function withFleet<Found>(
-  asking: Asking,
-  { flags }: Given,
+  asking: VerbContext,
+  { flags }: VerbArguments,
   ask: (fleet: ConnectedFleet) => Promise<Found>,
   makesTables = false,
 ): Promise<Found> {
@@ -72,11 +81,15 @@ async function withFleet<Found>(
 type OfTenant<Found> = Found & { readonly tenant: string };
 
 /** Does the same for what needs the sessions of this machine. */
-function withCare<Found extends object>(asking: Asking, given: Given, ask: (care: FleetCare) => Promise<Found>) {
+function withCare<Found extends object>(
+  asking: VerbContext,
+  given: VerbArguments,
+  ask: (care: FleetCare) => Promise<Found>,
+) {
   return withFleet(asking, given, async ({ tenant }) => ({ tenant, ...(await ask(careOf(asking))) }));
 }
 
-function careOf({ service }: Asking): FleetCare {
+function careOf({ service }: VerbContext): FleetCare {
   const { fleet } = service;
   if (fleet) return fleet;
   throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
@@ -313,7 +326,7 @@ const SESSIONS = "the table of sessions";
 
 /** Returns the line about one of what a result has a sentence for. */
 function toldLine(which: string, found: { readonly message: string }): string {
-  return `${escapeControls(which)}: ${escapeControls(sentenceOf(found))}`;
+  return `${escapeControls(which)}: ${escapeControls(toSentence(found))}`;
 }
 
 function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
@@ -350,7 +363,7 @@ function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   const { sessions, deleted, entries, bytes, faults, copies, lacking, journal, tenant } = verified;
   const aside = deleted > 0 ? `, ${group(deleted)} of them deleted,` : "";
-  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
+  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${formatSize(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
   yield* lackingLines(lacking);
@@ -375,9 +388,9 @@ interface FleetFiles {
 }
 
 async function ofFiles(
-  asking: Asking,
-  { operands: [folder] }: Given,
-  run: (folder: string, progress: Asking["progress"]) => Promise<readonly FleetFile[]>,
+  asking: VerbContext,
+  { operands: [folder] }: VerbArguments,
+  run: (folder: string, progress: VerbContext["progress"]) => Promise<readonly FleetFile[]>,
 ): Promise<FleetFiles> {
   const path = toAbsolutePath(folder, asking.cwd);
   const files = await run(path, asking.progress);

@@ -3,7 +3,15 @@ import { getInfo } from "../../storage/fs/files.ts";
 import { formatEntry, formatMessage } from "../conversation.ts";
 import { UsageError } from "../options.ts";
 import { escapeControls } from "../terminal/text.ts";
-import { type Asking, CommandFailed, defineVerb, type Given, open, type Result, type ResultOf } from "../verb.ts";
+import {
+  type AnyResult,
+  CommandFailed,
+  defineVerb,
+  openNamedSession,
+  type ResultOf,
+  type VerbArguments,
+  type VerbContext,
+} from "../verb.ts";
 
 /** Milliseconds between two looks at the session's file. The server looks for new entries as often. */
 const LOOK = 500;
@@ -41,14 +49,14 @@ export default defineVerb({
 
 /** An entry that came, and its text as it is stored. */
 interface ComingEntry {
-  readonly entry: Result;
+  readonly entry: AnyResult;
   readonly text: string;
 }
 
 /** The session that is followed. */
 class Follower {
-  private readonly asking: Asking;
-  private readonly flags: Given["flags"];
+  private readonly asking: VerbContext;
+  private readonly flags: VerbArguments["flags"];
   private readonly over: Promise<void>;
   /** Ends the following. */
   end!: () => void;
@@ -59,7 +67,7 @@ class Follower {
   /** The entry after which the conversation goes on unless another one says that it does not. */
   private leafId: string | null = null;
 
-  constructor(asking: Asking, { flags }: Given) {
+  constructor(asking: VerbContext, { flags }: VerbArguments) {
     this.asking = asking;
     this.flags = flags;
     this.over = new Promise((resolve, reject) => {
@@ -72,7 +80,7 @@ class Follower {
     const { asking } = this;
     const last = lastOf(this.flags.get("--last"));
     asking.listen((name, params, text) => this.onEvent(name, params, text));
-    await open(asking, operand);
+    await openNamedSession(asking, operand);
     const state = await asking.ask("get_state");
     asking.say(`Following ${state.sessionName ?? state.sessionId}. Ctrl+C ends it.`);
     await this.begin(state, last);
@@ -97,7 +105,7 @@ class Follower {
     return this.flags.has("--full");
   }
 
-  private async onEvent(name: string, params: Result, text: string): Promise<void> {
+  private async onEvent(name: string, params: AnyResult, text: string): Promise<void> {
     if (name === "session_damage")
       for (const { kind, reason } of params.damage) if (kind === "lost_entries") this.asking.say(reason);
     if (name !== "session_append") return;
@@ -115,7 +123,7 @@ class Follower {
     }
   }
 
-  private async printEntry(entry: Result): Promise<void> {
+  private async printEntry(entry: AnyResult): Promise<void> {
     const { type, parentId = null } = entry;
     const showsAll = this.flags.has("--entries");
     if (!showsAll && !SAYING.has(type)) return;
@@ -178,7 +186,7 @@ class Follower {
 
 /** Returns the path at which a session can be opened now; undefined when there is none. */
 async function sessionAt(
-  { ask }: Asking,
+  { ask }: VerbContext,
   where: { readonly sessionPath?: string; readonly sessionId?: string },
 ): Promise<string | undefined> {
   try {
@@ -196,7 +204,7 @@ function comingIn(text: string): ComingEntry[] {
   const ranges = entries ? (elements(bytes, entries.start, entries.end) ?? []) : [];
   return ranges.map(({ start, end }) => {
     const text = textOf(bytes, start, end);
-    return { entry: parseText(text) as Result, text };
+    return { entry: parseText(text) as AnyResult, text };
   });
 }
 

@@ -1,6 +1,6 @@
 import { runWithEntry } from "../entries.ts";
 import { toRawPath } from "../terminal/text.ts";
-import { defineVerb, open } from "../verb.ts";
+import { defineVerb, openNamedSession } from "../verb.ts";
 
 export default defineVerb({
   name: "fork",
@@ -11,7 +11,7 @@ export default defineVerb({
   more: "It prints the path of the new session. Without an entry, it copies the path to the leaf. With a user message, the copy ends before that message, so that you can ask differently.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
-    await open(asking, session);
+    await openNamedSession(asking, session);
     if (entryId === undefined) return asking.ask("clone");
     const position = flags.has("--at") ? "at" : undefined;
     return runWithEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));

@@ -10,11 +10,11 @@ import {
   escapeControls,
   escapeLine,
   formatAge,
+  formatSize,
   getWidth,
   group,
   pad,
   shortenPath,
-  sizeText,
   toRawPath,
   wrap,
 } from "../terminal/text.ts";
@@ -142,7 +142,7 @@ interface Amount {
 }
 
 const AMOUNTS: Readonly<Record<string, Amount>> = {
-  size: { head: "SIZE", of: ({ sizeBytes }) => sizeText(sizeBytes) },
+  size: { head: "SIZE", of: ({ sizeBytes }) => formatSize(sizeBytes) },
   cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : formatMoney(cost, 2)) },
 };
 

@@ -1,6 +1,6 @@
 import { UsageError } from "../options.ts";
 import { count, escapeControls, escapeLines } from "../terminal/text.ts";
-import { type Asking, defineVerb, open } from "../verb.ts";
+import { defineVerb, openNamedSession, type VerbContext } from "../verb.ts";
 import { findOtherSession } from "./compare.ts";
 
 export default defineVerb({
@@ -24,7 +24,7 @@ export default defineVerb({
     if (prepares) return prepared(asking, session, from, other);
     const text = summary === "-" ? (await asking.readInput()).trim() : (summary ?? "");
     if (text.trim() === "") throw new UsageError("The summary is empty. --prepare prints what to summarise.");
-    await open(asking, session);
+    await openNamedSession(asking, session);
     const branch = other === undefined ? { from } : { from, ...(await findOtherSession(asking, other)) };
     return asking.ask("merge_branch", { ...branch, summary: text });
   },
@@ -38,11 +38,11 @@ export default defineVerb({
 });
 
 /** Returns what a summariser needs of a branch. */
-async function prepared(asking: Asking, session: string, from: string, other: string | undefined) {
-  await open(asking, session);
+async function prepared(asking: VerbContext, session: string, from: string, other: string | undefined) {
+  await openNamedSession(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });
   const of = await findOtherSession(asking, other);
   const { commonAncestorId, b } = await asking.ask("compare_branches", { ...of, b: from, limit: 0 });
-  await open(asking, other);
+  await openNamedSession(asking, other);
   return asking.ask("prepare_branch_summary", { fromId: b.entryId ?? undefined, targetId: commonAncestorId });
 }

@@ -8,7 +8,14 @@ import { CWD_FLAG, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { type Asking, defineVerb, type Given, named, type ResultOf, type Verb } from "../verb.ts";
+import {
+  defineVerb,
+  type ResultOf,
+  toSessionParams,
+  type Verb,
+  type VerbArguments,
+  type VerbContext,
+} from "../verb.ts";
 import { formatSessionTable, type ListedSession } from "./list.ts";
 
 function backLines({ sessionId, movedTo }: ResultOf<"restore_session">, { home }: OutputStyle): string[] {
@@ -88,7 +95,7 @@ export const archive = defineVerb({
   },
 });
 
-function oldSessions(asking: Asking, { flags }: Given) {
+function oldSessions(asking: VerbContext, { flags }: VerbArguments) {
   const of = flags.get("--cwd");
   return asking.ask("list_sessions", {
     until: parseTimeFlag(flags, "--until", asking),
@@ -103,7 +110,7 @@ function toMove({ sessionPath, modified, messageCount }: ListedSession) {
 }
 
 /** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
-async function mayMove(asking: Asking, sessions: readonly ListedSession[]): Promise<void> {
+async function mayMove(asking: VerbContext, sessions: readonly ListedSession[]): Promise<void> {
   const shown = [...formatSessionTable(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
   const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
   await requireYes(asking, `${shown.join("\n")}\nArchive ${what}?`, {
@@ -113,7 +120,7 @@ async function mayMove(asking: Asking, sessions: readonly ListedSession[]): Prom
 }
 
 /** Of several that were moved without a mishap, how many there were; else what became of each. */
-function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: Given, page: OutputStyle) {
+function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: VerbArguments, page: OutputStyle) {
   if (!given.flags.has("--until") || !("results" in result)) return archiving.print(result, given, page);
   const { results } = result;
   const failed = results.filter(isFailed);
@@ -136,6 +143,6 @@ export const restore = defineVerb({
   meaning: "bring back a deleted session",
   operands: ["<session>"],
   more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. It overwrites nothing.",
-  run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
+  run: ({ ask }, { operands }) => ask("restore_session", toSessionParams(operands[0])),
   print: (result, _given, page) => backLines(result, page),
 });

@@ -4,7 +4,7 @@ import { parsePositive } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { cutTo, escapeControls, escapeLine, formatAge, pad, shortenPath, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { CommandFailed, defineVerb, FAILURE, named, OK, type ResultOf, type Verb } from "../verb.ts";
+import { CommandFailed, defineVerb, FAILURE, OK, type ResultOf, toSessionParams, type Verb } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
@@ -35,7 +35,7 @@ export const operations = defineVerb({
   run(asking, { operands: [session], flags }) {
     const { ask, isTerminal } = asking;
     return ask("list_operations", {
-      ...(session === undefined ? {} : named(session)),
+      ...(session === undefined ? {} : toSessionParams(session)),
       // The record has each with its own id; a person thinks of what was done at once as one.
       grouped: flags.has("--json") ? undefined : true,
       since: parseTimeFlag(flags, "--since", asking),
@@ -101,7 +101,7 @@ export const redo = defineVerb({
 
 function wanted({ operands: [operationId], flags }: Parameters<Verb["run"]>[1]) {
   const session = flags.get("--in");
-  return { operationId, ...(session === undefined ? {} : named(session)) };
+  return { operationId, ...(session === undefined ? {} : toSessionParams(session)) };
 }
 
 function status({ refused = [] }: ResultOf<"undo">): number {

@@ -2,9 +2,9 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutFront, cutTo, escapeControls, escapeLine, shortenPath, sizeText, wrap } from "../terminal/text.ts";
+import { count, cutFront, cutTo, escapeControls, escapeLine, formatSize, shortenPath, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { type Asking, defineVerb, type Given, type ResultOf } from "../verb.ts";
+import { defineVerb, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatSizedRow, KINDS } from "./doctor.ts";
 
@@ -37,7 +37,7 @@ export const prune = defineVerb({
     const going = leftovers.filter((one) => (paths ? !one.isNeeded : one.keptBecause === null));
     const remaining = leftovers.filter((one) => !going.includes(one));
     if (going.length === 0) return { removed: [], removedBytes: 0, kept: remaining };
-    await mayRemove(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
+    await mayRemove(asking, given, `${count(going.length, "leftover", "leftovers")} (${formatSize(bytesOf(going))})`);
     // Only what the question was about goes.
     const those = going.map(({ path }) => path);
     const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
@@ -49,7 +49,7 @@ export const prune = defineVerb({
 type PrunedLeftover = ResultOf<"list_leftovers">["leftovers"][number];
 
 /** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
-async function mayRemove(asking: Asking, { flags }: Given, what: string): Promise<void> {
+async function mayRemove(asking: VerbContext, { flags }: VerbArguments, what: string): Promise<void> {
   if (flags.has("--yes")) return;
   await requireYes(asking, `Remove ${what} for good? Nothing brings it back.`, {
     alone: "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
@@ -57,14 +57,14 @@ async function mayRemove(asking: Asking, { flags }: Given, what: string): Promis
   });
 }
 
-async function emptyTrash(asking: Asking, given: Given, before: string | undefined) {
+async function emptyTrash(asking: VerbContext, given: VerbArguments, before: string | undefined) {
   const { flags, operands } = given;
   if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
   if (flags.has("--permanent")) throw new UsageError("--trash removes for good always. Leave --permanent out.");
   const would = await asking.ask("empty_trash", { before, dryRun: true });
   if (!flags.has("--apply") || would.items.length === 0) return would;
   const { items, totalBytes } = would;
-  await mayRemove(asking, given, `${count(items.length, "item", "items")} of the trash (${sizeText(totalBytes)})`);
+  await mayRemove(asking, given, `${count(items.length, "item", "items")} of the trash (${formatSize(totalBytes)})`);
   return asking.ask("empty_trash", { before });
 }
 
@@ -72,7 +72,7 @@ type Pruned = Pick<ResultOf<"prune_leftovers">, "removed" | "kept">;
 
 function* lines(
   result: ResultOf<"empty_trash"> | ResultOf<"list_leftovers"> | Pruned,
-  flags: Given["flags"],
+  flags: VerbArguments["flags"],
   page: OutputStyle,
 ): Generator<string> {
   if ("items" in result) yield* trashLines(result, flags, page);
@@ -89,7 +89,7 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
   for (const [kind, [, many]] of Object.entries(KINDS)) {
     const these = going.filter((one) => one.kind === kind);
     if (these.length === 0) continue;
-    const head = `${many[0].toUpperCase()}${many.slice(1)}: ${these.length}, ${sizeText(bytesOf(these))}`;
+    const head = `${many[0].toUpperCase()}${many.slice(1)}: ${these.length}, ${formatSize(bytesOf(these))}`;
     yield page.paint("bold", cutTo(head, page.width));
     for (const one of these) yield rowText(one, page);
     yield* consequences(these, page);
@@ -100,7 +100,7 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
     page,
   );
   if (going.length > 0) {
-    const sentence = `${count(going.length, "leftover", "leftovers")}, ${sizeText(bytesOf(going))}. prune --apply moves it to the trash, and undo brings it back.`;
+    const sentence = `${count(going.length, "leftover", "leftovers")}, ${formatSize(bytesOf(going))}. prune --apply moves it to the trash, and undo brings it back.`;
     yield* wrap(sentence, page.width);
   }
 }
@@ -125,7 +125,7 @@ function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle):
 
 function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   if (kept.length === 0) return;
-  yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${sizeText(bytesOf(kept))}`);
+  yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${formatSize(bytesOf(kept))}`);
   for (const one of kept) {
     yield rowText(one, page);
     const reason = rewordAsVerbs(escapeLine(one.keptBecause ?? ""));
@@ -148,7 +148,7 @@ function* resultLines(
   if (announced > 0)
     yield* wrap(`${count(announced, ...KINDS.announcement)} removed for good; it is no loss.`, page.width);
   if (removed.length > 0) {
-    const what = `${count(removed.length, "leftover", "leftovers")} (${sizeText(bytesOf(removed))})`;
+    const what = `${count(removed.length, "leftover", "leftovers")} (${formatSize(bytesOf(removed))})`;
     yield* wrap(
       permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`,
       page.width,
@@ -165,7 +165,7 @@ function* resultLines(
 
 function* trashLines(
   { items, totalBytes, kept }: ResultOf<"empty_trash">,
-  flags: Given["flags"],
+  flags: VerbArguments["flags"],
   page: OutputStyle,
 ): Generator<string> {
   const applied = flags.has("--apply");
@@ -178,7 +178,7 @@ function* trashLines(
   for (const { itemPath, reason } of kept)
     yield* wrap(`  ${escapeControls(itemPath)}: ${escapeControls(reason)}`, page.width);
   if (items.length === 0) return;
-  const what = `${count(items.length, "item", "items")}, ${sizeText(totalBytes)}`;
+  const what = `${count(items.length, "item", "items")}, ${formatSize(totalBytes)}`;
   const sentence = applied
     ? `${what}, removed for good.`
     : `${what}. prune --trash --apply removes it for good: nothing brings it back.`;

@@ -1,6 +1,6 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { count, cutTo, escapeControls, escapeLine } from "../terminal/text.ts";
-import { defineVerb, open } from "../verb.ts";
+import { defineVerb, openNamedSession } from "../verb.ts";
 
 export default defineVerb({
   name: "recover",
@@ -12,7 +12,7 @@ export default defineVerb({
     if (file === undefined) return { kept };
     const keptAt = toAbsolutePath(file, asking.cwd);
     const known = kept.find((one) => one.keptAt === keptAt);
-    if (known) await open(asking, known.sessionId);
+    if (known) await openNamedSession(asking, known.sessionId);
     return { kept: undefined, sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
   },
   *print(result, _given, { width }) {

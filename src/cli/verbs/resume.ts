@@ -1,7 +1,7 @@
 import { Failure } from "../../core/failure.ts";
 import { resumeSession } from "../agent.ts";
 import { escapeControls } from "../terminal/text.ts";
-import { type Asking, defineVerb, OK } from "../verb.ts";
+import { defineVerb, OK, type VerbContext } from "../verb.ts";
 
 export default defineVerb({
   name: "resume",
@@ -25,7 +25,7 @@ export default defineVerb({
   status: ({ status }) => status ?? OK,
 });
 
-async function latestHere({ ask, cwd }: Asking): Promise<string> {
+async function latestHere({ ask, cwd }: VerbContext): Promise<string> {
   const { sessions } = await ask("list_sessions", { cwd, limit: 1 });
   if (sessions.length > 0) return sessions[0].sessionPath;
   const sentence = `No session belongs to ${cwd}. list shows all of them, and resume takes the id of one.`;

@@ -18,7 +18,7 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { type Asking, defineVerb, FAILURE, type Given, OK, type ResultOf } from "../verb.ts";
+import { defineVerb, FAILURE, OK, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { formatUnreadFiles } from "./doctor.ts";
 
 type SearchParams = Commands["search_sessions"]["params"];
@@ -119,11 +119,11 @@ export default defineVerb({
 });
 
 /** Whether not the hits but their sessions or their number is asked for, for which all are needed. */
-function isWhole({ flags }: Given): boolean {
+function isWhole({ flags }: VerbArguments): boolean {
   return ["--sessions", "--paths", "--count"].some((name) => flags.has(name));
 }
 
-function paramsOf(asking: Asking, { operands, flags }: Given): SearchParams {
+function paramsOf(asking: VerbContext, { operands, flags }: VerbArguments): SearchParams {
   const { cwd } = asking;
   const [of, file, tool] = ["--cwd", "--file", "--tool"].map((name) => flags.get(name));
   const role = getChoice<NonNullable<SearchParams["role"]>>(flags, "--role");
@@ -164,7 +164,12 @@ function partsOf(name: string): readonly SearchedPart[] {
 }
 
 /** Returns the sessions of all hits, each once and the best first, and the number of the hits. */
-async function gathered(asking: Asking, params: SearchParams, most = Number.POSITIVE_INFINITY, { flags }: Given) {
+async function gathered(
+  asking: VerbContext,
+  params: SearchParams,
+  most = Number.POSITIVE_INFINITY,
+  { flags }: VerbArguments,
+) {
   const sessions = new Map<string, PrintedSession>();
   const counts = flags.has("--count");
   let count = 0;
@@ -240,7 +245,7 @@ function withForks(hits: readonly PrintedHit[]): ShownHit[] {
 /** Yields the hits under their sessions, in the order in which each session comes first. */
 function* hitLines(
   { hits, nextCursor }: ResultOf<"search_sessions">,
-  given: Given,
+  given: VerbArguments,
   page: OutputStyle,
 ): Generator<string> {
   if (hits.length === 0) yield "Nothing was found.";
@@ -301,7 +306,7 @@ function* oneHit(
 }
 
 /** Returns a pattern of what is highlighted, in any case: the words of the query, or the name of the file. */
-function highlightedWords({ operands, flags }: Given): RegExp | undefined {
+function highlightedWords({ operands, flags }: VerbArguments): RegExp | undefined {
   const file = flags.get("--file");
   const words = parseQuery(operands.join(" ")) ?? (file === undefined ? [] : [basename(file)]);
   // A longer word first: the pattern takes the first that fits.

@@ -2,7 +2,7 @@ import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive } from "../options.ts";
 import { escapeControls, wrap } from "../terminal/text.ts";
-import { defineVerb, open, type ResultOf } from "../verb.ts";
+import { defineVerb, openNamedSession, type ResultOf } from "../verb.ts";
 import { formatNewerVersion } from "./verify.ts";
 
 /** The messages of the context, or the entries of a path, and what there is besides these. */
@@ -26,7 +26,7 @@ export default defineVerb({
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {
-    await open(asking, operands[0]);
+    await openNamedSession(asking, operands[0]);
     const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);

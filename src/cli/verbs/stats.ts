@@ -5,7 +5,7 @@ import type { OutputStyle } from "../terminal/page.ts";
 import { escapeControls, getWidth, group, pad } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { drawChart, formatMoney, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
-import { askAbout, defineVerb, type Given, type ResultOf } from "../verb.ts";
+import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
 import { formatFact } from "./doctor.ts";
 
 /** Rows that are printed on a terminal by default. */
@@ -66,7 +66,7 @@ export default defineVerb({
 });
 
 /** Returns what `--by` names, each once. Throws UsageError. */
-function groupsOf({ flags }: Given): GroupName[] {
+function groupsOf({ flags }: VerbArguments): GroupName[] {
   const given = (flags.get("--by") ?? "day").split(",").map((name) => name.trim());
   const unknown = given.find((name) => !(GROUPS as readonly string[]).includes(name));
   if (unknown !== undefined)

@@ -5,10 +5,10 @@ import {
   escapeControls,
   escapeLine,
   formatAge,
+  formatSize,
   group,
   pad,
   shortenPath,
-  sizeText,
 } from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 
@@ -44,7 +44,7 @@ export function* formatTrash(
   const id = idWidth(items);
   yield page.paint("dim", cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR PATH"]), page.width));
   for (const item of items) yield row(item, id, page);
-  const sum = `${count(total, "item", "items")}, ${sizeText(totalBytes)}. restore <id> brings a session back.`;
+  const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back.`;
   yield page.paint("dim", cutTo(sum, page.width));
 }
 
@@ -58,7 +58,7 @@ function row(
     cells(page, [
       formatAge(page.now - Date.parse(deletedAt)),
       messageCount === null ? "" : group(messageCount),
-      sizeText(sizeBytes),
+      formatSize(sizeBytes),
       escapeControls((sessionId ?? "").slice(0, id)).padEnd(id),
       title === null ? shortenPath(sessionPath, page.home) : escapeLine(title),
     ]),

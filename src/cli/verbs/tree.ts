@@ -1,6 +1,6 @@
 import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
 import { formatHeads, formatPlainRow, formatTreeRow } from "../browse/tree-rows.ts";
-import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
+import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
 
 /** Filters as they are typed. */
 const NAMES = FILTERS.map((filter) => filter.replace(" ", "-"));
@@ -35,7 +35,7 @@ export default defineVerb({
     "A star marks the leaf, where the conversation continues; the path to it is in the first column. On a terminal, entries " +
     "between two questions are folded into one line. fork, show and compare take the ids.",
   async run(asking, { operands, flags }) {
-    await open(asking, operands[0]);
+    await openNamedSession(asking, operands[0]);
     const tree = await asking.ask("get_tree", { format: "flat" });
     return flags.has("--json") ? tree : { ...tree, ...(await asking.ask("list_heads", { limit: MOST_HEADS })) };
   },
@@ -66,7 +66,7 @@ function byRow(branches: Branches, heads: readonly DrawnHead[]): ReadonlyMap<num
   return names;
 }
 
-function filterOf({ flags }: Given): Filter {
+function filterOf({ flags }: VerbArguments): Filter {
   if (flags.has("--all")) return "all";
   if (flags.has("--labels")) return "labelled";
   return FILTERS[Math.max(0, NAMES.indexOf(flags.get("--filter") ?? "default"))];

@@ -7,7 +7,7 @@ import { findProgram } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
 import { AGENTS_FLAG, parseAgents, parsePositive, UsageError } from "../options.ts";
 import { parseDuration } from "../time-parser.ts";
-import { type Asking, CommandFailed, defineVerb, type Given, open } from "../verb.ts";
+import { CommandFailed, defineVerb, openNamedSession, type VerbArguments, type VerbContext } from "../verb.ts";
 
 /** The highest number of a port. */
 const LAST_PORT = 65_535;
@@ -55,13 +55,13 @@ export default defineVerb({
   print: () => [],
 });
 
-function portOf(flags: Given["flags"]): number {
+function portOf(flags: VerbArguments["flags"]): number {
   const port = parsePositive(flags, "--port") ?? 0;
   if (port > LAST_PORT) throw new UsageError(`--port takes a number up to ${LAST_PORT}; it got ${port}.`);
   return port;
 }
 
-function idleOf(flags: Given["flags"]): number | undefined {
+function idleOf(flags: VerbArguments["flags"]): number | undefined {
   const text = flags.get("--idle");
   if (text === undefined) return undefined;
   const length = parseDuration(text);
@@ -70,8 +70,8 @@ function idleOf(flags: Given["flags"]): number | undefined {
   return length;
 }
 
-async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession> {
-  await open(asking, operand);
+async function sessionOf(asking: VerbContext, operand: string): Promise<ViewedSession> {
+  await openNamedSession(asking, operand);
   const { sessionFile: sessionPath, sessionId } = await asking.ask("get_state");
   // The page opens it again while somebody looks.
   await asking.ask("close_session");
@@ -79,7 +79,7 @@ async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession
 }
 
 /** Starts the web server. Throws UsageError where the port cannot be had. */
-async function started(asking: Asking, port: number, agents: ReturnType<typeof parseAgents>): Promise<Viewer> {
+async function started(asking: VerbContext, port: number, agents: ReturnType<typeof parseAgents>): Promise<Viewer> {
   const { AskFailed, startView } = await import("../../view/main.ts");
   const host = {
     async ask(method: keyof Commands, params?: Readonly<Record<string, unknown>>) {
@@ -104,14 +104,14 @@ async function started(asking: Asking, port: number, agents: ReturnType<typeof p
   }
 }
 
-function isAt({ disk }: Asking, path: string, asFile: boolean): boolean {
+function isAt({ disk }: VerbContext, path: string, asFile: boolean): boolean {
   const info = getInfo(disk, path);
   return info !== null && (!asFile || info.kind === "file");
 }
 
 async function printAddress(
-  asking: Asking,
-  { flags }: Given,
+  asking: VerbContext,
+  { flags }: VerbArguments,
   viewer: Viewer,
   session: ViewedSession | undefined,
   end: () => void,
@@ -123,7 +123,7 @@ async function printAddress(
 }
 
 /** Opens an address in the person's browser, or says that it could not. */
-async function openBrowser({ start, say, disk, variables, cwd }: Asking, url: string): Promise<void> {
+async function openBrowser({ start, say, disk, variables, cwd }: VerbContext, url: string): Promise<void> {
   const name = platform() === "darwin" ? "open" : "xdg-open";
   const program = findProgram(disk, variables, name);
   if (program === undefined) return say(`There is no ${name} here; open the address yourself.`);
