@@ -1,4 +1,4 @@
-// What servers, Pi and the machine are asked, each in a fresh process; what is answered is a figure.
+// The requests for servers, Pi and the machine, each sent to a fresh process; each answer is a figure.
 
 import { readdirSync, rmSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ export const oursIn = (place, state, ...args) =>
     HOME: place,
     PI_SESSION_SERVER_STATE_DIR: state,
   });
-/** Ours, of which no machine code is kept. */
+/** Our build without kept machine code. */
 export const oursAnew = (...args) =>
   new Child(node, [build.program, "--events", "none", ...args], { ...envOf(build), XDG_CACHE_HOME: newFile() });
 /** The program with Node in it, which `npm run package` makes. */
@@ -115,7 +115,7 @@ export const piOnSession = (pi, file, type, params) =>
 export const run = async (task, file, member, from = build.library, runner = node) =>
   (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], envOf(build)))?.[member];
 
-/** What is known of sessions from before is thrown away. */
+/** Forgets the sessions of earlier rows. */
 export function forget() {
   rmSync(join(build.state, "spines"), { recursive: true, force: true });
 }

@@ -1,11 +1,11 @@
-// How fast sessions are found: makes many of them, then asks the built program at its wire.
+// Time to find sessions: makes many of them, then asks the built program over its streams.
 //
-//   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
+// node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
 //
 // `--libraries` names packages with Pi's SessionManager, as JSON: how long each takes to list the same sessions.
 //
-// Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model, directory
-// and session, and of a search for two words, and memory.
+// Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model,
+// directory and session, and of a search for two words, and memory.
 import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ const { root, files, bytes } = makeSessions(home, options.sessions, options.kilo
 
 const program = programIn(home, options["no-sqlite"]);
 
-/** Size of the catalog with what SQLite keeps beside it. */
+/** Size of the catalog with SQLite's files next to it. */
 function catalogMegabytes() {
   const folder = join(home, "state", "catalog");
   return Math.round(readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0) / 1e6);

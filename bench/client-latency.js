@@ -1,9 +1,9 @@
-// `node bench/client-latency.js`: what it takes to have an agent behind the server, beside that agent alone and a bare process
+// `node bench/client-latency.js`: cost of an agent behind the server, next to that agent alone and to a bare process
 // that passes its bytes on, in one run. The agents are the scripted ones of examples/agents.
 //
-//   --runs <n>      turns of each kind (20)
-//   --chunks <n>    chunks of the long turn (10,000)
-//   --write         writes the table into docs/agents.md
+// --runs <n>      turns of each kind (20)
+// --chunks <n>    chunks of the long turn (10,000)
+// --write         writes the table into docs/agents.md
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
@@ -35,7 +35,7 @@ const pi = pathOf("examples/agents/pi-like.js");
 const acp = pathOf("examples/agents/acp-like.js");
 const OF_ACP = ["--agent", commandOf(acp), "--agent-protocol", "acp"];
 
-/** The rows of each agent, each with what is started, and whether the host speaks the Agent Client Protocol there. */
+/** Rows of each agent: the command to start, and whether the host speaks the Agent Client Protocol to it. */
 const FACES = {
   "Pi's dialect": {
     "the agent alone": { args: [pi] },
@@ -120,7 +120,7 @@ async function perChunk({ process: { pid } }, count, run) {
   return (processorTime(pid) - before) / count;
 }
 
-/** Measures the faces of an agent. The first tokens come in turn, so that each face has the same load beside it. */
+/** Measures the faces of an agent. The first tokens are measured in turn, so that each face meets the same load. */
 async function measure(faces) {
   const measured = [];
   for (const [name, face] of Object.entries(faces)) {

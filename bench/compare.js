@@ -1,4 +1,4 @@
-// Two builds, or two files of figures, beside one another.
+// Compares two builds, or two files of figures.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
@@ -7,10 +7,10 @@ import { fileURLToPath } from "node:url";
 import { figure, isClearlyMore, shown, table } from "./measure.js";
 import { home, node, options, quick, root, runs } from "./options.js";
 
-/** Turns in which two commits are measured one after the other, so that what the machine does meanwhile meets both. */
+/** Turns that measure two commits one after the other, so that the load of the machine meets both. */
 const TURNS = 5;
 
-/** Returns an earlier build of ours: of a folder, or of a commit, which is built beside this one. */
+/** Returns an earlier build of ours: that of a folder, or of a commit, which is built next to this one. */
 export function buildOf(commit) {
   const folder = existsSync(join(commit, "dist")) ? resolve(commit) : buildNextToThis(commit);
   const name = basename(folder);

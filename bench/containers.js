@@ -5,7 +5,7 @@ import { ours, using } from "./asking.js";
 import { writeSession } from "./generate.js";
 import { home } from "./options.js";
 
-/** Writes a session file with an id that V2 takes, in place of what was migrated before. */
+/** Writes a session file with an id that V2 accepts, replacing the one migrated before. */
 export function makeSession(count, shape) {
   const file = join(home, `migrated-${shape}-${count}.jsonl`);
   const id = `01991f6e-1f1d-7c3e-b0a4-${String(count).padStart(10, "0")}${shape === "lean" ? "aa" : "bb"}`;

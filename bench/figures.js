@@ -1,27 +1,27 @@
-// What a run measured, as the tables of docs/figures.md and README.md: they are written here and nowhere by hand.
+// Writes the results of a run as the tables of docs/figures.md and README.md, which are never written by hand.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isClearlyMore, shown, table } from "./measure.js";
 
-/** How the rows begin that the README has; the other rows are in docs/figures.md only. */
+/** Beginnings of the rows that are in the README; the other rows are in docs/figures.md only. */
 export const README_ROWS = [
   "spawn to first reply",
   "switch_session, 100,000 entries",
   "fork at the last message",
   "durable append over the wire",
   "list 1,000 sessions",
-  // What Pi 0.73.1 is faster at.
+  // Rows in which Pi 0.73.1 is faster.
   "get_fork_messages, 100,000 entries",
 ];
 
 const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
 
-/** Returns a line for each Pi and each earlier build: the rows in which it was faster, with the ratio. */
+/** Returns a line for each Pi and each earlier build: the rows where it was faster, with the ratio. */
 function lostRows(names, rows) {
   return names.map((name) => {
     const compared = rows.filter(({ pis = {} }) => pis[name]);
     const lost = compared.filter(({ more, ours, pis: { [name]: theirs } }) =>
-      // What overlaps says nothing.
+      // Overlapping figures prove nothing.
       more ? isClearlyMore(theirs, ours) : isClearlyMore(ours, theirs),
     );
     const list = lost.map(({ what, ours, pis }) => `${what} (${shown(ours.median / pis[name].median)})`);
@@ -59,7 +59,7 @@ export function figuresOf({ node, processors, load, runs, rows }) {
   };
 }
 
-/** Returns the name of the place that docs/figures.md has for the runs of this Node, as `node` of the results tells it. */
+/** Returns the name of the place in docs/figures.md for runs of this Node, from `node` of the results. */
 export const placeOf = (node) => `figures of Node ${/\d+/.exec(node)[0]}`;
 
 /** The place of the README. */

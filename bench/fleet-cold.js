@@ -1,5 +1,5 @@
-// How soon a long session of a fleet is of use on a machine that has nothing of it: until it is open, and to its first
-// context. Its server is started before, as a container's is; `with start` counts from that.
+// Time until a long session of a fleet is usable on a machine that has nothing of it: until it is open, and until its
+// first context. Its server is started before, as a container's is; `with start` counts from that.
 import { mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { writeSession } from "./generate.js";

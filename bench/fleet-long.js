@@ -1,10 +1,11 @@
-// What a fleet does with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
+// Times of a fleet with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
 //
-//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
-//                            [--only push,sessions,append,writers,saver] [--write]
+// node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns
+// 200]
+// [--only push,sessions,append,writers,saver] [--write]
 //
-// --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
-// into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
+// --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver,
+// which it installs into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";

@@ -20,7 +20,7 @@ import { measureRows, warmUp } from "./measuring.js";
 import { home, options, runs } from "./options.js";
 import { rows } from "./rows.js";
 
-/** The rows that have a floor, held against it; what is said of the row before (`- ...`) has its name. */
+/** The rows that have a floor, with it; a detail of the row before (`- ...`) has that row's name. */
 function* floored() {
   let before = "";
   for (const { floor, prepare, ours, what, unit, goal, more } of rows()) {

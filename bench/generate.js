@@ -152,7 +152,7 @@ export function writeSession(file, count, shape = "realistic", seed = 1) {
   closeSync(fd);
 }
 
-/** Writes a session of three entries, of which the second says so many bytes: also more than a string can hold. */
+/** Writes a session of three entries; the second has so many bytes, which may be more than a string can hold. */
 export function writeLongLine(file, bytes) {
   const fd = openSync(file, "w");
   const header = {

@@ -1,26 +1,26 @@
-// What all measurements share: children that are asked over their streams, medians, and how they are shown.
+// Shared parts of all measurements: child processes with requests over their streams, medians, and their display.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 
-/** Median, and the lowest and highest beside it. */
+/** Median, with the lowest and the highest. */
 export function figure(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const [low, median, high] = [sorted[0], sorted[sorted.length >> 1], sorted[sorted.length - 1]];
   return { median, low, high, runs: sorted.length, values: sorted };
 }
 
-/** What a figure varies by: all of it, or the middle half where many were measured, of which some always had to wait. */
+/** Spread of a figure: all of it, or the middle half of many measurements, some of which always had to wait. */
 function spreadOf({ low, high, values }) {
   const count = values?.length ?? 0;
   return count < 8 ? [low, high] : [values[count >> 2], values[count - 1 - (count >> 2)]];
 }
 
-/** Whether a figure is more than another by more than either varies. */
+/** Returns true if one figure exceeds another by more than either varies. */
 export function isClearlyMore(one, other) {
   return spreadOf(one)[0] > spreadOf(other)[1];
 }
 
-/** How much of what a child says is kept. A reply that is longer is known by its beginning. */
+/** Bytes kept of a child's output. A longer reply is recognised by its beginning. */
 const KEPT = 4 << 20;
 
 /** A child that gets lines and gives lines. `ask` resolves with the reply lines to as many lines as it sends. */
@@ -65,7 +65,7 @@ export class Child {
     return took;
   }
 
-  /** Milliseconds for `total` requests of which `outstanding` are on their way at any time. */
+  /** Milliseconds for `total` requests, with `outstanding` under way at any time. */
   async keepAsking(total, outstanding, line) {
     let sent = 0;
     let got = 0;
@@ -101,7 +101,7 @@ export class Child {
     return { result: this.bytes > KEPT ? undefined : JSON.parse(line).result, took };
   }
 
-  /** Megabytes: `VmRSS` now, `VmHWM` at most; undefined where the system does not tell. */
+  /** Megabytes: `VmRSS` now, `VmHWM` at most; undefined where the system does not report them. */
   memory(what) {
     try {
       const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");

@@ -1,4 +1,4 @@
-// Rows measured in turn with what they are held against, so that a drift of the machine meets all of them.
+// Measures rows in turn with their counterparts, so that a drift of the machine meets all of them.
 
 import { message, newFile, ours, using, withBuild } from "./asking.js";
 import { idOf, writeSession } from "./generate.js";
@@ -6,8 +6,8 @@ import { figure, request } from "./measure.js";
 import { built, options, piRuns, quick, runs } from "./options.js";
 
 /**
- * A server keeps the machine code of what was asked of it, two seconds after its start. What is measured are those that
- * come after one that did a minute's work, which is how users find them.
+ * Two seconds after its start, a server keeps the machine code of the functions that requests used. Figures are of
+ * servers that start after one has worked for a minute, as users find them.
  */
 export async function warmUp(builds = []) {
   const file = newFile();
@@ -34,7 +34,7 @@ export async function warmUp(builds = []) {
     );
 }
 
-/** Returns what was measured of the rows that the command line wants, of other builds of ours and of Pis, too. */
+/** Returns the results of the rows named on the command line, also for other builds of ours and for Pis. */
 export async function measureRows(rows, { builds = [], pis = [] } = {}) {
   const measured = [];
   for (const row of rows) {

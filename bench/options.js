@@ -1,5 +1,5 @@
-// What the command lines of run.js, floor.js and v2.js say (their heads have the options), and the folder in which
-// everything of a run is made.
+// Parses the command lines of run.js, floor.js and v2.js (their heads list the options), and makes the folder for all
+// files of a run.
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

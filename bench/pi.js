@@ -1,5 +1,5 @@
-// Where Pi is and how it is run: 0.73.1 is installed from npm; of 1.5.2 the published tarball runs as it is, under a
-// Node of 22.19 or newer.
+// Finds and runs Pi: 0.73.1 is installed from npm; the published tarball of 1.5.2 runs as it is, under a Node of 22.19
+// or newer.
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 const OLD = "@mariozechner/pi-coding-agent";
 const NEW = "@earendil-works/pi-coding-agent";
 
-/** Whether Pi 1.5.2 runs under a Node. */
+/** Returns true if Pi 1.5.2 runs under a Node. */
 function isModern(node) {
   const { stdout } = spawnSync(node, ["-p", "process.versions.node"], { encoding: "utf8" });
   const [major, minor] = (stdout ?? "0.0").split(".").map(Number);

@@ -67,7 +67,7 @@ function manySessions(count) {
   return folder;
 }
 
-/** What we want to reach: figures of a machine whose bare echo answers its first line within 60 ms. */
+/** Goals, for a machine whose bare echo answers its first line within 60 ms. */
 const SIZE_GOALS = {
   1000: { open: "7 ms" },
   100000: { open: "130 ms", memory: "110 MB", again: "10 ms", context: "12 ms" },

@@ -45,7 +45,7 @@ function print(results) {
   if (options.figures || options.readme) writeFigures(results, options.into, { withReadme: options.readme });
 }
 
-/** What the machine did before it was measured. */
+/** Load of the machine before the measurement. */
 const [load] = loadavg();
 try {
   if (options.compare) {

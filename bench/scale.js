@@ -1,10 +1,10 @@
-// What is large, what is many and what is cold: a session of 10 GB, a line of 1 GB, 64 sessions in one server, 100,000 small
-// ones, and the first start of a morning, when nothing of it is in the page cache.
+// Measures the large, the many and the cold: a session of 10 GB, a line of 1 GB, 64 sessions in one server, 100,000
+// small ones, and the first start of a morning, with none of it in the page cache.
 //
-//   node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
-//     --parts <names>                        only these, with commas between: session, line, open, catalog, cold
-//     --gigabytes 10 --line 1 --open 64 --sessions 100000 --entries 100000 --rounds 9
-//     --home <dir>                           where files are made; what is cold must lie on a disk, and not in memory
+// node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
+// --parts <names>                        only these, with commas between: session, line, open, catalog, cold
+// --gigabytes 10 --line 1 --open 64 --sessions 100000 --entries 100000 --rounds 9
+// --home <dir>                           where files are made; the cold rows need a disk, not a file system in memory
 //
 // On Linux `dd` drops the pages of a file from the cache; elsewhere the cold rows are left out.
 import { constants } from "node:buffer";
@@ -158,7 +158,7 @@ async function open() {
   const count = Number(options.open);
   const files = Array.from({ length: count }, (_, n) => {
     const file = join(home, `open-${n}.jsonl`);
-    // Each has an id of its own, which tells its size.
+    // Each has an id of its own, which contains its size.
     writeSession(file, 1000 + n, "realistic");
     return file;
   });
@@ -213,7 +213,7 @@ async function catalog() {
   add("- memory at most", mb(found.peakMegabytes));
 }
 
-/** Drops the pages of files from the cache, once what was written to them is on the disk. */
+/** Drops the pages of files from the cache, once they are on the disk. */
 function drop(files) {
   for (const file of files) {
     const fd = openSync(file, "r");

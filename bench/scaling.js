@@ -1,4 +1,4 @@
-// How the time of every command grows with the session: each on the same kind of session at several sizes, in one
+// Growth of the time of every command with the session: each on the same kind of session at several sizes, in one
 // process per size, and the exponent that fits: 0 is flat, 1 linear.
 import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
@@ -11,8 +11,8 @@ import { figure, request, shown, table } from "./measure.js";
 const FLOOR = 0.5;
 
 /**
- * Params by command, from what is known of the session: `last` is the id of its last user message, `path` its file.
- * Commands that say how much they answer are asked for all of it and for a page.
+ * Params by command, from facts of the session: `last` is the id of its last user message, `path` its file. A command
+ * that takes a limit is asked for all and for a page.
  */
 const ASKED = [
   ["get_state"],
@@ -49,7 +49,7 @@ const ASKED = [
   ["fork", ({ last }) => ({ entryId: last, position: "at" })],
 ];
 
-/** Commands that are asked once at each size, for they leave or change what is measured. */
+/** Commands that run once at each size, because they leave or change the session. */
 const ONCE = new Set(["switch_session", "clone", "fork", "edit_context", "compact_append"]);
 
 function nameOf([method, params]) {

@@ -20,13 +20,13 @@ function text(length) {
   return made.trimEnd();
 }
 
-/** The path of a file, of which some are asked for often. */
+/** The path of a file; some paths are asked for often. */
 export function path() {
   const folders = Array.from({ length: 1 + Math.floor(random() * 3) }, () => words[Math.floor(random() ** 3 * 60)]);
   return `src/${folders.join("/")}/${words[Math.floor(random() ** 2 * 400)]}.ts`;
 }
 
-/** What a tool is called with, in the shares and lengths of a real session. */
+/** Arguments of a tool call, in the shares and lengths of a real session. */
 function call() {
   const kind = random();
   const of = (name, args) => ({ name, arguments: args });

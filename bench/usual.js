@@ -11,7 +11,7 @@ import { home, quick } from "./options.js";
 import { piRequest } from "./pi.js";
 import { session } from "./rows.js";
 
-/** How often each row is measured for each run of another: these take milliseconds, and one that waits shows at once. */
+/** Runs of each row for each run of another: these take milliseconds, and one that waits shows at once. */
 const TIMES = quick ? 1 : 5;
 /** Turns after the first. */
 const TURNS = quick ? 3 : 30;

@@ -1,12 +1,12 @@
-// `node bench/v2.js`: Session Store V2 beside JSONL, on the same entries; medians of several runs.
+// `node bench/v2.js`: Session Store V2 next to JSONL, on the same entries; medians of several runs.
 //
-//   --quick      small sizes, one run: shows that it works, not how fast
-//   --runs <n>   runs of each measurement (5)
-//   --million    also a session of a million entries
-//   --json       figures with their spread, as JSON
-//   --program    another build to measure: its dist/bin/pi-session-server.js
+// --quick      small sizes, one run: shows that it works, not how fast
+// --runs <n>   runs of each measurement (5)
+// --million    also a session of a million entries
+// --json       figures with their spread, as JSON
+// --program    another build to measure: its dist/bin/pi-session-server.js
 //
-// Resume is the time from the start of a process to its answer to get_state; the first row is that of one without a
+// Resume is the time from the start of a process to its answer to get_state; the first row is a server without a
 // session. A durable append is one request after the other, each answered when it is on the medium.
 import { existsSync, rmSync, statSync } from "node:fs";
 import { cpus } from "node:os";
@@ -33,7 +33,7 @@ async function resume(...args) {
   return times;
 }
 
-/** What is measured are servers that come after one that was used, whose machine code is kept two seconds after its start. */
+/** Servers are measured after another one was used, because that keeps its machine code two seconds after its start. */
 const warmUp = () =>
   using(ours("--no-session"), async (child) => {
     const { result } = await child.result("migrate_session", { sessionPath: makeSession(100, "lean") });

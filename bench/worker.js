@@ -70,7 +70,7 @@ const ANCHORS = {
     for (let n = 0; n < 20_000; n++) writeSync(fd, line);
     return { ks: 20_000 / (now() - began) };
   },
-  /** The same with a look at the file before and after each, without which nobody knows what others wrote. */
+  /** Like `append`, with a look at the file before and after each: only that shows what other programs wrote. */
   "append-checked"() {
     const fd = openSync(file, "a");
     const line = Buffer.alloc(330, 120);
@@ -178,7 +178,7 @@ function peak() {
   return process.resourceUsage().maxRSS / 1000;
 }
 
-/** What a library answers, which is told how long its import took. */
+/** Answers of a library, which is given the time that its import took. */
 async function withLibrary() {
   const began = now();
   const loaded = await import(pathToFileURL(library).href);

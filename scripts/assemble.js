@@ -1,4 +1,5 @@
-// Assembles the sources of the WebAssembly modules, and writes the bytes of each into the file beside it: npm run assemble.
+// Assembles the sources of the WebAssembly modules, and writes the bytes of each into the file next to it: npm run
+// assemble.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -9,17 +9,17 @@ import { writeSchema } from "./schema.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 process.chdir(root);
-// What is in use stays until the new build is whole.
+// The current build stays in use until the new one is complete.
 const fresh = `dist.${process.pid}.tmp`;
 
-/** What the library uses of modules of Node that take long to load and that opening a session does not need. */
+/** Functions of slow-loading Node modules that the library uses, and that opening a session does not need. */
 const later = whenCalled({
   "node:crypto": ["createHash", "hash", "randomFillSync"],
   "node:net": ["createServer"],
   "node:zlib": ["crc32", "brotliCompress", "brotliDecompress"],
 });
 
-/** Takes the failures from whoever loads the file. */
+/** Takes the failures from the module that loads the file. */
 const failuresGiven = {
   name: "failures that are given",
   setup({ onResolve, onLoad }) {
@@ -66,7 +66,7 @@ try {
     },
   );
   const repetitions = await writeSchema(`${fresh}/schema`);
-  // The same types as in the sources, written out: nobody's compiler has to read the declarations and their library.
+  // Writes out the types of the sources, so that no user's compiler has to read the declarations and their library.
   writeFileSync(`${fresh}/lib/client/protocol.d.ts`, 'export type * from "../../schema/protocol.js";\n');
   rmSync(`${fresh}/lib/client/conversation.d.ts`);
   // One file in place of 90 that import each other: of the time that the import took, a quarter is left.

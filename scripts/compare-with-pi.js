@@ -33,7 +33,7 @@ const { values: options } = parseArgs({
     lib: { type: "string", default: fileURLToPath(new URL("../dist/lib/index.js", import.meta.url)) },
     seed: { type: "string", default: "1" },
     sessions: { type: "string", default: "300" },
-    // Which Pi this process runs: set when the script calls itself.
+    // The Pi that this process runs: set when the script calls itself.
     generation: { type: "string" },
   },
 });
@@ -151,7 +151,7 @@ function message(random, modern, time) {
     { role: "bashExecution", command: "ls", output: text, exitCode: 0, cancelled: false, truncated: false },
     { role: "unheard_of", payload: text },
   ];
-  // What the older Pi knows nothing of.
+  // Features that the older Pi does not have.
   if (modern)
     kinds.push(
       { role: "user" },
@@ -278,7 +278,7 @@ function body(random, modern, version, entry, entries, time) {
         replacement: random.chance(0.4) ? null : { content: random.chance(0.5) ? text : [{ type: "text", text }] },
       };
     case "compaction": {
-      // A compaction without anything before it is nobody's.
+      // A compaction without anything before it names its own entry.
       const kept = path.length === 0 ? entry.id : random.pick(path).id;
       const made = {
         summary: text,
@@ -303,7 +303,7 @@ function fileText({ header, entries }) {
 
 class Difference extends Error {}
 
-/** What JSON keeps of a value: a member that is undefined is as good as none. */
+/** Returns a value as JSON keeps it: without members that are undefined. */
 function plain(value) {
   return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
 }
@@ -333,7 +333,7 @@ function same(what, ours, pi) {
 
 const counts = { leaves: 0, contexts: 0, operations: 0, refused: 0, hijacked: 0, forks: 0, labelledForks: 0, files: 0 };
 
-/** Everything that two managers tell of a session, at every leaf. */
+/** Compares everything that two managers return about a session, at every leaf. */
 function compareManagers(what, ours, pi, { modern, ignoreLeaf = false, ignoreFromId = false }) {
   const [oursNames, piNames] = [namesOf(ours), namesOf(pi)];
   const check = (name, a, b) => {
@@ -387,7 +387,7 @@ function withoutFrom(value) {
   return Object.fromEntries(Object.entries(rest).map(([name, inner]) => [name, withoutFrom(inner)]));
 }
 
-/** The leaf by our rule: labels and names at the end move it only where they continue what is before them. */
+/** The leaf by our rule: labels and names at the end move it only where they continue the entry before them. */
 function expectedLeaf(entries) {
   const last = entries.at(-1);
   const decisive = entries.findLast(({ type }) => type !== "label" && type !== "session_info");
@@ -559,7 +559,7 @@ async function compareRandomSessions(lib, pi, { modern, name }, folder) {
     };
     const [oursFile, piFile] = [place("ours"), place("pi")];
     for (const file of [oursFile, piFile]) writeFileSync(file, text);
-    // Where Pi's listing takes U+2028 for a line end, and drops a session for one message without content.
+    // Cases in which Pi's listing takes U+2028 for a line end, and drops a session for one message without content.
     writeFileSync(
       join(listed, `${seed}.jsonl`),
       text.replaceAll("\u2028", "").replaceAll('"content":null', '"content":[]'),
@@ -584,7 +584,7 @@ async function compareRandomSessions(lib, pi, { modern, name }, folder) {
     restore(ours, leaf === null ? null : entries[leaf].id);
     restore(theirs, leaf === null ? null : theirs.getEntries()[leaf].id);
     for (let n = 0; n < 12; n++) operate(random, ours, theirs, modern);
-    // Until then the older Pi keeps what is appended to itself.
+    // Until then the older Pi keeps appended entries in memory.
     const answer = { role: "assistant", content: [], provider: "p", model: "m", timestamp: now };
     for (const manager of [ours, theirs]) manager.appendMessage(answer);
     const after = { modern, ignoreFromId: !modern };
@@ -649,7 +649,7 @@ function compareForks(what, random, lib, pi, ours, theirs, { modern }, folder) {
   }
 }
 
-/** Whether Pi wrote entries twice, as the older one does. */
+/** Returns true if Pi wrote entries twice, as the older one does. */
 function isDoubled(file) {
   const lines = readFileSync(file, "utf8").trim().split("\n");
   return new Set(lines).size < lines.length;
@@ -723,8 +723,8 @@ const outcome = async (run) => {
 };
 
 /**
- * Each has an anchor in docs/pi-differences.md. `show` tells what can be seen through one manager's module; `ours` is
- * what it has to be here. Pi's must be another, unless looking would end the process.
+ * Each has an anchor in docs/pi-differences.md. `show` returns the view through one manager's module; `ours` is the
+ * result expected from ours. Pi's must differ, unless looking would end the process.
  */
 const DIFFERENCES = [
   {
@@ -1060,7 +1060,7 @@ async function run(generation) {
   const folder = mkdtempSync(join(tmpdir(), "compare-with-pi-"));
   try {
     const pi = installed(generation, folder);
-    // Neither side is to find or to leave anything in the folders of whoever runs this.
+    // Neither side may find or leave anything in the folders of the person who runs this.
     const home = join(folder, "home");
     mkdirSync(home);
     Object.assign(process.env, { HOME: home, XDG_STATE_HOME: join(home, "state") });

@@ -46,10 +46,10 @@ const edgesOf = (part, files) =>
   Object.entries(files).flatMap(([by, paths]) => paths.map((path) => ({ part, by, path, file: join(by, "..", path) })));
 const edges = [...edgesOf("storage", STORAGE), ...edgesOf("later", LATER)];
 
-/** The files by which the program comes into a part. */
+/** The files through which the program enters a part. */
 export const doorsOf = (part) => [...new Set(edges.filter((edge) => edge.part === part).map(({ file }) => file))];
 
-/** Returns an object as text: by the path of each file, a function that loads it and returns what it exports. */
+/** Returns an object as text: it maps the path of each file to a function that loads the file and returns its exports. */
 const loading = (paths) =>
   `{${paths.map((path) => `${JSON.stringify(path)}: () => require(${JSON.stringify(join(process.cwd(), path))})`).join(",\n")}}`;
 
@@ -129,7 +129,7 @@ export const laterInProgram = (shared) => ({
   },
 });
 
-/** What a part is made of: it is a function that gets what others share, and where the program stands. */
+/** Builds a part: a function that takes the shared modules and the location of the program. */
 export const partOf = (files) => ({
   stdin: { contents: `module.exports = ${loading(files)};`, resolveDir: process.cwd(), sourcefile: "part" },
   banner: { js: 'module.exports=(SHARED,PROGRAM_URL)=>{"use strict";const module={exports:{}};' },

@@ -1,15 +1,16 @@
-// Whether the tests see small faults: mutants of the sources, drawn by a seed, and which of them fail a test.
+// Measures whether the tests see small faults: draws mutants of the sources by a seed, and runs the tests on them.
 //
-//   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
-//   node scripts/mutants.js check                           says which of them are not in the sources any more
-//   node scripts/mutants.js run [--lanes 2] [--only 7,12]    runs the tests against each, into test/mutants/results.jsonl
-//   node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was killed
-//                                                           in the other results survives
+// node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
+// node scripts/mutants.js check                           lists those that are not in the sources any more
+// node scripts/mutants.js run [--lanes 2] [--only 7,12]    runs the tests against each, into test/mutants/results.jsonl
+// node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was
+// killed
+// in the other results survives
 //
-// A mutant is found by its function and its text, so that it stays where lines move, and is missed where they change. All
-// of them are in one copy of the sources, each behind a switch, so that nothing is built anew. Which tests reach a mutant is
-// noted in a run without any, and only those run against it: `npm test` has them all. A mutant of what a module does when
-// it is loaded runs against the whole unit tier. What runs in a browser has no mutants.
+// A mutant is found by its function and its text: it stays where lines move, and is missed where they change. All of
+// them are in one copy of the sources, each behind a switch, so that nothing is rebuilt. A run without mutants notes
+// which tests reach each, and only those run against it: `npm test` has them all. A mutant in code that runs when a
+// module is loaded runs against the whole unit tier. Code for browsers has no mutants.
 import { execFileSync, spawn } from "node:child_process";
 import {
   existsSync,
@@ -32,7 +33,7 @@ const DRAWN = join(ROOT, "test/mutants/drawn.jsonl");
 const RESULTS = join(ROOT, "test/mutants/results.jsonl");
 /** Folders whose code runs in a browser. */
 const ELSEWHERE = /^src\/page\/script\//;
-/** Seconds after which a run counts as one that hangs, beside three times what the tests took without a mutant. */
+/** Seconds after which a run counts as hanging, added to three times the tests' time without a mutant. */
 const PATIENCE = 90;
 /** A test that waits for what never comes is not waited for as long as on a slow machine. */
 const LIMITS = ["--testTimeout", "30000", "--hookTimeout", "60000", "--bail", "1"];
@@ -83,7 +84,7 @@ const PASSED_THROUGH = new Set([
 ]);
 const oneLine = (text) => text.replace(/\s+/g, " ");
 
-/** Returns the places of a source file at which a mutant may be: function, operator, text, its replacement, and where. */
+/** Returns the places of a source file where a mutant may be: function, operator, text, its replacement, and position. */
 function placesIn(file, text) {
   const places = [];
   const of = (node) => text.slice(node.start, node.end);
@@ -209,7 +210,7 @@ function found() {
   return byFile;
 }
 
-/** Returns a source text in which each mutant is behind its switch. */
+/** Returns a source text with each mutant behind its switch. */
 function withSwitches(text, mutants) {
   const render = (start, end, inside) => {
     let made = "";
@@ -255,7 +256,7 @@ function withSwitches(text, mutants) {
   return render(0, text.length, mutants);
 }
 
-/** The switch: on for the mutant that the file beside names, or noting what a test reaches. */
+/** The switch: turns on the mutant that the control file names, or notes which mutants a test reaches. */
 const SWITCH = (control) => `import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
 const [how = "", what = ""] = (() => { try { return readFileSync(${JSON.stringify(control)}, "utf8").split(" "); } catch { return []; } })();
 const active = how === "active" ? Number(what) : -1;
@@ -363,7 +364,7 @@ async function record({ folder, turn }) {
   return { reached: new Map([...reached].map(sound)), failing: [...failing], took };
 }
 
-/** Returns the files, of which the quickest come first, in runs that take a few seconds, then twice as long, and so on. */
+/** Returns the files, the quickest first, in runs that take a few seconds, then twice as long, and so on. */
 function runsOf(files, took) {
   const runs = [];
   let rest = files;
@@ -376,7 +377,7 @@ function runsOf(files, took) {
   return runs;
 }
 
-/** Runs the tests that reach a mutant, up to the first that fails. Returns how it ended, and by which test. */
+/** Runs the tests that reach a mutant, up to the first that fails. Returns the outcome and the test that decided it. */
 async function attack({ folder, turn }, mutant, { reached, failing, took }) {
   const files = reached.get(mutant.id) ?? [];
   if (files.length === 0) return { outcome: "not reached" };

@@ -1,10 +1,10 @@
 // Makes the program one file with Node in it, for machines without Node:
 //
-//   npm run package -- [--node <program>] [--out <file>]
+// npm run package -- [--node <program>] [--out <file>]
 //
 // `--node` is the Node that is put into it, 25.5 or newer; by default this one, or, where this one is older, the newest
 // that npm has for this machine. The file runs on machines of this kind, needs nothing else, and is at
-// dist/standalone/pi-session-server unless `--out` names another place. The licences of what is in it lie beside it.
+// dist/standalone/pi-session-server unless `--out` names another place. The licences of its parts lie next to it.
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ const { values } = parseArgs({ options: { node: { type: "string" }, out: { type:
 const out = resolve(values.out ?? join(root, "dist/standalone/pi-session-server"));
 process.chdir(root);
 
-/** Requests after whose replies the code is kept: what hosts begin with. */
+/** First requests of most hosts; the code is kept after their replies. */
 const FIRST = [
   ["initialize", {}],
   ["get_state", {}],
@@ -43,7 +43,7 @@ const KEEPING = `
   if (isRun === "run") run(require, module, exports, require("node:url").pathToFileURL(part).href);
 `;
 
-/** Whether the Node of a version can put a program into a copy of itself. */
+/** Returns true if the Node of a version can put a program into a copy of itself. */
 function hasBuilder(version) {
   const [major, minor] = version.replace("v", "").split(".").map(Number);
   return major > 25 || (major === 25 && minor >= 5);
@@ -74,7 +74,7 @@ function nodesLicence(node) {
   return existsSync(file) ? `Node.js\n\n${readFileSync(file, "utf8").trim()}\n\n${"-".repeat(80)}\n\n` : "";
 }
 
-/** Throws unless each request has its result: code of which something fails would be kept without what comes after it. */
+/** Throws unless each request has its result: after a failure, the kept code would lack the requests that follow. */
 function checkReplies(output) {
   const replies = output
     .trimEnd()

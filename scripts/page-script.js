@@ -9,7 +9,7 @@ export async function pageScriptModule() {
     minify: true,
     format: "iife",
     target: ["chrome111", "firefox113", "safari16.4"],
-    // Pages are told to be UTF-8, and are still right where a program does not believe it.
+    // Pages declare UTF-8, and stay right where a program ignores that.
     charset: "ascii",
     legalComments: "none",
     logLevel: "warning",

@@ -27,7 +27,7 @@ interface Places {
   readonly only: string;
 }
 
-/** A kind of picture: what is loaded, and what is done before it is taken; without one where the program has no such thing. */
+/** A kind of picture: the page to load, and the steps before it is taken; no steps where the program lacks the feature. */
 interface Subject {
   readonly name: string;
   readonly url: string;
@@ -44,10 +44,10 @@ const MOST = 150_000;
 /** Two ends of examples/branches.jsonl: the leaf, and the branch that was left. */
 const ENDS = ["a08232a9", "f80a2b34"] as const;
 
-/** A question of it, after which come a list, a way that was left, and files that are read and written. */
+/** A question of the session, followed by a list, a branch that was left, and files that are read and written. */
 const QUESTION_ID = "38cf5830";
 
-/** Where the tree and the comparison are on the page, once its script has made them. */
+/** Selectors of the tree and the comparison on the page, once its script has made them. */
 const PANE = 'document.querySelector("aside.pane")';
 const OPENED_PANE = `(() => { const pane = ${PANE}; if (pane?.inert) document.querySelector(".opener").click(); return pane && !pane.inert; })()`;
 const COMPARISON = 'document.querySelector("dialog.compare[open]")';
@@ -142,7 +142,7 @@ class Camera {
   }
 }
 
-/** The exported page: as it opens, its tree, and two ends beside each other. */
+/** The exported page: as it opens, its tree, and two ends next to each other. */
 async function takeExport(camera: Camera, { root, home, env }: Places, program: string): Promise<void> {
   const file = join(home, "session.html");
   execFileSync(process.execPath, [program, "export", join(root, "examples/branches.jsonl"), file], {
@@ -182,7 +182,7 @@ pre{margin:0;padding:18px 22px;width:fit-content;background:#14161a;color:#d5d9d
 .f1{color:#ff9a91}.f2{color:#8ad6a0}.f3{color:#e8c468}.f4{color:#85b6ff}.f5{color:#d6a1f2}.f6{color:#75d0dc}
 .di{color:#8a93a0}.bo{color:#fff;font-weight:600}.f1.bo{color:#ff9a91}`;
 
-/** The viewer: what sessions cost, and a session to which another process writes. */
+/** The viewer: the costs of sessions, and a session that another process writes. */
 async function takeViewer(camera: Camera, places: Places, program: string): Promise<void> {
   const { root, home, env } = places;
   const help = execFileSync(process.execPath, [program, "--help"], { env, encoding: "utf8" });

@@ -7,7 +7,7 @@ import { build } from "esbuild";
 import { doorsOf, laterInProgram, partOf, takingFrom } from "./lazy-modules.js";
 import { pageScriptModule } from "./page-script.js";
 
-/** What a module exports. */
+/** Returns the export names of a module. */
 async function exportsOf(entryPoint, folder) {
   const outfile = `${folder}/evaluated.mjs`;
   await build({
@@ -83,7 +83,7 @@ const CRYPTO = {
   "node:crypto": ["createHash", "hash", "randomBytes", "randomFillSync", "randomUUID", "timingSafeEqual"],
 };
 
-/** The licences of the packages of which files were made. */
+/** Returns the licences of the packages that files were made from. */
 export function licencesOf(...metafiles) {
   const packages = new Set(
     metafiles
@@ -99,7 +99,7 @@ export function licencesOf(...metafiles) {
   return texts.join(`\n${"-".repeat(80)}\n\n`);
 }
 
-/** What is in the place of functions that read files of the package, where these are assets in one file with Node. */
+/** Replacements for functions that read files of the package, which are assets in the one file with Node. */
 const ASSETS = {
   "src/cli/schema-files.ts": `
     import { getRawAsset } from "node:sea";
@@ -110,7 +110,7 @@ const ASSETS = {
     export const transcriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
 };
 
-/** Returns a hash of the sources and of what they are built with. */
+/** Returns a hash of the sources and of the build's tools. */
 function sourcesHash() {
   const files = readdirSync("src", { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -127,7 +127,7 @@ export const OPTIONS = {
   // Loading it takes 4 ms less than an ES module does.
   format: "cjs",
   target: "node20.19",
-  // A script that is run from kept code knows no import(): what is loaded later is required.
+  // A script that is run from kept code has no import(): later parts are required.
   supported: { "dynamic-import": false },
   minifySyntax: true,
   minifyWhitespace: true,
@@ -139,7 +139,7 @@ export const OPTIONS = {
   logOverride: { "import-is-undefined": "error" },
 };
 
-/** The parts beside the program that share nothing with it, and what of the sources each is made of. */
+/** The parts next to the program that share nothing with it, with the source folder of each. */
 const PARTS = { conformance: "conformance", redact: "core/redact", page: "page", view: "view" };
 
 /** The names of the files that buildProgram writes. */

@@ -55,7 +55,7 @@ function inPi(command: Command): unknown {
   return command.pi === undefined ? result : command.pi(nowhere, result);
 }
 
-/** Returns the failure that a command ends with where nobody answers hooks, and no client of Pi's shows it a person. */
+/** Returns the failure of a command when no host answers hooks, and no client of Pi's shows it to a person. */
 function refusalOf({ name, example, run }: Command): Failure {
   const alone = { asks: () => false, server: { asPi: false } } as unknown as CommandContext;
   try {

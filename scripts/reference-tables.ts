@@ -69,7 +69,7 @@ const NAMES: Readonly<Record<string, string>> = {
 export function typeText(schema: Schema): string {
   const component = getComponentName(schema);
   if (component !== undefined) return NAMES[component];
-  // A reference with a description beside it is written so in this version of JSON Schema.
+  // This version of JSON Schema writes a reference with a description like this.
   if (Array.isArray(schema.allOf) && schema.allOf.length === 1) return typeText(schema.allOf[0]);
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));

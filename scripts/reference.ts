@@ -43,7 +43,7 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   server: "touches no session and waits for none",
 };
 
-/** The commands by what they are for, in the order of the document. A test holds that each has one place. */
+/** The commands by purpose, in the order of the document. A test checks that each has one place. */
 export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   "The connection": ["initialize", "shutdown", "exit", "rpc.discover"],
   "Opening and replacing": [
@@ -130,7 +130,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** What a repeat of a command may count on when the server that had the first one died. */
+/** Guarantees for the repeat of a command when the server of the first one died. */
 const REPETITIONS: Readonly<Record<Repetition, readonly [when: string, meaning: string]>> = {
   repeatable: ["send it again", "It changes no session, or a second time nothing that the first did not."],
   entries: ["send it again with its key", "The key is in the entries that it wrote, and outlasts a restart."],

@@ -111,7 +111,7 @@ function asTypes(schema: Schema): Schema {
   const [only, ...others] = (allOf as Schema[] | undefined) ?? [];
   if (only?.$ref !== undefined && others.length === 0) return asTypes({ ...rest, ...only });
   if (not !== undefined && Object.keys(rest).length === 0) return typed("never");
-  // Without a type list beside it, `string` takes nothing away from what an editor proposes.
+  // Without a type list next to it, `string` removes none of an editor's proposals.
   if (rest.anyOf?.length === 2 && rest.anyOf[0].$ref?.endsWith("/FailureName"))
     return typed("FailureName | (string & {})");
   if (Object.keys(rest).every((keyword) => keyword === "description" || keyword === "$schema")) return typed("unknown");

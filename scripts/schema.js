@@ -47,7 +47,7 @@ async function declarationsText(schema) {
     unreachableDefinitions: true,
     style: { printWidth: 120 },
   });
-  // What the maker notes of its own work is of no use to a reader.
+  // The generator's notes on its own work are of no use to a reader.
   return text
     .replace(/^\/\*\*\n \* This interface was referenced by [^\n]*\n[^\n]*\n \*\/\n/gm, "")
     .replace(/^( \*\n) \* This interface was referenced by [^\n]*\n \* via [^\n]*\n/gm, "");

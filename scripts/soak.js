@@ -1,10 +1,10 @@
 /**
- * The long tests, in parts that add up: what was done is kept in soak-figures.json, by the commit it was done at.
+ * The long tests, in parts that add up: soak-figures.json records the work done, by commit.
  *
- *   npm run soak                      every suite in order, part by part, until all are done
- *   npm run soak -- --list            the suites, and how much of each is done at this commit
- *   npm run soak -- --part [suite]    the next part, of the suite or of the first that is not done; under nine minutes
- *   npm run soak -- --report          writes the figures of this commit into docs/reliability.md
+ * npm run soak                      every suite in order, part by part, until all are done
+ * npm run soak -- --list            the suites, and how much of each is done at this commit
+ * npm run soak -- --part [suite]    the next part, of the suite or of the first that is not done; under nine minutes
+ * npm run soak -- --report          writes the figures of this commit into docs/reliability.md
  *
  * `--commit <id>` means the figures of another commit. PI_TEST_SEED=<unit> with `--part <suite>` repeats one unit.
  */
@@ -18,7 +18,7 @@ import { parseArgs } from "node:util";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const SUITES = JSON.parse(readFileSync(join(ROOT, "test/soak/suites.json"), "utf8"));
-/** Seconds that the units of a part may take, as far as those before tell; a start takes some, too. */
+/** Seconds for the units of a part, estimated from those before; a start takes some, too. */
 const PART_SECONDS = process.env.SOAK_SECONDS ?? "480";
 /** After so many failures a suite shows nothing new. */
 const ENOUGH_FAILURES = 10;

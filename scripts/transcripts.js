@@ -1,5 +1,5 @@
-// Records the golden transcripts of docs/conformance anew: what they send stays, what they receive is what the built
-// server answers. A line {"receive":null} asks for one more message.
+// Records the golden transcripts of docs/conformance anew: the messages that they send stay, the messages that they
+// receive are the built server's answers. A line {"receive":null} asks for one more message.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -5,10 +5,10 @@ import { isWireObject, type WireValue } from "../src/conformance/dialect.ts";
 import { launch } from "../src/conformance/launch.ts";
 import { fillNames, type StoodFor, type Transcript } from "../src/conformance/transcripts.ts";
 
-/** How long the server may take for a reply. */
+/** Milliseconds that the server may take for a reply. */
 const TIMEOUT = 30_000;
 
-/** Where a transcript is recorded: the command of the server and its environment. */
+/** Settings for a recording: the command of the server and its environment. */
 export interface Studio {
   readonly command: readonly string[];
   readonly cwd: string;
@@ -16,8 +16,8 @@ export interface Studio {
 }
 
 /**
- * Returns the text of a transcript with what the server answers to what it sends: a message for each that it receives,
- * with names in place of ids, paths and times. What stands for any value stays, wherever it is.
+ * Returns the text of a transcript with the server's answers to its messages: one for each that it receives, with names
+ * in place of ids, paths and times. Placeholders for any value stay, wherever they are.
  */
 export async function recorded(
   { name: _name, steps, ...about }: Transcript,
@@ -93,7 +93,7 @@ function nameFor(value: WireValue, key: string, stoodFor: StoodFor): WireValue {
   return value.startsWith("/") ? nameOf(value, "file", stoodFor) : value;
 }
 
-/** Returns the name of a value: that which it has, or the next of its kind. */
+/** Returns the name of a value: its own, or the next of its kind. */
 function nameOf(value: WireValue, kind: string, stoodFor: StoodFor): string {
   let count = 1;
   for (const [name, stood] of stoodFor) {

@@ -1,5 +1,5 @@
-// What the floors of the rows are asked: each beside its row, in the same way and of the same files. What they leave out is
-// said where they are: in floors/server.js, floors/library.js and floors/listing.js.
+// The requests for the floors of the rows: each like its row, in the same way and of the same files. floors/server.js,
+// floors/library.js and floors/listing.js say what each floor leaves out.
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,7 +11,7 @@ const pathOf = (name) => fileURLToPath(new URL(name, import.meta.url));
 const server = (...args) => new Child(node, [pathOf("server.js"), ...args.map(String)], env);
 const working = (...args) => once(server(...args), state(0), state(1));
 
-/** Lengths of our replies by what was asked. */
+/** Lengths of our replies by request. */
 const lengths = new Map();
 async function lengthOf(asked, ask) {
   const key = JSON.stringify(asked);
@@ -53,7 +53,7 @@ export const sendingAgain = (file, method, params) => [
 
 export const opening = (file) => ["its bytes read, line ends found", () => working("open", file)];
 
-/** What an opening kept of a session file in the state folder. */
+/** The state folder's cache of an opened session file. */
 export const openingAgain = (file) => [
   "what is kept, and its sum",
   () => {
@@ -84,7 +84,7 @@ export const migrating = (file, count, bytes) =>
 /** A library for bench/worker.js that does no more than it must. */
 export const plain = pathOf("library.js");
 
-/** The library's own text and the modules of Node that it imports, with a function around it that nobody calls. */
+/** The library's own text and the modules of Node that it imports, inside a function that is never called. */
 export const importing = (file) => [
   "its text, not run",
   () => {

@@ -1,6 +1,6 @@
-// A library that does what Pi's SessionManager is asked for in bench/worker.js as plainly as it can be done: what the
-// system and JSON take. It knows no tree, no context and no lock, checks nothing that it is given, does not look for damage,
-// and what it keeps in memory is the id of the last entry.
+// A library that does the work of Pi's SessionManager in bench/worker.js as plainly as possible: the cost of the system
+// and of JSON. It has no tree, no context and no lock, checks no input, looks for no damage, and keeps only the id of
+// the last entry in memory.
 import {
   closeSync,
   fdatasyncSync,
@@ -70,7 +70,7 @@ export class SessionManager {
     return this.append({ type: "branch_summary", parentId: id, fromId: id, summary });
   }
 
-  /** Writes a line, with a look at the file before and after it, without which nobody knows what others wrote. */
+  /** Writes a line, with a look at the file before and after it: only that shows what other programs wrote. */
   append(entry) {
     entry.id = Math.floor(Math.random() * 2 ** 32)
       .toString(16)
@@ -84,7 +84,7 @@ export class SessionManager {
     return entry.id;
   }
 
-  /** Copies the file, also what is not on the path, makes the copy durable, reads it again and gives it its name. */
+  /** Copies the file, with the entries off the path, makes the copy durable, reads it again and renames it into place. */
   createBranchedSession() {
     const name = `${this.file}.branched-${process.pid}`;
     const to = openSync(`${name}.tmp`, "w+");

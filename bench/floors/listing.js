@@ -1,8 +1,8 @@
-// What the first list of many sessions cannot do without: opens, looks at, reads and closes each file in the folders of a
-// folder, on one thread, and puts a row for each into a new database where Node has SQLite. What the files say is not
-// looked at, and a row is a path, a stamp and 400 bytes. Prints the milliseconds.
+// The least that a first list of many sessions needs: opens, stats, reads and closes each file in the folders of a
+// folder, on one thread, and puts a row for each into a new database where Node has SQLite. It ignores the content of
+// the files, and a row is a path, a stamp and 400 bytes. Prints the milliseconds.
 //
-//   node bench/floors/listing.js <folder> <database>
+// node bench/floors/listing.js <folder> <database>
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
 import { join } from "node:path";
 

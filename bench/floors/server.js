@@ -19,7 +19,7 @@ const [task, ...given] = process.argv.slice(2);
 const PIECE = 1 << 17;
 const piece = Buffer.allocUnsafe(PIECE);
 
-/** Reads a file from an offset on into the same memory; gives what is read, piece by piece. */
+/** Reads a file from an offset on, piece by piece, into the same memory. */
 function* pieces(fd, from = 0) {
   let at = from;
   for (let count = readSync(fd, piece, 0, PIECE, at); count > 0; count = readSync(fd, piece, 0, PIECE, at)) {

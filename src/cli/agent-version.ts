@@ -4,12 +4,12 @@ import { makeAgentVariables } from "../server/agent/variables.ts";
 import type { AgentSettings } from "../server/settings.ts";
 import type { Variables } from "../storage/fs/paths.ts";
 
-/** Milliseconds that an agent has to tell its version. Pi takes about one second. */
+/** Milliseconds for an agent to report its version. Pi takes about one second. */
 const WITHIN = 10_000;
 /** A line that is a version and nothing else. */
 const VERSION_LINE = /^v?(\d+\.\d+\.\d+\S*)$/m;
 
-/** Asks an agent that speaks Pi's dialect for its version. Returns undefined where there is none to be had. */
+/** Asks an agent that speaks Pi's dialect for its version. Returns undefined if it reports none. */
 export async function askAgentVersion(
   { words, protocol }: AgentSettings,
   variables: Variables,

@@ -11,7 +11,7 @@ import { escapeControls } from "./terminal/text.ts";
 import { openNamedSession, type ResultOf, type VerbContext } from "./verb.ts";
 import { splitShellWords } from "./words.ts";
 
-/** The agent that is started where nobody names another one. */
+/** The agent that is started by default. */
 const USUAL = "pi --session {path}";
 /** The variable that names another one. */
 const VARIABLE = "PI_SESSION_SERVER_RESUME";

@@ -23,7 +23,7 @@ export async function findNamedSessions(
   return [...all.values()];
 }
 
-/** A session of several with which nothing was done, and why. */
+/** One of several sessions that failed unchanged, and why. */
 export interface FailedOne {
   readonly operand: string;
   readonly error: CommandError;
@@ -34,8 +34,8 @@ export interface FailedOne {
 export type EachResult<One> = One | { readonly results: readonly (One | FailedOne)[] };
 
 /**
- * Returns the result for a single session. Of several, each has its result or its error, and none stops the others; what
- * is done to all of them is one operation, whose id is that of the first.
+ * Returns the result for a single session. For several, each has its result or its error, and a failure does not stop
+ * the others. The changes to all of them are one operation, whose id is that of the first.
  */
 export async function doEach<Of extends { readonly operand: string }, One extends { readonly operationId?: string }>(
   sessions: readonly Of[],
@@ -79,7 +79,7 @@ function toResults<One extends object>(result: EachResult<One>): readonly (One |
   return "results" in result ? result.results : [result];
 }
 
-/** Tells whether nothing was done with a session. */
+/** Returns true if the session failed unchanged. */
 export function isFailed(one: object): one is FailedOne {
   return "error" in one;
 }

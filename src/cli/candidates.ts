@@ -7,7 +7,7 @@ import { cutTo, escapeControls, escapeLine, formatAge, getWidth, group, pad, sho
 /** Characters of an id that are shown at least. */
 const LEAST = 8;
 
-/** Returns a line for each candidate, with as much of its id as tells it from the others, or with its path. */
+/** Returns a line for each candidate, with the shortest distinct beginning of its id, or with its path. */
 export function formatCandidates(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
   const ids = candidates.map(({ sessionId }) => escapeControls(sessionId));
   const isById = new Set(ids).size === ids.length;
@@ -18,14 +18,14 @@ export function formatCandidates(candidates: readonly Candidate[], matches: numb
     const title = escapeLine(name ?? firstMessage ?? "") || "(nothing said)";
     const where = cwd === null || !isById ? "" : `  ${shortenPath(cwd, page.home)}`;
     const head = `  ${which}  ${pad(age, 4, "right")}  `;
-    // The id is what is needed: it is never cut.
+    // The person needs the id: it is never cut.
     return `${head}${cutTo(`${title}${where}`, Math.max(10, page.width - getWidth(head)))}`;
   });
   const left = matches - lines.length;
   return left > 0 ? [...lines, `  and ${group(left)} more`] : lines;
 }
 
-/** Returns the sentence of an ambiguous id without the ids or paths in it, for the lines that follow tell more. */
+/** Returns the sentence of an ambiguous id without its ids or paths, because the lines that follow say more. */
 export function removeCandidateList(sentence: string): string {
   return sentence.replace(/: .*\. (?=(?:Give more of it|Name the one you mean by its path)\.$)/s, ". ");
 }

@@ -9,8 +9,8 @@ import { type Disk, readWhole, removeQuietly } from "../storage/fs/disk.ts";
 import { getInfo, putInPlaceNow } from "../storage/fs/files.ts";
 
 /**
- * Milliseconds after the start at which it is looked whether the code has grown: the first requests have run by then, then
- * what a person asks who has just come, then what comes with work. A look takes 6 ms.
+ * Milliseconds after the start at which the growth of the code is checked: after the first requests, after the first
+ * requests of a person, and after those during work. A check takes 6 ms.
  */
 const LOOKS = [2000, 30_000, 300_000];
 /**
@@ -23,7 +23,7 @@ const MAX_KEPT = 12;
 /** Bytes of the checksum before the code; V8 itself trusts the code that it gets. */
 const CHECKSUM = 4;
 
-/** Returns the code in a file; undefined where there is none that can be trusted. */
+/** Returns the code in a file; undefined if there is none that can be trusted. */
 export function readCode(disk: Disk, file: string): Buffer | undefined {
   try {
     const bytes = readWhole(disk, file);
@@ -38,8 +38,8 @@ export function readCode(disk: Disk, file: string): Buffer | undefined {
 }
 
 /**
- * Keeps the code that a process makes: when it looks and finds more than there is, and, where there was none to begin with,
- * at the end of a process that ends before. `isTrusted` says whether the file has code that could be used.
+ * Saves the code that a process makes: when a check finds more than is saved, and, if none was saved before, at the end
+ * of a process that ends before a check. `isTrusted` says that the file has usable code.
  */
 export function saveCodeAsItGrows(disk: Disk, file: string, isTrusted: boolean, make: () => Uint8Array): void {
   let isKept = isTrusted;

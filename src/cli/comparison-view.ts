@@ -6,7 +6,7 @@ import { count, cutFront, cutTo, escapeControls, escapeLine, getWidth, group, pa
 import { formatMoney } from "./usage-report.ts";
 import type { ResultOf } from "./verb.ts";
 
-/** Columns from which on two sides are readable beside each other. */
+/** Least columns for two readable branches next to each other. */
 const WIDE = 100;
 /** The line between them. */
 const RULE = " │ ";
@@ -24,7 +24,7 @@ interface ColumnLine {
   readonly colour: Colour;
 }
 
-/** A side: its facts, which begin and end beside those of the other, and what was said. */
+/** A column: its facts, which are aligned with those of the other, and its conversation. */
 interface ColumnText {
   readonly facts: readonly ColumnLine[];
   readonly said: readonly ColumnLine[];

@@ -4,7 +4,7 @@ import { Failure } from "../core/failure.ts";
 import { UsageError } from "./options.ts";
 import type { VerbContext } from "./verb-context.ts";
 
-/** Returns when the answer is yes. Throws UsageError with `alone` where nobody can be asked, else cancelled. */
+/** Returns when the answer is yes. Throws UsageError with `alone` if no person can be asked, else cancelled. */
 export async function requireYes(
   { confirm }: Pick<VerbContext, "confirm">,
   question: string,

@@ -32,7 +32,7 @@ export function* formatRuleList({ themes }: RuleList, { paint, width }: OutputSt
   yield `${themes.reduce((count, { rules }) => count + rules.length, 0)} rules`;
 }
 
-/** Yields the lines of a report: what failed and why, what was skipped, and the counts. */
+/** Yields the lines of a report: the failures and reasons, the skipped rules, and the counts. */
 export function* formatReport(result: ConformanceResult, page: OutputStyle): Generator<string> {
   for (const combination of result.combinations)
     for (const rule of combination.results) if (rule.verdict === "failed") yield* failureLines(rule, combination, page);
@@ -75,7 +75,7 @@ function labelled(label: string, text: string, { width }: OutputStyle): string[]
   );
 }
 
-/** Yields what was skipped and why, each reason once. */
+/** Yields the skipped rules and why, each reason once. */
 function* skippedLines({ combinations }: ConformanceResult, page: OutputStyle): Generator<string> {
   const byReason = new Map<string, Set<string>>();
   for (const { results } of combinations)

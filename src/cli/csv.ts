@@ -1,6 +1,6 @@
 /** Tables as comma-separated values (RFC 4180), for spreadsheets. */
 
-/** A beginning for which a spreadsheet takes a text for a formula, and may run what it names. */
+/** Beginning of a text that a spreadsheet takes for a formula, and may run. */
 const FORMULA = /^[\s"']*[=+\-@\uff0b\uff0d\uff1d\uff20|%]|^[\t\r\n]/;
 
 /** Returns the rows of a table as one text. */

@@ -84,7 +84,7 @@ function meaningOf({ meaning, aliases = [] }: Verb): string {
   return aliases.length === 0 ? meaning : `${meaning} (also ${aliases.join(", ")})`;
 }
 
-/** Returns words with their meanings beside them, or below where there is no room beside. */
+/** Returns words with their meanings to the right, or below if they do not fit there. */
 function rows(lines: readonly Row[], width: number, left = Math.max(...lines.map(([word]) => word.length))): string {
   const available = width - left - 4;
   return lines

@@ -11,7 +11,7 @@ export const INTERRUPTED = 130;
 interface InterruptPlace {
   /** Calls back with each Ctrl+C until the returned function is called. */
   onInterrupt(handler: () => void): () => void;
-  /** Says something beside the output. */
+  /** Prints a sentence next to the output. */
   say(sentence: string): void;
   wire(): Wire | undefined;
 }
@@ -19,7 +19,7 @@ interface InterruptPlace {
 interface Interrupts {
   /** Rejects with InterruptedError when the verb is to end at once. */
   readonly ended: Promise<never>;
-  /** Whether Ctrl+C was typed. */
+  /** True if Ctrl+C was typed. */
   readonly isAsked: boolean;
   /** Listens from now on. A program that listens does not end by itself, so one that only reads begins late. */
   listen(): void;
@@ -34,7 +34,7 @@ export function watchInterrupts({ onInterrupt, say, wire }: InterruptPlace, howT
   const ended = new Promise<never>((_resolve, reject) => {
     end = reject;
   });
-  // Nobody may be waiting for it any more.
+  // The caller may have stopped waiting for it.
   ended.catch(() => {});
   const handle = (): void => {
     asked++;

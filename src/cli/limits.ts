@@ -1,4 +1,4 @@
-/** Lines that say why sessions of other machines may be missing from what was printed. */
+/** Lines that say why the output may lack sessions of other machines. */
 
 import type { OutputStyle } from "./terminal/page.ts";
 import { escapeControls, wrap } from "./terminal/text.ts";

@@ -1,4 +1,4 @@
-/** The other process that writes to a session, as a person is told of it. */
+/** Text for a person about the other process that writes to a session. */
 
 import { escapeControls } from "./terminal/text.ts";
 

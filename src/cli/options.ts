@@ -174,7 +174,7 @@ const DEFAULT_AGENT_TIMEOUT = 30_000;
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 
-/** A command line: the server's settings, and what is left to the verb that it asks for. */
+/** A command line: the server's settings, and the arguments for the verb that it names. */
 export interface CommandLine {
   readonly settings: ServerSettings;
   readonly operands: readonly string[];
@@ -309,7 +309,7 @@ function unknownWord(arg: string): string {
 /** The value of --continue for sessions that are no forks: those of subagents are. */
 const TOP = "top";
 
-/** Options of which each chooses the session at the start. */
+/** Options that each choose the session at the start. */
 const CHOICES = ["--session", "--continue", "--fork"];
 
 /** Throws UsageError when options contradict each other, or one lacks the other that it needs. */

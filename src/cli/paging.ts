@@ -2,9 +2,9 @@
 
 import { getWidth } from "./terminal/text.ts";
 
-/** Characters of the pieces in which lines are printed, approximately. */
+/** Approximate characters of a piece of printed lines. */
 const PIECE = 1 << 16;
-/** Rows of a terminal that does not tell. */
+/** Rows of a terminal that reports no size. */
 const USUAL_ROWS = 24;
 
 type Printing = (text: string) => Promise<boolean>;
@@ -19,11 +19,11 @@ interface Paging {
   /** Rows and columns of the terminal. */
   readonly rows: number;
   readonly columns: number;
-  /** Starts the pager; returns undefined where there is none. */
+  /** Starts the pager; returns undefined if there is none. */
   start(): PagerLike | undefined;
 }
 
-/** Prints lines in pieces, until nobody reads any more. A text is printed as it is. */
+/** Prints lines in pieces, until the reader of the output has gone. A text is printed as it is. */
 export async function printLines(lines: Iterable<string>, print: Printing): Promise<void> {
   if (typeof lines === "string") {
     await print(lines);

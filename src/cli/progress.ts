@@ -31,7 +31,7 @@ const WORK: Readonly<
 };
 
 interface ProgressPlace {
-  /** Columns of the terminal; 0 when it does not tell. */
+  /** Columns of the terminal; 0 if it reports no size. */
   readonly columns: number;
   write(text: string): void;
   /** Returns the time in milliseconds. */
@@ -39,7 +39,7 @@ interface ProgressPlace {
 }
 
 export class ProgressLine {
-  /** Whether the line is on the terminal. */
+  /** True while the line is on the terminal. */
   isShown = false;
   /** Called when the line is shown first. */
   onShow: () => void = () => {};
@@ -78,7 +78,7 @@ export class ProgressLine {
   }
 }
 
-/** Returns as much of what is done, of what, how fast and how long it takes still as fits so many columns. */
+/** Returns as much of the work, its progress, its speed and the time left as fits so many columns. */
 export function formatProgress(
   done: number,
   total: number,
@@ -111,7 +111,7 @@ function rateText(perSecond: number): string {
   return perSecond > 0 ? `${group(Math.max(1, Math.round(perSecond * 60)))}/min` : "";
 }
 
-/** Returns a time that is left in its largest unit, rounded up: work that ends sooner than it said annoys nobody. */
+/** Returns the time left in its largest unit, rounded up, so that work rather ends sooner than it said. */
 function durationText(milliseconds: number): string {
   const seconds = Math.ceil(milliseconds / 1000);
   if (seconds < 90) return `${seconds} s`;

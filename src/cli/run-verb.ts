@@ -22,18 +22,18 @@ import { rewordParamIssues } from "./wording.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
 export type VerbWorld = Omit<World, "input" | "output"> & {
-  /** Prints on stdout. Returns false when nobody reads any more. */
+  /** Prints on stdout. Returns false if the reader has gone. */
   readonly print: (text: string) => Promise<boolean>;
   readonly terminal: Terminal;
 };
 
 /** The terminal of the person who runs the verb, as far as there is one. */
 export interface Terminal {
-  /** Columns of the terminal at stdout; undefined when there is none. */
+  /** Columns of the terminal at stdout; undefined if it is no terminal. */
   readonly columns: number | undefined;
   /** Rows of the terminal at stdout. */
   readonly rows?: number;
-  /** Columns of the terminal at stderr; undefined when there is none. */
+  /** Columns of the terminal at stderr; undefined if it is no terminal. */
   readonly errorColumns: number | undefined;
   /** Writes to stderr. */
   write(text: string): void;
@@ -57,7 +57,7 @@ const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
 
-/** A verb that is being run: what was typed, and where its words go. */
+/** A running verb: its arguments, and the destination of its output. */
 interface Running {
   readonly verb: Verb;
   readonly world: VerbWorld;
@@ -194,7 +194,7 @@ async function run(running: Running): Promise<number> {
     return interrupts.isAsked && isCancelled(error) ? INTERRUPTED : status;
   } finally {
     interrupts.stop();
-    // What is not finished ends with the process, as after a crash.
+    // Unfinished work ends with the process, as after a crash.
     if (!isInterrupted) await wire?.end();
   }
 }
@@ -210,14 +210,14 @@ function isCancelled(error: unknown): boolean {
   return error instanceof CommandFailed && error.error.data?.name === "cancelled";
 }
 
-/** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
+/** Prints an error and returns its exit status. Rethrows bugs. */
 async function printError(error: unknown, { verb, world, given, page }: Running): Promise<number> {
   if (error instanceof UsageError || error instanceof AddressError) {
     world.printError(escapeControls(error.message));
     return USAGE;
   }
   if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
-  // What a verb does without the server is told as the server's answers are: in verbs, and with --json in commands.
+  // Failures of a verb without the server read like the server's answers: in verbs, and with --json in commands.
   const { message, error: shape } = error instanceof Failure ? toCommandFailed(error) : error;
   const status = shape.code === INVALID_PARAMS ? USAGE : FAILURE;
   if (given.flags.has("--json")) {
@@ -241,7 +241,7 @@ async function printJson({ print, terminal }: VerbWorld, text: string): Promise<
 /** Prints lines, through the pager where there is a terminal and nothing speaks against it. */
 async function printAll({ verb, world, given, page }: Running, printed: Iterable<string>): Promise<void> {
   const { print, terminal } = world;
-  // Whoever has lines read to him, or reads them by a program, has them whole.
+  // Screen readers and programs get the lines in full.
   const hasWidth = terminal.columns !== undefined && !page.isPlain;
   const isFitted = hasWidth && typeof printed !== "string" && !verb.isExact?.(given);
   const lines = isFitted ? fittedLines(printed, page.width) : printed;
@@ -255,7 +255,7 @@ function* fittedLines(lines: Iterable<string>, width: number): Generator<string>
   for (const line of lines) yield* wrapLine(line, width);
 }
 
-/** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
+/** Returns a line on stderr that shows the progress of long work; undefined if no person would see it. */
 function progressLine({ world: { terminal, env, variables }, page }: Running): ProgressLine | undefined {
   const { errorColumns } = terminal;
   if (errorColumns === undefined || page.isPlain || variables.TERM === "dumb") return undefined;

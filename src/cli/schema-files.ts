@@ -1,6 +1,6 @@
 /**
- * The protocol for machines, as the build wrote it beside the program. Where the program and Node are one file, it is in
- * that file, and the build puts another function in place of this one.
+ * The protocol for machines, as the build wrote it next to the program. Where the program and Node are one file, it is
+ * in that file, and the build puts another function in place of this one.
  */
 
 import { dirname, join } from "node:path";

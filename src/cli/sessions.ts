@@ -9,7 +9,7 @@ import { exists } from "../storage/fs/disk.ts";
 import { UsageError } from "./options.ts";
 import { CommandFailed, type VerbContext } from "./verb-context.ts";
 
-/** A session as a command is told of it. */
+/** Params that name a session in a command. */
 type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
 
 /** A session that was found by what a person typed. */
@@ -18,7 +18,7 @@ export interface NamedSession {
   readonly params: SessionParams;
   /** Its facts; undefined for one that was named by its path. */
   readonly listed?: Listed;
-  /** Whether it was found by its name, which several can have and anybody can give. */
+  /** True if it was found by its name, which is free to choose, so that several sessions can have it. */
   readonly byName: boolean;
 }
 
@@ -70,7 +70,7 @@ function isOfFleet(error: unknown): boolean {
   return error instanceof CommandFailed && error.error.data?.fleet === true;
 }
 
-/** Whether an operand was refused because no id looks like it, as most names do not. */
+/** Returns true if an operand was refused because no id has its form, as is the case for most names. */
 function isNoId(error: unknown): boolean {
   return error instanceof CommandFailed && error.error.data?.name === "invalid_id";
 }

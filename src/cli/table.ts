@@ -54,10 +54,10 @@ export const groups: readonly VerbGroup[] = [
 
 export const verbs: readonly Verb[] = groups.flatMap(({ verbs }) => verbs);
 
-/** The verb that the completion scripts call; nobody types it, so no help lists it. */
+/** The verb that the completion scripts call; no person types it, so no help lists it. */
 const complete = defineComplete(findVerb);
 
-/** Words for which other programs are known, with the verbs that do it here. */
+/** Words known from other programs, with the verbs for them here. */
 const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
   mv: "rename, or relocate",
   move: "relocate",

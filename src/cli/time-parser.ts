@@ -5,7 +5,7 @@ import type { VerbContext } from "./verb.ts";
 
 const SECOND = 1000;
 const DAY = 86_400_000;
-/** Milliseconds of units of which each has the same length. */
+/** Milliseconds of units of constant length. */
 const LENGTHS: Readonly<Record<string, number>> = {
   s: SECOND,
   sec: SECOND,
@@ -77,7 +77,7 @@ export function resolveTimeZone(name: string | undefined): string {
   }
 }
 
-/** Returns the milliseconds of a length of time: `30m`, `2 hours`, `1d`; undefined when it is none. */
+/** Returns the milliseconds of a duration: `30m`, `2 hours`, `1d`; undefined if it is none. */
 export function parseDuration(text: string): number | undefined {
   const [, count, unit] = /^(\d{1,6}) ?([a-z]+)$/.exec(text.trim().toLowerCase()) ?? [];
   if (unit === undefined) return undefined;
@@ -193,7 +193,7 @@ function weekdayOf({ year, month, day }: Calendar): number {
   return new Date(utcOf({ year, month, day })).getUTCDay();
 }
 
-/** Returns the moment at which clocks in UTC show a date. Years below 100 are years of their own. */
+/** Returns the moment at which clocks in UTC show a date. Years below 100 are literal. */
 function utcOf({ year, month, day, hour = 0, minute = 0, second = 0 }: Calendar): number {
   const date = new Date(0);
   date.setUTCFullYear(year, month, day);
@@ -236,7 +236,7 @@ function offsetAt(moment: number, zone: string): number {
   return utcOf({ year, month: month - 1, day, hour, minute, second }) - Math.floor(moment / SECOND) * SECOND;
 }
 
-/** Returns the moment at which clocks in a zone show a date; the first of two, and one that clocks skip as they do. */
+/** Returns the moment at which clocks in a zone show a date: the first of two, and the next valid one if clocks skip it. */
 function instantOf(date: Calendar, zone: string): number {
   const shown = utcOf(date);
   const [before, after] = [-DAY, DAY].map((away) => shown - offsetAt(shown + away, zone));

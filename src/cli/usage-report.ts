@@ -16,7 +16,7 @@ import {
 } from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
-/** The names by which usage can be summed, as they are typed. */
+/** The names of groups for summing usage, as they are typed. */
 export const GROUPS = ["day", "model", "project", "session"] as const;
 export type GroupName = (typeof GROUPS)[number];
 
@@ -38,9 +38,9 @@ type ReportedUsage = ResultOf<"get_usage">;
 type ReportedRow = ReportedUsage["rows"][number];
 type ReportedSums = Pick<ReportedRow, "messages" | "tokens" | "cost" | "inherited" | "unpricedMessages">;
 type TokenKind = keyof ReportedSums["tokens"];
-/** The members of a row that say what it is about. */
+/** The members of a row that name its subject. */
 type RowSubject = Omit<ReportedRow, keyof ReportedSums>;
-/** A row of a chart, which may be a day on which nothing was spent. */
+/** A row of a chart, which may be a day without any usage. */
 type ChartRow = RowSubject & { readonly cost: number; readonly tokens: Pick<ReportedSums["tokens"], "total"> };
 
 // --- labels ----------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ function labelsOf(by: readonly GroupName[]): readonly RowLabel[] {
 
 // --- table -----------------------------------------------------------------------------------------------------------
 
-/** The rank up to which columns of numbers come before names that can be read, and the width of such names. */
+/** Highest rank of columns of numbers that come before readable names, and the width of such names. */
 const MATTERS = 1;
 const READABLE = 20;
 
@@ -158,7 +158,7 @@ function fitted(line: string, { width }: OutputStyle): string {
   return cutTo(line.trimEnd(), width);
 }
 
-/** Returns the columns of numbers that fit beside the labels, with their widths. */
+/** Returns the columns of numbers that fit next to the labels, with their widths. */
 function fittingNumbers(
   result: ReportedUsage,
   labels: readonly RowLabel[],
@@ -192,7 +192,7 @@ function labelWidths(
   const widths = labels.map(({ least }, i) => Math.min(least, natural[i]));
   const taken = [...widths, ...numbers.map(({ width }) => width)].reduce((sum, width) => sum + width + GAP.length, 0);
   let spare = pageWidth + GAP.length - taken;
-  // The short ones first, so that the long ones get what is left.
+  // The short ones first, so that the long ones share the rest.
   const order = labels.map((_, i) => i).sort((a, b) => natural[a] - natural[b]);
   for (const [n, i] of order.entries()) {
     const more = Math.max(0, Math.min(natural[i] - widths[i], Math.floor(spare / (order.length - n))));
@@ -248,7 +248,7 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
 
 /** Parts of a full block, from an eighth on. */
 const PARTS = "▏▎▍▌▋▊▉█";
-/** Days for which a chart shows those without usage, too. */
+/** Most days of a chart that also shows those without usage. */
 const MOST_DAYS = 400;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
@@ -291,7 +291,7 @@ function barOf(part: number, space: number, plain: boolean): string {
   return "█".repeat(Math.floor(eighths / 8)) + (rest === 0 ? "" : PARTS[rest - 1]);
 }
 
-/** Returns rows of days, the latest first, with those between them on which nothing was spent. */
+/** Returns rows of days, the latest first, including days without usage. */
 function withAllDays(rows: readonly ReportedRow[]): ChartRow[] {
   const byDay = new Map(rows.map((row) => [row.day ?? null, row]));
   const days = rows.map(({ day }) => Date.parse(day ?? "")).filter((moment) => !Number.isNaN(moment));

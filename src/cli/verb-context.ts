@@ -34,22 +34,22 @@ export interface VerbContext {
   /** Sends a command and returns its result. Throws {@link CommandFailed}. */
   readonly ask: Ask;
   readonly service: Service;
-  /** Shows how far the verb is, where somebody would see it and it takes long. `what` is the command that does it. */
+  /** Shows the progress of long work if a person would see it. `what` is the command that does it. */
   progress(done: number, total: number, what?: string): void;
   readonly variables: Variables;
   /** The working directory; paths that a person gives refer to it. */
   readonly cwd: string;
-  /** Whether stdout is a terminal. */
+  /** True if stdout is a terminal. */
   readonly isTerminal: boolean;
   /** Returns the page of a terminal with so many columns; without a number, that of stdout. */
   page(columns?: number): OutputStyle;
-  /** Takes over the terminal; returns undefined where there is none. */
+  /** Takes over the terminal; returns undefined if there is none. */
   openScreen(): Screen | undefined;
-  /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
+  /** Asks a question with the answers yes and no; returns undefined if no person can be asked. */
   confirm(question: string): Promise<boolean | undefined>;
-  /** Prints on stdout at once, for verbs whose lines come while things happen. Returns false when nobody reads. */
+  /** Prints on stdout at once, for verbs with live output. Returns false if the reader has gone. */
   print(text: string): Promise<boolean>;
-  /** Tells the person something besides what is printed. */
+  /** Prints a sentence for the person, apart from the output. */
   say(sentence: string): void;
   /** Returns all that is on stdin. */
   readInput(): Promise<string>;
@@ -57,7 +57,7 @@ export interface VerbContext {
   listen(callback: EventCallback): void;
   /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
   onInterrupt(act: () => void): () => void;
-  /** The files of this machine, for what no command tells. */
+  /** The files of this machine, for facts that no command returns. */
   readonly disk: Disk;
   /** Ends the server, which closes its sessions; the next command starts another one. */
   leave(): Promise<void>;

@@ -17,7 +17,7 @@ export {
   type VerbContext,
 } from "./verb-context.ts";
 
-/** A verb; `Found`: what it asks for and prints. */
+/** A verb; `Found`: the type of its result. */
 export interface Verb<Found = unknown> {
   readonly name: string;
   /** Other words that people type for it. */
@@ -28,11 +28,11 @@ export interface Verb<Found = unknown> {
   readonly meaning: string;
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
-  /** Flags of which each makes its operands unnecessary. */
+  /** Flags that each make its operands unnecessary. */
   readonly replacesOperands?: readonly string[];
-  /** Whether its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
+  /** True if its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
   readonly takesCommand?: boolean;
-  /** Options with which its server is started. */
+  /** Options for the start of its server. */
   readonly serverOptions?: readonly string[];
   /** Its own flags besides `--json`. */
   readonly flags?: Readonly<Record<string, Flag>>;
@@ -41,13 +41,13 @@ export interface Verb<Found = unknown> {
   /** Returns the words of its command line as they are meant, for a verb that takes those of another. */
   argsOf?(args: readonly string[]): readonly string[];
   /**
-   * How to go on, or that nothing was lost, when Ctrl+C ends it in the middle of a change. A verb that only reads has
-   * none: it ends at once.
+   * Advice after Ctrl+C in the middle of a change: how to continue, or that nothing was lost. A verb that only reads
+   * has none: it ends at once.
    */
   readonly onInterrupt?: string;
-  /** Whether its lines come while things happen, so that no pager holds them back. */
+  /** True if its output is live, so that no pager holds it back. */
   readonly isLive?: boolean;
-  /** Whether its lines are taken for what they are, as paths and scripts, so that none is broken on a narrow terminal. */
+  /** Returns true if its lines are data, such as paths and scripts, so that none is broken on a narrow terminal. */
   isExact?(given: VerbArguments): boolean;
   /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
   run(asking: VerbContext, given: VerbArguments): Promise<Found>;

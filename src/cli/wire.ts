@@ -12,7 +12,7 @@ type ProgressCallback = (done: number, total: number, method: string) => void;
 
 interface AskedCommand {
   readonly method: string;
-  /** Whether it may change something. */
+  /** True if it may change something. */
   readonly isChange: boolean;
   resolve(result: AnyResult): void;
   reject(error: CommandFailed): void;
@@ -32,7 +32,7 @@ export class Wire {
   private readonly output = new PassThrough();
   /** Called with each event. */
   callback: EventCallback | undefined;
-  /** Whether a command that may change something was sent. */
+  /** True if a command that may change something was sent. */
   mayHaveChanged = false;
   private readonly waiting = new Map<number, AskedCommand>();
   private readonly progress: ProgressCallback | undefined;
@@ -69,12 +69,12 @@ export class Wire {
     });
   }
 
-  /** Whether a command runs that may change something. */
+  /** True while a command runs that may change something. */
   get isChanging(): boolean {
     return [...this.waiting.values()].some(({ isChange }) => isChange);
   }
 
-  /** Asks the server to give up what has not begun. */
+  /** Asks the server to cancel the requests that have not begun. */
   cancelAll(): void {
     for (const id of this.waiting.keys())
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id } })}\n`);
@@ -109,7 +109,7 @@ export class Wire {
     else this.unread = [(this.unread.find((one) => one !== "") ?? piece).slice(0, BEGINNING)];
   }
 
-  /** Answers a command whose reply nobody can hold. */
+  /** Answers a command whose reply exceeds Node's maximum string length. */
   private refuse(beginning: string): void {
     const [, id] = /^\{"jsonrpc":"2\.0","id":(\d+),/.exec(beginning) ?? [];
     const waiting = this.waiting.get(Number(id));

@@ -36,8 +36,8 @@ const PHRASES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The verb that does what a command does, or shows what it returns. Of names that are words of English, too, `clone` is none
- * in our sentences; `branch` and `append` mostly are, and have phrases where they are not.
+ * The verb that does the work of a command, or shows its result. Of the names that are also English words, our
+ * sentences never use `clone`; `branch` and `append` mostly are commands, and have phrases where they are not.
  */
 const COMMANDS: Readonly<Record<string, string>> = {
   archive_session: "archive",
@@ -130,7 +130,7 @@ const [PHRASE, WORD] = [pattern(PHRASES), pattern(WORDS)];
 /** Returns a sentence with verbs and options in place of commands and params. `kept` are parts that stay as they are. */
 export function rewordAsVerbs(sentence: string, kept: readonly string[] = []): string {
   const places = kept.filter((text) => sentence.includes(text)).sort((a, b) => b.length - a.length);
-  // Where a part was taken out, for private use, so that no sentence of ours has it.
+  // Marks the place of a removed part with private-use characters, which no sentence of ours has.
   const mark = (i: number): string => `\ue000${i}\ue001`;
   let marked = sentence;
   for (const [i, text] of places.entries()) marked = marked.replace(text, () => mark(i));

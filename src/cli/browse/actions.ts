@@ -21,14 +21,17 @@ type NextEvent = BrowseEvent | undefined;
 
 /** Nodes of a tree that are asked for at a time, so that keys come in between. */
 const NODES = 2000;
-/** Places that are searched for at a time: 20 take 10 ms, in which no key is heard. */
+/** Hits that one search returns: 20 take 10 ms, during which no key is read. */
 const HITS = 20;
 /** Entries around a place. */
 const AROUND = { before: 30, after: 30, characters: 1500 };
-/** Milliseconds in which a further key makes a search or a preview needless. */
+/** Milliseconds during which a further key makes a search or a preview needless. */
 const SEARCH_WAIT = 120;
 const PREVIEW_WAIT = 40;
-/** Milliseconds between the looks at the sessions of a screen, one of which follows the other: keys come in between. */
+/**
+ * Milliseconds between the lookups of the sessions on a screen, which run one after the other: keys are read between
+ * them.
+ */
 const LOOK_WAIT = 5;
 
 /** JSON-RPC error codes of a server that does not know a command, or a param. */
@@ -326,7 +329,7 @@ async function fork(
 ): Promise<ChangeOutcome> {
   const { ask } = asking;
   const made = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
-  // The copy became the server's current session, and nobody works in it here.
+  // The copy became the server's current session, which `browse` does not use.
   await ask("close_session", { sessionId: made.sessionId });
   return {
     change,

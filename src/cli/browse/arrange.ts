@@ -1,8 +1,11 @@
-/** Makes the rows of the list of its sessions: forks under their originals but in order of size, and what was said beside what is named. */
+/**
+ * Makes the rows of the list from its sessions: forks under their originals except by size, and search hits next to
+ * named sessions.
+ */
 
 import type { BrowsedHit, BrowsedSession, ListRow, ListState } from "./state.ts";
 
-/** Returns the rows of a list. With words, sessions come by name first, then those in which the words were said. */
+/** Returns the rows of a list. With words, sessions come by name first, then those with hits in their text. */
 export function arrangeRows({ sessions, query, whole, found }: Omit<ListState, "rows">): ListRow[] {
   const inFamilies = query.sort === "modified" || query.sort === "created";
   if (query.words.trim() === "") return inFamilies ? family(sessions) : sessions.map(alone);

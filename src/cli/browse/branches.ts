@@ -13,10 +13,10 @@ export type Filter = (typeof FILTERS)[number];
 
 const NONE = -1;
 
-/** Rows in a line, from which on they are folded into one. */
+/** Least length of a line of entries that is folded into one row. */
 const LINEAR = 4;
 
-/** Whether an entry is about the session and no part of the conversation. */
+/** Returns true if an entry is about the session and no part of the conversation. */
 export function isSetting({ type }: Pick<FlatNode, "type">): boolean {
   return SETTINGS.has(type);
 }
@@ -33,7 +33,7 @@ function passes(node: FlatNode, filter: Filter): boolean {
   return calls === undefined || !String(preview ?? "").startsWith("[");
 }
 
-/** The entries and which belongs to which; what is shown of them is in {@link Branches}. */
+/** The entries and their parents and children; {@link Branches} selects the ones to show. */
 class Forest {
   readonly nodes: readonly FlatNode[];
   readonly indices = new Map<string, number>();
@@ -51,12 +51,12 @@ class Forest {
       ({ parentId }) => (parentId === null ? undefined : this.indices.get(parentId)) ?? NONE,
     );
     const { first, next } = childrenOf(this.parents, Int32Array.from(nodes.keys()));
-    // Of entries that name each other as parents, none is reached.
+    // Entries that name each other as parents are never reached.
     this.order = Int32Array.from(depthFirst(first, next));
   }
 }
 
-/** Returns lists of children by linked nodes, in the order in which the nodes are given; the roots' is the last one. */
+/** Returns lists of children by linked nodes, in the given order of the nodes; the roots' list is the last. */
 function childrenOf(parents: Int32Array, nodes: Int32Array): { first: Int32Array; next: Int32Array } {
   const size = parents.length;
   const first = new Int32Array(size + 1).fill(NONE);
@@ -84,7 +84,7 @@ function* depthFirst(first: Int32Array, next: Int32Array): Generator<number> {
   }
 }
 
-/** Which rows are folded: lines of entries are unless they are opened, branches are where they are closed. */
+/** The folded rows: lines of entries unless they are opened, branches if they are closed. */
 export interface Folds {
   readonly isFolding: boolean;
   readonly opened: ReadonlySet<string>;
@@ -99,22 +99,22 @@ export class Branches {
   readonly leafId: string | null;
   readonly filter: Filter;
   readonly folds: Folds;
-  /** Row of the leaf, or of what is shown nearest above it; -1 for none. */
+  /** Row of the leaf, or of the nearest shown entry above it; -1 if there is none. */
   readonly leafRow: number;
   private readonly forest: Forest;
   /** Node of each row, or the first of those that it stands for. */
   private readonly shown: Int32Array;
-  /** Entries that a row stands for beside its own; negative for a whole branch. */
+  /** Entries that a row represents in addition to its own; negative for a whole branch. */
   private readonly counts: Int32Array;
   private readonly levels: Int32Array;
-  /** Whether a row is the first of its branch. */
+  /** 1 if a row is the first of its branch. */
   private readonly heads: Uint8Array;
   /** Row of each node; of one that is not shown, the row that stands for it, or that of its parent. */
   private readonly rowOf: Int32Array;
   private readonly active: Uint8Array;
-  /** Whether the conversation goes on after a node in several ways. */
+  /** 1 if the conversation continues after a node in several ways. */
   private readonly points: Uint8Array;
-  /** Whether a node is of a line that was opened. */
+  /** 1 if a node belongs to a line that was opened. */
   private readonly spread: Uint8Array;
   /** Places of the nodes in the order of the forest, made when they are first needed. */
   private places: Int32Array | undefined;
@@ -244,7 +244,7 @@ export class Branches {
     return count;
   }
 
-  /** Returns the last node of the line to fold that begins with a node; the node itself when there is none. */
+  /** Returns the last node of the foldable line that begins with a node; the node itself if there is no such line. */
   private endOfLine(node: number, head: number, first: Int32Array, mains: Int32Array): number {
     const { folds, spread } = this;
     if (!folds.isFolding || head === 1 || spread[node] === 1) return node;
@@ -256,7 +256,7 @@ export class Branches {
     return node;
   }
 
-  /** Whether an entry is one of a line that may be folded: no question, label, leaf, branch or end. */
+  /** Returns true if an entry may be folded into a line: no question, label, leaf, branch or end. */
   private isPlain(node: number, first: Int32Array): boolean {
     const { role, label, id } = this.forest.nodes[node];
     if (role === "user" || label !== undefined || id === this.leafId) return false;
@@ -292,17 +292,17 @@ export class Branches {
     return this.heads[row] === 1;
   }
 
-  /** Whether a row is the leaf, or the last entry shown on the way to it. */
+  /** Returns true if a row is the leaf, or the last shown entry on the way to it. */
   hasLeaf(row: number): boolean {
     return row === this.leafRow;
   }
 
-  /** Whether the conversation goes on after the entry in several ways. */
+  /** Returns true if the conversation continues after the entry in several ways. */
   isPoint(row: number): boolean {
     return this.points[this.shown[row]] === 1;
   }
 
-  /** Whether an entry is on the path to the leaf. */
+  /** Returns true if an entry is on the path to the leaf. */
   isActive(row: number): boolean {
     return this.active[this.shown[row]] === 1;
   }
@@ -366,7 +366,10 @@ export class Branches {
     return new Branches(nodes, this.leafId, this.filter, this.folds);
   }
 
-  /** Returns the row of the next entry for which something holds, going round; -1 for none. Folded ones count. */
+  /**
+   * Returns the id of the next entry that `holds` accepts, wrapping around; undefined if there is none. Folded ones
+   * count.
+   */
   find(from: number, step: 1 | -1, holds: (node: FlatNode) => boolean): string | undefined {
     const { nodes, order } = this.forest;
     const size = order.length;
@@ -378,7 +381,7 @@ export class Branches {
     return undefined;
   }
 
-  /** Returns the rows so that an entry is one of them: what it is folded into is opened. */
+  /** Returns the rows with an entry among them: opens the folds that hide it. */
   revealing(id: string): Branches {
     const row = this.row(id);
     // An entry that does not pass the filter has no row of its own.

@@ -146,7 +146,7 @@ export function formatKeyLine(state: BrowseState, width: number): string {
   const { tree, list } = state;
   const kind = tree ? (tree.isTyping ? "treeTyping" : "tree") : list.isTyping ? "typing" : list.query.shelf;
   let line = "";
-  // Where there is no room for all, ? leads to the others.
+  // If they do not all fit, ? leads to the others.
   let needed = BOTTOM[kind].some(([keys]) => keys === "?") ? HELP_KEY : "";
   for (const [keys, meaning] of BOTTOM[kind]) {
     const does = keys === "Tab" ? (list.query.cwd === undefined ? "this folder" : "all folders") : meaning;
@@ -158,7 +158,7 @@ export function formatKeyLine(state: BrowseState, width: number): string {
   return line === "" ? line : line + needed;
 }
 
-/** Returns the lines of the help, which begins with the keys of the screen from which it is asked for. */
+/** Returns the lines of the help, beginning with the keys of the current screen. */
 export function formatHelpLines({ width, paint }: OutputStyle, inTree: boolean): string[] {
   const left = Math.min(30, Math.max(8, Math.floor(width * 0.3)));
   const lines: string[] = [];

@@ -15,7 +15,7 @@ interface Layout {
   readonly previewHeight: number;
 }
 
-/** Columns from which on the preview stands beside the list, and lines from which on it stands below. */
+/** Least columns for a preview next to the list, and least lines for one below it. */
 const WIDE = 110;
 const HIGH = 20;
 /** Lines of the screen that are neither list nor preview: title, heads of the columns, the last line. */

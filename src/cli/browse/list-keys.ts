@@ -39,7 +39,7 @@ export function handleListKey(state: BrowseState, key: Key): Step | undefined {
   return moveInList(state, key);
 }
 
-/** Whether a key does something with the rows, and not with the request for them. */
+/** Returns true if a key acts on the rows, and not on the request for them. */
 function isOnRows({ list: { isTyping, query } }: BrowseState, key: Key): boolean {
   if (key.name === "escape" || key.name === "tab") return false;
   return isTyping ? editLine(query.words, key) === undefined : ON_LIST[key.text ?? ""] === undefined;

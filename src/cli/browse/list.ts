@@ -1,4 +1,4 @@
-/** The list: what is asked for, what comes, and which row is selected. One request is under way at a time. */
+/** The list: its requests, their results, and the selected row. One request is under way at a time. */
 
 import type { Key } from "../terminal/keys.ts";
 import { arrangeRows } from "./arrange.ts";
@@ -23,10 +23,10 @@ import {
 /** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */
 const PAGE = 200;
 const LONG_PAGE = 2000;
-/** Sessions up to which a list is loaded as a whole in the background, so that forks find their originals. */
+/** Most sessions of a list that is loaded as a whole in the background, so that forks find their originals. */
 const WHOLE = 1000;
 
-/** Places that a search for what was said shows at most. */
+/** Most hits that a search of the texts shows. */
 const MAX_HITS = 100;
 
 export function makeEmptyList(query: ListQuery): ListState {
@@ -89,7 +89,7 @@ function request(state: BrowseState, asked: NonNullable<ListState["asked"]>, lim
   return addEffect(withList(state, { asked }), { do: "list", query, cursor, limit, isQuick });
 }
 
-/** Asks for what is enough for the first screen; the whole list is asked for when that is there. */
+/** Asks for enough rows for the first screen; their arrival starts the request for the whole list. */
 export function askForFirst(state: BrowseState): Step {
   const { query } = state.list;
   return request(state, { query, cursor: undefined, isQuick: true, isBegun: false }, state.rows);
@@ -120,7 +120,7 @@ export function showListed(state: BrowseState, { sessions, total, cursor }: Brow
     whole: hasWords || !isWider(list.query) ? list.whole : all,
     toEnd: list.toEnd && cursor !== undefined,
   };
-  // Who has moved in the first part of a list stays there.
+  // A selection that was moved in the first part of a list stays there.
   const isAnew = isFirst && list.wanted === undefined && !(asked.isBegun && list.selected > 0);
   let next = isAnew ? fresh(state, { ...change, selected: 0, top: 0 }) : rearranged(state, change);
   next = withList(next, { wanted: undefined, ...(list.toEnd ? { selected: next.list.rows.length - 1 } : {}) });
@@ -136,7 +136,7 @@ function begun(state: BrowseState, sessions: readonly BrowsedSession[]): Step {
   return joinSteps(step, request(step.state, asked, PAGE));
 }
 
-/** Whether the list that came first, that of the directory, has nothing. */
+/** Returns true if the first list, that of the directory, is empty. */
 function isEmptyFolder({ list: { query, whole, sessions } }: BrowseState): boolean {
   const { shelf, cwd, words, isNamed } = query;
   return shelf === "sessions" && cwd !== undefined && words === "" && !isNamed && whole.length + sessions.length === 0;
@@ -148,7 +148,7 @@ function elsewhere(state: BrowseState): Step {
   return askForList({ ...withList(state, { query, asked: undefined }), notice });
 }
 
-/** Whether a list has all that a search may find. */
+/** Returns true if a list has all sessions that a search may find. */
 function isWider({ shelf, isNamed }: ListQuery): boolean {
   return shelf === "sessions" && !isNamed;
 }
@@ -165,12 +165,12 @@ function more(state: BrowseState): Step {
   return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : toStep(state);
 }
 
-/** Adds the request for the preview of what is selected. */
+/** Adds the request for the preview of the selection. */
 function followed(step: Step): Step {
   return joinSteps(step, previewSelected(step.state));
 }
 
-/** Shows the selected session beside the list, at the hit where there is one. */
+/** Previews the selected session, at its hit if it has one. */
 export function previewSelected(state: BrowseState): Step {
   const row = getSelectedRow(state);
   if (!row) return requestPreview(state, undefined);
@@ -199,7 +199,7 @@ export function showHits(state: BrowseState, { words, hits, from, cursor }: Brow
   const before = from !== undefined && list.found?.words === words ? list.found.hits : [];
   const all = [...before, ...hits];
   const next = rearranged(state, { found: { words, hits: all } });
-  // Whoever has not moved wants the first, whatever comes before it now.
+  // An unmoved selection stays at the first row, even if new rows come before it.
   const shown = requestLookup(followed(toStep(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
   if (cursor === undefined || all.length >= MAX_HITS) return shown;
   return joinSteps(shown, addEffect(shown.state, { do: "search", words, ...placeOf(list.query), cursor }));
@@ -225,16 +225,16 @@ export function moveInList(state: BrowseState, key: Key): Step | undefined {
   return requestLookup(followed(more(withList(state, { selected: to, toEnd }))));
 }
 
-/** Whether the rows on the screen are not those that were asked for, so that no key may act on them. */
+/** Returns true if the rows on the screen are out of date, so that no key may act on them. */
 export function isAwaited({ list }: BrowseState): boolean {
   const { asked, query, rows, found } = list;
   if (asked && asked.query !== query) return true;
-  // The first part of the first list is shown before the whole of it, and more of a list below what is there.
+  // The first part of the first list is shown before the whole of it, and more of a list below the rows that are there.
   if (asked && asked.cursor === undefined && !asked.isQuick && !asked.isBegun) return true;
   return rows.length === 0 && isSearched(query) && found?.words !== query.words;
 }
 
-/** Whether a search for what was said belongs to a list. */
+/** Returns true if a list includes a search of the texts. */
 function isSearched({ shelf, words }: ListQuery): boolean {
   return shelf === "sessions" && words.trim().length >= 2;
 }
@@ -244,7 +244,7 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   const query = { ...state.list.query, ...change };
   const isSame = Object.entries(change).every(([name, value]) => state.list.query[name as keyof ListQuery] === value);
   if (isSame) return toStep(state);
-  // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
+  // The possible changes depend on the shelf, so sessions of another shelf do not stay on the screen.
   const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
   const isOther = (["words", "cwd", "shelf", "agents"] as const).some((name) => query[name] !== state.list.query[name]);
   const found = isOther ? undefined : state.list.found;
@@ -260,7 +260,7 @@ export function typeFilter(state: BrowseState, key: Key): Step | undefined {
   if (key.name === "escape") return requery(withList(state, { isTyping: false }), { words: "" });
   const to = editLine(words, key);
   if (to !== undefined) return requery(state, { words: to });
-  // Whoever moves has found what fits; from then on letters are keys again.
+  // Moving ends the typing of the filter; from then on letters are keys again.
   return moveInList(withList(state, { isTyping: false }), key);
 }
 

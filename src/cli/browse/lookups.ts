@@ -1,4 +1,4 @@
-/** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
+/** Looks up more than the list returns: the preview of the selection, and the marks of the rows on the screen. */
 
 import { formatLockOwner } from "../lock-owner.ts";
 import { computeLayout } from "./layout.ts";
@@ -83,7 +83,7 @@ function answered(state: BrowseState, sessionPath: string, facts: Facts): Browse
   return { ...next, prompt: undefined, notice: `Open in ${formatLockOwner(lockedBy)}: close it there first.` };
 }
 
-/** Adds a look at the first session on the screen of which no facts are known. */
+/** Adds a lookup of the first session on the screen without known facts. */
 export function requestLookup(step: Step): Step {
   const { state } = step;
   const { rows, top, query } = state.list;

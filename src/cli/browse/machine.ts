@@ -150,7 +150,7 @@ function done(before: BrowseState, outcome: ChangeOutcome): Step {
 function treeStep(step: Step, outcome: ChangeOutcome): Step {
   const { state } = step;
   const { tree } = state;
-  // What was taken back may be anything in the tree.
+  // An undo may change anything in the tree.
   if (tree && outcome.undone)
     return joinSteps(step, addEffect({ ...state, isBusy: true }, { do: "open", session: tree.session }));
   return joinSteps(step, updateTreeAfter(state, outcome));

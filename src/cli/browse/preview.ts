@@ -71,7 +71,7 @@ function textOf(shown: PreviewedSession, entryId: string | undefined, words: str
   return text;
 }
 
-/** Returns the lines above the conversation: the name, and what is worth knowing before it is opened. */
+/** Returns the lines above the conversation: the name, and the facts worth knowing before it is opened. */
 function factLines(session: BrowsedSession, shown: PreviewedSession | undefined, page: OutputStyle): string[] {
   const { paint, width } = page;
   const { name, firstMessage, sessionId, cwd, messageCount, sizeBytes, cost, forkedFrom } = session;

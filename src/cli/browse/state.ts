@@ -23,7 +23,7 @@ export interface ListQuery {
   readonly words: string;
   readonly sort: Sort;
   readonly isNamed: boolean;
-  /** Whether those of other agents are there, too. */
+  /** "all" to include sessions of other agents. */
   readonly agents?: "all";
 }
 
@@ -57,11 +57,11 @@ export interface ListState {
         readonly query: ListQuery;
         readonly cursor: string | undefined;
         readonly isQuick: boolean;
-        /** Whether the first part of it is on the screen already. */
+        /** True if the first part of it is on the screen already. */
         readonly isBegun: boolean;
       }
     | undefined;
-  /** Whether the end of the list is wanted, and has not been loaded yet. */
+  /** True if the end of the list is wanted, and has not been loaded yet. */
   readonly toEnd: boolean;
   /** The last list without words, which knows sessions that only their content makes fit. */
   readonly whole: readonly BrowsedSession[];
@@ -78,7 +78,7 @@ export interface ListState {
 /** Facts that are learned of a session by looking at it. */
 export interface Facts {
   readonly lockedBy?: { readonly client: string; readonly pid: number };
-  /** Whether that process shares the session. */
+  /** True if that process shares the session. */
   readonly canJoin?: boolean;
   readonly readOnly?: string;
   readonly damageCount: number;
@@ -86,7 +86,7 @@ export interface Facts {
 }
 
 export interface PreviewState {
-  /** Whether it is shown; undefined: where there is room. */
+  /** True if the person wants it; undefined: shown if it fits. */
   readonly isWanted: boolean | undefined;
   /** The place that it shows, or is going to. */
   readonly place: PreviewPlace | undefined;
@@ -97,7 +97,7 @@ export interface PreviewState {
   readonly failed: string | undefined;
   /** Lines that the reader has moved it by. */
   readonly scroll: number;
-  /** Which of the hits in the session it shows. */
+  /** Index of the shown hit among those of the session. */
   readonly hit: number;
 }
 
@@ -164,7 +164,7 @@ export interface BrowseState {
   readonly held: Prompt | undefined;
   /** Keys that were pressed while the list on the screen was not yet the one that was asked for. */
   readonly waiting: readonly Key[];
-  /** Whether something other than the list is under way; until it is over, the only possible action is to leave. */
+  /** True while something other than the list is under way; until it is over, the only possible action is to leave. */
   readonly isBusy: boolean;
   /** The first line of the help on the screen; undefined while it is not shown. */
   readonly help: number | undefined;
@@ -187,9 +187,9 @@ export type BrowseEvent =
       readonly what: "found";
       readonly words: string;
       readonly hits: readonly BrowsedHit[];
-      /** Where these hits begin; undefined for the first. */
+      /** Cursor of these hits; undefined for the first. */
       readonly from?: string;
-      /** Where more of them are. */
+      /** Cursor of the next hits. */
       readonly cursor?: string;
     }
   | { readonly what: "unfound"; readonly message: string }
@@ -227,7 +227,7 @@ export type BrowseEffect =
       readonly query: ListQuery;
       readonly cursor: string | undefined;
       readonly limit: number;
-      /** Whether a part of it is enough, because it is wanted at once. */
+      /** True if a part of it is enough, because it is wanted at once. */
       readonly isQuick: boolean;
     }
   | ({ readonly do: "search"; readonly cursor?: string } & Pick<ListQuery, "words" | "cwd" | "agents">)
@@ -269,10 +269,10 @@ export function getChangedSession({ wanted }: Prompt): string | undefined {
   return "session" in wanted && wanted.change !== "export" ? wanted.session.sessionPath : undefined;
 }
 
-/** Changes that whoever holds a session and shares it makes for others. */
+/** Changes that the process that holds and shares a session makes for others. */
 const SHARED: ReadonlySet<BrowseChange["change"]> = new Set(["rename", "label", "move"]);
 
-/** Whether a change would be refused, because another process holds its session. */
+/** Returns true if a change would be refused, because another process holds its session. */
 export function isRefused({ wanted }: Prompt, { lockedBy, canJoin }: Facts): boolean {
   return lockedBy !== undefined && !(canJoin && SHARED.has(wanted.change));
 }

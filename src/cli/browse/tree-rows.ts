@@ -40,7 +40,7 @@ function kindOf({ type, role }: ShownEntry): string {
 /** An entry of a tree, or of one of two branches. */
 type ShownEntry = Pick<FlatNode, "type" | "role" | "toolName" | "isError">;
 
-/** Returns the colour in which an entry begins. */
+/** Returns the colour for the beginning of an entry. */
 export function getEntryColour(node: ShownEntry): Colour {
   const kind = kindOf(node);
   return node.isError ? "red" : Object.hasOwn(COLOURS, kind) ? COLOURS[kind] : "dim";
@@ -62,10 +62,10 @@ export function getEntryWords({ preview, calls, role, type }: FlatNode): string 
   return type === "bashExecution" || role === "bashExecution" ? `$ ${words}` : words;
 }
 
-/** Characters of a word from which on it may be the beginning of an id. */
+/** Least characters of a word that may be the beginning of an id. */
 const ID_WORD = 4;
 
-/** Whether an entry has all the words, which are in lower case, or begins with one as its id. */
+/** Returns true if an entry has all the words, which are in lower case, or begins with one as its id. */
 export function hasWords(node: FlatNode, words: readonly string[]): boolean {
   const text = `${kindOf(node)} ${getEntryWords(node)} ${node.label ?? ""}`.toLowerCase();
   const id = String(node.id).toLowerCase();
@@ -93,7 +93,7 @@ interface RowStyle {
   readonly heads?: ReadonlyMap<number, readonly string[]>;
 }
 
-/** Returns the names of heads as they are shown behind what is there; "" for none. */
+/** Returns the names of heads for the end of a row; "" for none. */
 export function formatHeads(names: readonly string[] | undefined): string {
   if (names === undefined || names.length === 0) return "";
   return ` (${names.length === 1 ? "head" : "heads"} ${names.map(escapeLine).join(", ")})`;

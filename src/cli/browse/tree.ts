@@ -1,4 +1,4 @@
-/** The tree of a session: what is selected, folded, filtered and looked for, and where the conversation shall go on. */
+/** The tree of a session: its selection, folds, filter and search, and the position for continuing the conversation. */
 
 import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
@@ -24,7 +24,7 @@ import {
 } from "./state.ts";
 import { getEntryWords, hasWords } from "./tree-rows.ts";
 
-/** Rows from which on lines of entries are folded when a tree is opened. */
+/** Least rows of a tree whose lines of entries are folded when it is opened. */
 const FOLD_FROM = 60;
 
 export function showOpenedTree(state: BrowseState, { session, nodes, leafId }: BrowseEvent & { what: "opened" }): Step {
@@ -135,7 +135,7 @@ function fold(state: BrowseState, tree: TreeState): Step {
   return regrown(state, tree, branches.with({ folds: { ...folds, closed } }));
 }
 
-/** Returns the entry with which the opened line around a row begins. */
+/** Returns the first entry of the opened line around a row. */
 function lineAround(branches: Branches, row: number): string | undefined {
   for (let at = row; at >= 0; at--) {
     const { id, role, label } = branches.node(at);
@@ -159,7 +159,7 @@ function unfold(state: BrowseState, tree: TreeState): Step {
   return regrown(state, tree, branches.with({ folds: { ...folds, opened: new Set(folds.opened).add(id) } }));
 }
 
-/** Goes to the next row at which a branch begins or the conversation parts. */
+/** Goes to the next row that begins a branch or a fork of the conversation. */
 function jump(state: BrowseState, tree: TreeState, step: 1 | -1): Step {
   const { branches, selected } = tree;
   for (let row = selected + step; row >= 0 && row < branches.rows; row += step)
@@ -174,7 +174,7 @@ function typeWords(state: BrowseState, tree: TreeState, key: Key): Step {
   return toStep(words === undefined ? state : withTree(state, { ...tree, words }));
 }
 
-/** Selects the next entry that has all the words, and opens what it is folded into. */
+/** Selects the next entry that has all the words, and opens the fold that hides it. */
 function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = false): Step {
   const words = tree.words.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return showNotice(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");

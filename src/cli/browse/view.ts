@@ -218,7 +218,7 @@ function cutWhole(line: string, text: (paint: OutputStyle["paint"]) => string, w
   return getWidth(bare) <= width ? line : cutTo(bare, width);
 }
 
-/** Puts the preview beside the lines, or below them. */
+/** Puts the preview to the right of the lines, or below them. */
 function withPreview(state: BrowseState, lines: string[], page: OutputStyle): string[] {
   const { hasPreview, isWide: isBeside, previewColumns, previewHeight, listColumns } = computeLayout(state);
   if (!hasPreview) return lines;
@@ -240,7 +240,7 @@ function withPreview(state: BrowseState, lines: string[], page: OutputStyle): st
 
 /** Pads a painted line. */
 function padded(line: string, width: number): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: removes the colours
   const bare = line.replace(/\u001b\[\d+m/g, "");
   return `${line}${" ".repeat(Math.max(0, width - getWidth(bare)))}`;
 }

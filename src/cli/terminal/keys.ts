@@ -48,8 +48,8 @@ const SEQUENCE = /^(?:\[([0-?]*)[ -/]*([@-~])|O([A-Za-z]))/;
 const BEGINNING = /^(?:\[[0-?]*[ -/]*|O)?$/;
 
 /**
- * Returns the keys in what a terminal sent, and the rest of it: the beginning of a sequence, or the escape key, which
- * only time can tell apart. Unknown sequences and control characters are skipped.
+ * Returns the keys in the input from a terminal, and the rest: the beginning of a sequence or the escape key, which
+ * only time distinguishes. Skips unknown sequences and control characters.
  */
 export function parseKeys(sent: string): { keys: Key[]; rest: string } {
   const keys: Key[] = [];

@@ -14,9 +14,9 @@ export interface OutputStyle {
   readonly now: number;
   /** The user's home folder, which is shown as `~`; empty when it is not known. */
   readonly home: string;
-  /** Whether the output is a terminal, where a person reads it right away. */
+  /** True if the output is a terminal, where a person reads it right away. */
   readonly isTerminal: boolean;
-  /** Whether lines are read one by one, as by a screen reader: no drawing, and a fact a line. */
+  /** True if lines are read one by one, as by a screen reader: no drawing, and a fact a line. */
   readonly isPlain?: boolean;
 }
 

@@ -8,7 +8,7 @@ import type { Writable } from "node:stream";
 import type { Variables } from "../../storage/fs/paths.ts";
 
 export interface Pager {
-  /** Resolves to false when nobody reads any more. */
+  /** Resolves to false if the reader has gone. */
   write(text: string): Promise<boolean>;
   /** Resolves when the person has left the pager. */
   end(): Promise<void>;
@@ -19,7 +19,7 @@ const NOT_STARTED = [126, 127];
 /** Characters that a program can be given without reading them; until then it may not have started. */
 const UNREAD = 1 << 18;
 
-/** Returns the pager of `PAGER`, or less; undefined where the person wants none. `print` is for what it cannot show. */
+/** Returns the pager of `PAGER`, or less; undefined if the person wants none. `print` is for text that it cannot show. */
 export function startPager(
   variables: Variables,
   print: (text: string) => Promise<boolean>,
@@ -31,7 +31,7 @@ export function startPager(
   const child = spawn(PAGER ?? own, PAGER === undefined ? ["-R"] : [], {
     shell: PAGER !== undefined,
     stdio: ["pipe", "inherit", "inherit"],
-    // -F ends it when all fits, -R shows colours, -X leaves what was read on the screen.
+    // -F ends it when all fits, -R shows colours, -X leaves the text on the screen.
     env: { ...variables, LESS: variables.LESS ?? "FRX" },
   });
   return pagerOf(child, child.stdin as Writable, print);

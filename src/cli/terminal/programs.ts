@@ -16,7 +16,7 @@ export interface Launch {
   readonly variables: Variables;
 }
 
-/** Signals that the terminal sends to us and to the program alike; whoever has no terminal sends them to us alone. */
+/** Signals that the terminal sends to us and to the program alike; without a terminal, only this process gets them. */
 const FROM_KEYS = ["SIGINT", "SIGQUIT"] as const;
 const PASSED_ON = ["SIGTERM", "SIGHUP"] as const;
 /** Added to the number of the signal that a program died of, as shells do. */

@@ -17,7 +17,7 @@ export interface Screen {
   close(): void;
 }
 
-/** Milliseconds in which the rest of a sequence may follow an escape character. */
+/** Milliseconds for the rest of a sequence to follow an escape character. */
 const ESCAPE_WAIT = 50;
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"] as const;
@@ -31,7 +31,7 @@ type Size = Readonly<Record<"rows" | "columns", number>>;
 interface ScreenOptions {
   /** Measures the terminal, for an output that does not notice when its size changes. */
   readonly size?: () => Size;
-  /** Stops this process and those that were started with it, as Ctrl+Z does; missing where nobody could go on. */
+  /** Stops this process and those that were started with it, as Ctrl+Z does; missing if no shell could continue it. */
   readonly stop?: () => void;
 }
 
@@ -122,7 +122,7 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
     draw(lines) {
       if (!isOpen) return;
       const changed = lines.map((line, i) => (line === drawn[i] ? "" : `\u001b[${i + 1};1H\u001b[K${line}`));
-      // What was below, and whatever was there before the first lines.
+      // The lines below, and those above the first lines.
       const rest =
         drawn.length === lines.length ? "" : `\u001b[${lines.length};1H\u001b[J${lines[lines.length - 1] ?? ""}`;
       if (drawn.length === 0) output.write("\u001b[H\u001b[2J");

@@ -7,7 +7,7 @@ export { formatSize } from "../../page/amounts.ts";
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
 export function escapeControls(text: unknown): string {
   return String(text).replace(
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: matches the control characters
     /[\u0000-\u001f\u007f-\u009f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
@@ -57,7 +57,7 @@ export function formatAge(milliseconds: number): string {
   return `${Math.min(999, Math.floor(days / 365.25))}y`;
 }
 
-/** Returns a moment to the minute, as clocks here show it; an empty text where it is none. */
+/** Returns a moment to the minute, as local clocks show it; an empty text if it is none. */
 export function formatClock(moment: unknown): string {
   const time = typeof moment === "number" || typeof moment === "string" ? new Date(moment) : undefined;
   if (time === undefined || Number.isNaN(time.getTime())) return "";
@@ -106,7 +106,7 @@ function characterWidth(character: string): number {
   return width;
 }
 
-/** Characters that are read for one column at most; more are marks upon marks, which nobody reads. */
+/** Most characters for one column; more are marks upon marks, which are unreadable. */
 const MAX_COLUMN = 16;
 
 /** Returns the beginning of an inert text that fits, with an ellipsis if that is not all of it. */
@@ -179,7 +179,7 @@ export function shortenPath(path: string, home: string): string {
   return escapeControls(own ? `~${path.slice(home.length)}` : path);
 }
 
-/** Characters of an id that tell sessions apart which were begun in different seconds. */
+/** Characters of an id that distinguish sessions begun in different seconds. */
 const ID = 13;
 
 /** Returns the beginning of a session's id, which every verb takes. */
@@ -187,21 +187,21 @@ export function shortenId(sessionId: string): string {
   return escapeControls(sessionId.slice(0, ID));
 }
 
-/** Returns the end of a backup's name, which tells its kind; the rest is the name of what it is of. */
+/** Returns the end of a backup's name, which names its kind; the rest is the name of the original. */
 export function formatBackupName(path: string): string {
   return escapeControls(/\.[a-z0-9]+\.bak(?:\.\d+)?$/.exec(path)?.[0] ?? path);
 }
 
 /** Returns a line in as many lines as it takes, each with the spaces before it; colours go where it is too long. */
 export function wrapLine(line: string, width: number): string[] {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: removes the colours
   const bare = line.replace(/\u001b\[[\d;]*m/g, "");
   if (getWidth(bare) <= width) return [line];
   const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
   return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
 }
 
-/** Returns the words that somebody looks for, as a search takes them: quotation marks hold some together. */
+/** Returns the words of a search as the server splits them: quotation marks hold some together. */
 export function parseSearchWords(query: string): string[] {
   return query.replaceAll('"', " ").split(/\s+/).filter(Boolean);
 }

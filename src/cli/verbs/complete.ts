@@ -3,12 +3,12 @@ import { openNamedSession } from "../sessions.ts";
 import { cutTo, escapeControls, escapeLine, formatAge } from "../terminal/text.ts";
 import type { Verb, VerbContext } from "../verb.ts";
 
-/** A word that the shell may put there, and the text that it shows beside it. */
+/** A word that the shell may insert, and its description. */
 type Offer = readonly [value: string, text: string];
 
-/** Offers at most: more than these nobody reads, and the first are the latest. */
+/** Most offers: more are unreadable, and the first are the latest. */
 const MOST = 200;
-/** Sessions at most, each of which is read: fifty take 20 ms. */
+/** Most sessions that are read: fifty take 20 ms. */
 const MOST_SESSIONS = 50;
 /** Columns of a text. */
 const TEXT = 60;
@@ -135,7 +135,7 @@ function sessions({ service, page }: VerbContext, { name }: Verb, word: string):
   });
 }
 
-/** Returns as much of an id as tells it from the others, and at least what was typed. */
+/** Returns the shortest distinct beginning of an id, at least the typed part. */
 function shortId(id: string, sorted: readonly string[], least: number): string {
   let length = Math.max(LEAST_OF_ID, least);
   const at = indexOf(sorted, id);

@@ -22,9 +22,9 @@ interface CompletionWords {
   readonly names: readonly string[];
   /** Possible values of an operand. */
   readonly operands: readonly string[];
-  /** Whether the program is asked for the operands; else paths are offered, if there are no values. */
+  /** True if the program is asked for the operands; else paths are offered, if there are no values. */
   readonly asks: boolean;
-  /** Whether it takes the option for the folder of sessions. */
+  /** True if it takes the option for the folder of sessions. */
   readonly takesFolder: boolean;
 }
 
@@ -148,12 +148,12 @@ function bash(verbs: readonly CompletionWords[], options: readonly Word[]): stri
     `  case $asks$word in 1-*) ;; 1*) _pi_session_server_ask "$word"; return ;; esac`,
     `  [ -n "$words" ] && COMPREPLY=($(compgen -W "$words" -- "$word"))`,
     "}",
-    // Where no word fits, paths are offered.
+    // If no word fits, paths are offered.
     "complete -o bashdefault -o default -F _pi_session_server pi-session-server",
   ];
 }
 
-/** Asks the program, as in bash; the shell quotes what it inserts, and shows the texts as they are. */
+/** Asks the program, as in bash; the shell quotes inserted words, and shows the texts as they are. */
 const ZSH_ASK = `_pi_session_server_ask() {
   local line
   local -a values texts
@@ -215,7 +215,7 @@ function zsh(verbs: readonly CompletionWords[], options: readonly Word[]): strin
   ];
 }
 
-/** Asks the program, as in bash; the shell quotes what it inserts. */
+/** Asks the program, as in bash; the shell quotes inserted words. */
 const FISH_ASK = `function __pi_session_server_ask
     set -l current (commandline -ct)
     string match -q -- '-*' "$current"; and return

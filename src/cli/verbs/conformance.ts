@@ -83,7 +83,7 @@ function chosen(themes: readonly Theme[], { flags }: VerbArguments): Theme[] {
   }));
 }
 
-/** Returns the names in a list, each of which has to be that of a rule or a theme. Throws UsageError. */
+/** Returns the names in a list; each must be a rule or a theme. Throws UsageError. */
 function namesIn(list: string | undefined, themes: readonly Theme[]): ReadonlySet<string> {
   const names = (list ?? "").split(",").flatMap((name) => name.trim() || []);
   const known = new Set(themes.flatMap(({ name, rules }) => [name, ...rules.map((rule) => rule.name)]));

@@ -45,7 +45,7 @@ export default defineVerb({
   }),
 });
 
-/** Throws UsageError when nobody is asked and a name, which several sessions can have, stands for one. */
+/** Throws UsageError if no person is asked and an operand is a name, which several sessions can have. */
 function requireIds(sessions: readonly NamedSession[]): void {
   const byName = sessions.find((session) => session.byName);
   if (byName === undefined) return;
@@ -90,7 +90,7 @@ type SaidFacts = Pick<
   "name" | "firstMessage" | "messageCount" | "cwd" | "modified"
 >;
 
-/** Returns what is known of a session that was named by its path; undefined when it cannot be opened. */
+/** Returns the known facts about a session that was named by its path; undefined if it cannot be opened. */
 async function factsAt({ ask }: VerbContext, sessionPath: string): Promise<SaidFacts | undefined> {
   try {
     const { sessionId } = await ask("open_session", { sessionPath, readOnly: true });

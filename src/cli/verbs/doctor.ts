@@ -15,12 +15,12 @@ import {
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
-/** The health of this machine and its sessions, and what was mended. */
+/** The health of this machine and its sessions, and the repairs. */
 type Diagnosis = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
-/** Columns of the names of what is looked at. */
+/** Columns of the labels. */
 const LABEL = 12;
 
 export const doctor = defineVerb({
@@ -273,7 +273,7 @@ function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<
   yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
 }
 
-/** Returns a line about something that takes room: its size, its age, and what it is. */
+/** Returns a line about something that takes space: its size, its age, and its description. */
 export function formatSizedRow(bytes: number, at: string, text: string, page: OutputStyle): string {
   return cutTo(`  ${formatSize(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${text}`, page.width);
 }

@@ -25,7 +25,7 @@ const paramsOf = ({ operands: [, file], flags }: VerbArguments) => ({
   allowUnjudged: flags.has("--allow-unjudged") ? true : undefined,
 });
 
-/** Returns how another agent resumes what was written, and what became of the entries. */
+/** Returns the command for another agent to resume the export, and the outcome for the entries. */
 function resumption({ path: written, resume, fidelity }: Exported): string[] {
   if (!resume) return [];
   const { path, command } = resume;
@@ -46,7 +46,7 @@ function listOf(counts: Readonly<Record<string, number>>): string {
   );
 }
 
-/** Returns what is not on a page. */
+/** Returns a sentence about the parts that are not on a page. */
 function leftOutText({ pictures, bytes, jsonl }: NonNullable<Exported["leftOut"]>): string {
   const what = pictures > 0 ? [`${count(pictures, "picture", "pictures")} of ${formatSize(bytes)} in all`] : [];
   if (jsonl) what.push("the session's JSONL");

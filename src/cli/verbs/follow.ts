@@ -64,7 +64,7 @@ class Follower {
   /** Entries that came before the first lines were printed. */
   private readonly early: ComingEntry[] = [];
   private hasBegun = false;
-  /** The entry after which the conversation goes on unless another one says that it does not. */
+  /** The parent of the next entry unless another entry says that the conversation continues elsewhere. */
   private leafId: string | null = null;
 
   constructor(asking: VerbContext, { flags }: VerbArguments) {
@@ -159,7 +159,7 @@ class Follower {
       const isReplaced = found && known && (found.inode !== known.inode || found.device !== known.device);
       if (isReplaced) this.asking.say("The session's file was replaced; this goes on with the new one.");
       if (found) known = found;
-      // While one takes the place of another, there may be none for a moment.
+      // While one file replaces another, there may be none for a moment.
       if (misses !== 2) return;
       clearInterval(looking);
       this.sayWhere(sessionFile, sessionId).then(this.end, this.fail);
@@ -184,7 +184,7 @@ class Follower {
   }
 }
 
-/** Returns the path at which a session can be opened now; undefined when there is none. */
+/** Returns the path for opening a session now; undefined if there is none. */
 async function sessionAt(
   { ask }: VerbContext,
   where: { readonly sessionPath?: string; readonly sessionId?: string },

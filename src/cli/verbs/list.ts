@@ -135,7 +135,7 @@ function* holderLines(session: ListedSession, page: OutputStyle): Generator<stri
   for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
 }
 
-/** A column for that by which sessions are sorted. */
+/** A column for the sort key of the sessions. */
 interface Amount {
   readonly head: string;
   readonly of: (session: ListedSession) => string;
@@ -148,12 +148,12 @@ const AMOUNTS: Readonly<Record<string, Amount>> = {
 
 /** Characters of an id that are shown at least. */
 const ID = 8;
-/** Characters up to which an id is shown as a whole. */
+/** Most characters of an id that is shown as a whole. */
 const WHOLE = 12;
 /** Columns of a title at least. */
 const TITLE = 16;
 
-/** Returns the widths in which sessions fit a page. */
+/** Returns column widths that fit sessions onto a page. */
 function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
   const widest = (least: number, of: (session: ListedSession) => string): number =>
     sessions.reduce((most, session) => Math.max(most, getWidth(of(session))), least);
@@ -197,7 +197,7 @@ function sessionRow(
   return formatSessionLine(columns, cells, paint);
 }
 
-/** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
+/** Returns the title of a session. A fork begins as its original does, so its mark and that name distinguish it. */
 function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: ListedSession): string {
   const own = escapeLine(name ?? firstMessage ?? "");
   const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;

@@ -1,4 +1,4 @@
-/** Verbs that move a session between stores, and tell which one has it. */
+/** Verbs that move a session between stores, and report its store. */
 
 import { formatLockOwner } from "../lock-owner.ts";
 import { getChoice, UsageError } from "../options.ts";
@@ -85,7 +85,7 @@ function plan(
   ];
 }
 
-/** Returns the lines that tell a person what a migration or a rollback did. */
+/** Returns the lines that report a migration or a rollback. */
 function movementLines(
   result: ResultOf<"migrate_session"> | ResultOf<"rollback_migration">,
   { home }: OutputStyle,

@@ -109,7 +109,7 @@ function toMove({ sessionPath, modified, messageCount }: ListedSession) {
   return { sessionPath, expected: { modified, messageCount } };
 }
 
-/** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
+/** Shows the sessions and asks. Throws cancelled, and UsageError if no person can be asked. */
 async function mayMove(asking: VerbContext, sessions: readonly ListedSession[]): Promise<void> {
   const shown = [...formatSessionTable(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
   const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
@@ -119,7 +119,7 @@ async function mayMove(asking: VerbContext, sessions: readonly ListedSession[]):
   });
 }
 
-/** Of several that were moved without a mishap, how many there were; else what became of each. */
+/** Returns the number of sessions if all were moved, else the outcome for each. */
 function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: VerbArguments, page: OutputStyle) {
   if (!given.flags.has("--until") || !("results" in result)) return archiving.print(result, given, page);
   const { results } = result;

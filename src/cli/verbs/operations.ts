@@ -10,11 +10,11 @@ import { rewordAsVerbs } from "../wording.ts";
 /** Operations that are printed on a terminal by default. */
 const ON_TERMINAL = 20;
 const ID = 8;
-/** Characters of an id where no other place tells the session. */
+/** Characters of an id if nothing else identifies the session. */
 const WHOLE_ID = 36;
 const AGE = 4;
 const SESSION = 20;
-/** Columns of a page from which on the session has a column of its own. */
+/** Least columns of a page with a column for the session. */
 const WIDE = 72;
 const GAP = "  ";
 
@@ -36,7 +36,7 @@ export const operations = defineVerb({
     const { ask, isTerminal } = asking;
     return ask("list_operations", {
       ...(session === undefined ? {} : toSessionParams(session)),
-      // The record has each with its own id; a person thinks of what was done at once as one.
+      // The record has each with its own id; a person thinks of changes made at once as one.
       grouped: flags.has("--json") ? undefined : true,
       since: parseTimeFlag(flags, "--since", asking),
       cursor: flags.get("--cursor"),
@@ -108,7 +108,7 @@ function status({ refused = [] }: ResultOf<"undo">): number {
   return refused.length > 0 ? FAILURE : OK;
 }
 
-/** Yields what was done, and of a group what could not be done; `ways` are the ways back for one and for several. */
+/** Yields the outcome, and the failures within a group; `ways` name the way back for one and for several. */
 function* lines(result: ResultOf<"undo">, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
   const { text, sessionId, sessionPath, also, refused = [] } = result;
   yield* wrap(escapeLine(text), page.width);

@@ -29,7 +29,7 @@ export const prune = defineVerb({
     if (flags.has("--trash")) return emptyTrash(asking, given, before);
     const paths = operands.length === 0 ? undefined : operands.map((path) => toAbsolutePath(path, asking.cwd));
     const wanted = { paths, before };
-    // Who names the only copy of something means it.
+    // Naming the only copy of something confirms its removal.
     const force = paths === undefined ? undefined : true;
     if (!flags.has("--apply")) return asking.ask("list_leftovers", wanted);
     if (!flags.has("--permanent")) return asking.ask("prune_leftovers", { ...wanted, force });
@@ -48,7 +48,7 @@ export const prune = defineVerb({
 
 type PrunedLeftover = ResultOf<"list_leftovers">["leftovers"][number];
 
-/** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
+/** Asks before something is removed for good. Throws UsageError if no person can be asked, and cancelled. */
 async function mayRemove(asking: VerbContext, { flags }: VerbArguments, what: string): Promise<void> {
   if (flags.has("--yes")) return;
   await requireYes(asking, `Remove ${what} for good? Nothing brings it back.`, {
@@ -116,7 +116,7 @@ function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, pa
   return formatSizedRow(sizeBytes, since, `${id}${what}`, page);
 }
 
-/** Returns what is lost with some leftovers, each sentence once. */
+/** Returns the losses that come with removing leftovers, each sentence once. */
 function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
     if (text !== null)

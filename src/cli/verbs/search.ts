@@ -118,7 +118,7 @@ export default defineVerb({
   status: (result) => (("hits" in result ? result.hits : result.sessions).length === 0 ? FAILURE : OK),
 });
 
-/** Whether not the hits but their sessions or their number is asked for, for which all are needed. */
+/** Returns true if the sessions or the number of hits are wanted instead of the hits, for which all are needed. */
 function isWhole({ flags }: VerbArguments): boolean {
   return ["--sessions", "--paths", "--count"].some((name) => flags.has(name));
 }
@@ -127,7 +127,7 @@ function paramsOf(asking: VerbContext, { operands, flags }: VerbArguments): Sear
   const { cwd } = asking;
   const [of, file, tool] = ["--cwd", "--file", "--tool"].map((name) => flags.get(name));
   const role = getChoice<NonNullable<SearchParams["role"]>>(flags, "--role");
-  // Where a tool or a file says what is looked for, the command knows in which parts that can be.
+  // With a tool or a file, the command knows which parts can have the text.
   const usual =
     role === undefined && file === undefined && tool === undefined ? ["user", "assistant", "calls"] : undefined;
   const parts = flags.has("--in") ? listed("--in", flags) : usual;
@@ -224,7 +224,7 @@ interface ShownHit {
   readonly forks: PrintedHit[];
 }
 
-/** Returns what tells a hit from others, wherever it is. */
+/** Returns a key for a hit that is the same wherever the hit is. */
 function placeOf(sessionId: string, { entryId, part, line }: PrintedHit): string {
   return JSON.stringify([sessionId, entryId, part, line]);
 }
@@ -242,7 +242,7 @@ function withForks(hits: readonly PrintedHit[]): ShownHit[] {
   });
 }
 
-/** Yields the hits under their sessions, in the order in which each session comes first. */
+/** Yields the hits under their sessions, in the order of the first hit of each session. */
 function* hitLines(
   { hits, nextCursor }: ResultOf<"search_sessions">,
   given: VerbArguments,
@@ -270,7 +270,7 @@ function* hitLines(
   if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
 }
 
-/** Yields where else a hit is: in the session from which a fork took it over, and in the forks that took it over. */
+/** Yields the other places of a hit: the session from which a fork inherited it, and the forks that inherited it. */
 function* originLines({ inheritedFrom }: PrintedHit, forks: readonly PrintedHit[]): Generator<string> {
   const space = " ".repeat(INDENT);
   if (inheritedFrom) {
@@ -305,7 +305,7 @@ function* oneHit(
     yield `${" ".repeat(INDENT)}${isPainted && words ? part.replace(words, (found) => paint("yellow", found)) : part}`;
 }
 
-/** Returns a pattern of what is highlighted, in any case: the words of the query, or the name of the file. */
+/** Returns a pattern for highlighting, in any case: the words of the query, or the name of the file. */
 function highlightedWords({ operands, flags }: VerbArguments): RegExp | undefined {
   const file = flags.get("--file");
   const words = parseQuery(operands.join(" ")) ?? (file === undefined ? [] : [basename(file)]);

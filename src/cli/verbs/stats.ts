@@ -98,7 +98,7 @@ function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): 
 /** Columns of a label and the space behind it. */
 const LABEL = 9;
 
-/** Digits after the point of what one session costs. */
+/** Digits after the point in the cost of one session. */
 const DIGITS = 4;
 
 type SessionCounts = ResultOf<"get_session_stats">["path"];
@@ -120,7 +120,7 @@ const COUNTS: readonly (readonly [string, (counts: SessionCounts) => string])[] 
 /** Columns of a name at least: numbers are never cut. */
 const LEAST_NAME = 8;
 
-/** Aligns names to the left and numbers to the right. Names give way to a narrow page. */
+/** Aligns names to the left and numbers to the right. Shortens names on a narrow page. */
 function aligned(rows: readonly (readonly string[])[], pageWidth: number): string[] {
   const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => getWidth(row[i] ?? ""))));
   const numbers = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);

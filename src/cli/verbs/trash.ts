@@ -20,7 +20,7 @@ const SIZE = 8;
 /** Characters of an id that are shown at least. */
 const ID = 8;
 const GAP = "  ";
-/** Columns of a page from which on messages and sizes have columns of their own. */
+/** Least columns of a page with columns for messages and sizes. */
 const WIDE = 60;
 
 export default defineVerb({
@@ -32,7 +32,7 @@ export default defineVerb({
   print: (result, _given, page) => formatTrash(result, page),
 });
 
-/** Returns the lines about what is in the trash. */
+/** Returns the lines about the content of the trash. */
 export function* formatTrash(
   { items, total, totalBytes }: ResultOf<"list_trash">,
   page: OutputStyle,
@@ -71,7 +71,7 @@ function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonl
   return [pad(age, AGE, "right"), ...numbers, id, title].join(GAP);
 }
 
-/** Returns how many characters tell the ids apart, so that restore takes what is shown. */
+/** Returns how many characters distinguish the ids, so that restore accepts the shown ids. */
 function idWidth(items: readonly ListedTrash[]): number {
   const ids = [...new Set(items.map(({ sessionId }) => String(sessionId)))];
   let width = ID;

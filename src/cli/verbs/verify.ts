@@ -63,7 +63,7 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
         ? "The session is sound."
         : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(formatDamage),
-    // Another agent's file is none that pi_agent_rust looks for.
+    // pi_agent_rust does not look for another agent's file.
     ...(fidelity || unreadableForRust.length === 0
       ? []
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
@@ -71,7 +71,7 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
   ];
 }
 
-/** Returns what is said of a session that is of a newer version. */
+/** Returns a sentence about a session of a newer version. */
 export function formatNewerVersion({ reason }: Pick<ReportedDamage, "reason">): string {
   return `The session has ${escapeControls(reason)}. A newer version of this program reads all of it.`;
 }

@@ -73,7 +73,7 @@ function idleOf(flags: VerbArguments["flags"]): number | undefined {
 async function sessionOf(asking: VerbContext, operand: string): Promise<ViewedSession> {
   await openNamedSession(asking, operand);
   const { sessionFile: sessionPath, sessionId } = await asking.ask("get_state");
-  // The page opens it again while somebody looks.
+  // The page opens it again while it has a viewer.
   await asking.ask("close_session");
   return { sessionPath: sessionPath ?? "", sessionId };
 }
