@@ -27,7 +27,7 @@ export type Revive = (sessions: OpenSessions, deaths: number) => Promise<ServerP
 /** Servers that may die over one request, or in a row without an answer, before it is given up. */
 const MOST_DEATHS = 5;
 
-/** Milliseconds without a word after which a server that is being closed is ended. */
+/** Milliseconds of silence after which a closing server is ended. */
 const MOST_SILENCE = 60_000;
 
 export class Client {
@@ -35,9 +35,9 @@ export class Client {
   private readonly revive: Revive | null;
   private readonly sessions = new OpenSessions();
   private life: ServerProcess | null = null;
-  /** Whether the present server has been brought to where the one before was. */
+  /** True once the present server has been brought to the state of the one before. */
   private isReady = false;
-  /** Whether the present server has not died. */
+  /** True until the present server dies. */
   private isAlive = false;
   private readonly queue = new Waiting();
   private readonly sent = new Unanswered();
@@ -53,7 +53,7 @@ export class Client {
   private firstState: State | null | undefined;
   private lastWords = "";
   private isOver = false;
-  /** Whether the server has agreed to end. */
+  /** True once the server has agreed to end. */
   private isShutDown = false;
   /** The latest question about a session that is not on disk yet. */
   private keeping: Promise<void> = Promise.resolve();
@@ -134,8 +134,8 @@ export class Client {
   }
 
   /**
-   * Lets the server answer what it was asked, shuts it down cleanly, and waits for its end. Hooks are not answered any
-   * more: what waits for one is not done. A server that says nothing for a minute is ended.
+   * Lets the server answer its pending requests, shuts it down cleanly, and waits for its end. Hooks are not answered
+   * any more: an action that waits for one is not done. A server that is silent for a minute is ended.
    */
   close(): Promise<void> {
     this.closing ??= this.shutDown();
@@ -226,7 +226,7 @@ export class Client {
     return steps.length === 0 ? state : ((await this.urgent("get_state", {})) as State);
   }
 
-  /** Does a step. A session that was open beside the current one and cannot be opened again is no reason to give up. */
+  /** Does a step. A session other than the current one that cannot be opened again is no reason to give up. */
   private async goStep(name: keyof Commands, params: object): Promise<void> {
     const isNeeded = name !== "open_session" || "sessionId" in params;
     try {
@@ -335,7 +335,7 @@ export class Client {
 
   private mayBeSent(pending: Pending): boolean {
     if (this.sent.size === 0) return true;
-    // What is sent again after it would bring a server back.
+    // A request sent again after it would start the server again.
     if (this.life?.wire.isFull || pending.name === "shutdown") return false;
     return !this.revive || this.sent.hasCapacityFor(pending);
   }
@@ -374,7 +374,7 @@ export class Client {
     if (onProgress) call(onProgress, progress as ProgressReport);
   }
 
-  /** Answers a hook. What a new server is told to do by us alone was agreed to before. */
+  /** Answers a hook. Hooks of our own requests to a new server were agreed to before. */
   private async answer(id: number | string, name: string, payload: unknown): Promise<void> {
     const { life } = this;
     if (!this.isReady) return life?.wire.send({ id, result: {} });
@@ -399,13 +399,13 @@ export class Client {
   }
 
   /**
-   * Resolves a request, once what it did to a session that is not on disk is known here. Until then it counts as not
+   * Resolves a request, once its effect on a session that is not on disk is known here. Until then it counts as not
    * answered.
    */
   private async accept(pending: Pending, result: unknown): Promise<void> {
     const { id, name, params, isUrgent } = pending;
     this.isShutDown ||= name === "shutdown" || name === "exit";
-    // Our own requests bring a server to what is noted.
+    // Our own requests bring a server to the noted state.
     const isNoted = this.revive !== null && !isUrgent;
     const isAnother = isNoted && this.sessions.note(name, params, result);
     const writes = repetitions[name] === "entries" || isAnother;

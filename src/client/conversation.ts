@@ -1,7 +1,7 @@
 /**
  * Entries and messages in types, for hosts. The build writes this text into the package's schema/protocol.d.ts, so that
- * it imports nothing. The server itself is looser (core/format/schemas.ts): what it accepts and keeps beyond this can
- * be read by assigning a value to `Record<string, unknown>`.
+ * it imports nothing. The server itself is looser (core/format/schemas.ts): assign a value to `Record<string, unknown>`
+ * to read the members that it accepts and keeps beyond these.
  */
 
 declare enum Unlisted {
@@ -10,8 +10,8 @@ declare enum Unlisted {
 
 /**
  * A type or a role that is not known here. It is a string; being a type of its own, it lets `entry.type === "message"`
- * tell the known ones apart. To compare with a name of your own, assign it to a string first; to write one: `"my_type"
- * as OtherName`.
+ * separate the known ones. To compare with a name of your own, assign it to a string first; to write one: `"my_type" as
+ * OtherName`.
  */
 export type OtherName = Unlisted;
 
@@ -43,7 +43,7 @@ export type Block = TextBlock | ThinkingBlock | ImageBlock | ToolCallBlock | Oth
 
 export type MessageContent = string | Block[];
 
-/** Tokens and what they cost. The server adds what a message lacks; files of other writers may lack any of it. */
+/** Tokens and their cost. The server adds members that a message lacks; files of other writers may lack any of them. */
 export type TokenUsage = {
   input?: number;
   output?: number;
@@ -96,7 +96,7 @@ export type RoleSystem = Spoken<"system"> & {
 export type RoleCustom = Spoken<"custom"> & {
   customType?: string;
   content?: MessageContent;
-  /** Whether a person sees it. */
+  /** True if a person sees it. */
   display?: boolean;
   details?: unknown;
 };
@@ -165,7 +165,7 @@ export type EntryCompaction = StoredAs<"compaction"> & {
   /** Kept unchanged. */
   details?: unknown;
   usage?: TokenUsage;
-  /** Whether an extension wrote the summary. */
+  /** True if an extension wrote the summary. */
   fromHook?: boolean;
   /** The system prompt and tools in force at this point. */
   systemMessage?: RoleSystem;
@@ -179,7 +179,7 @@ export type EntryBranchSummary = StoredAs<"branch_summary"> & {
   /** Kept unchanged. */
   details?: unknown;
   usage?: TokenUsage;
-  /** Whether an extension wrote the summary. */
+  /** True if an extension wrote the summary. */
   fromHook?: boolean;
 };
 
@@ -190,7 +190,7 @@ export type EntryCustom = StoredAs<"custom"> & { customType: string; data?: unkn
 export type EntryCustomMessage = StoredAs<"custom_message"> & {
   customType: string;
   content: MessageContent;
-  /** Whether a person sees it. */
+  /** True if a person sees it. */
   display?: boolean;
   /** Kept unchanged. */
   details?: unknown;

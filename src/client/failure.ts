@@ -3,8 +3,8 @@
 import type { FailureName } from "./protocol.ts";
 
 /**
- * Names of failures: those of the protocol's tables, and `connection_closed` for what was never done because the
- * connection had ended.
+ * Names of failures: those of the protocol's tables, and `connection_closed` for a request that was never done because
+ * the connection had ended.
  */
 export type RequestFailureName =
   | FailureName
@@ -22,7 +22,7 @@ export class RequestFailure extends Error {
   readonly code: number;
   /** The command that failed, which the message begins with; undefined when there was no server to ask. */
   readonly command: string | undefined;
-  /** Whether the same request may succeed later without a change to it. */
+  /** True if the same request may succeed later without a change to it. */
   readonly retryable: boolean;
   /** All members of `error.data`. */
   readonly data: Readonly<Record<string, unknown>>;
@@ -56,7 +56,7 @@ export async function named<T>(command: string, reply: Promise<T>): Promise<T> {
   }
 }
 
-/** Returns the failure of a command whose outcome nobody can tell any more. */
+/** Returns the failure of a command whose outcome cannot be found out any more. */
 export function outcomeUnknown(command: string, cause?: unknown): RequestFailure {
   return new RequestFailure(
     -32803,
@@ -89,7 +89,7 @@ export function withdrawnTooLate(command: string): RequestFailure {
   );
 }
 
-/** Returns the failure of a start for which there is no program. */
+/** Returns the failure of a start without a program. */
 export function noProgram(program: string, cause?: unknown): RequestFailure {
   const advice = "Check `program`: a path to a script, or a list of a command and its first arguments.";
   const data = { name: "connection_closed", retryable: false, program };

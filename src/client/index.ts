@@ -34,8 +34,8 @@ export type {
 } from "./types.ts";
 
 /**
- * Connects to a server over its streams, as lines. When it ends, what was not answered fails: reads with
- * `connection_closed`, everything else with `outcome_unknown`. Throws RequestFailure when the server refuses.
+ * Connects to a server over its streams, as lines. When it ends, pending requests fail: reads with `connection_closed`,
+ * all others with `outcome_unknown`. Throws RequestFailure when the server refuses.
  */
 export function connect(input: Readable, output: Writable, options: ClientOptions = {}): Promise<Client> {
   const wire = new MessageStream(input, output);

@@ -17,7 +17,7 @@ const LF = 0x0a;
 /** Bytes of a message that is too long that are kept, for its id. */
 const BEGINNING = 200;
 
-/** A connection. It ends when the server's output does; what had come until then is handed on before. */
+/** A connection. It ends when the server's output does, after handing on all messages that arrived. */
 export class MessageStream {
   private readonly output: Writable;
   private readonly mostBytes: number;
@@ -33,7 +33,7 @@ export class MessageStream {
   constructor(input: Readable, output: Writable, mostBytes = constants.MAX_STRING_LENGTH) {
     this.output = output;
     this.mostBytes = mostBytes;
-    // Writing to a server that has died fails; that it died is told by its output.
+    // Writing to a dead server fails; the end of its output reports the death.
     output.on("error", () => {});
     input.on("data", (chunk: Buffer) => this.take(chunk));
     this.ended = new Promise((resolve) => {
@@ -47,12 +47,12 @@ export class MessageStream {
     });
   }
 
-  /** Sets what is called for each message. */
+  /** Sets the handler of messages. */
   onMessage(handler: (message: RpcMessage) => void): void {
     this.handler = handler;
   }
 
-  /** Whether the server is behind with reading. */
+  /** True while the server is behind with reading. */
   get isFull(): boolean {
     return this.output.writableNeedDrain;
   }
@@ -70,7 +70,7 @@ export class MessageStream {
   sendText(text: string): void {
     const { output } = this;
     if (this.hasEnded || !output.writable) return;
-    // What is sent in one turn of the event loop is written in one piece: a write of its own takes 20 us.
+    // The messages of one turn of the event loop are written in one piece: a write of its own takes 20 us.
     if (output.writableCorked === 0) {
       output.cork();
       process.nextTick(() => output.uncork());
@@ -115,7 +115,7 @@ export class MessageStream {
     if ((message as { jsonrpc?: unknown } | null)?.jsonrpc === "2.0") this.handler(message as RpcMessage);
   }
 
-  /** Hands on a failure in the place of a reply that nobody can hold. */
+  /** Hands on a failure for a reply that is too large to hold. */
   private refuse(beginning: string): void {
     const [, id] = /^\{"jsonrpc":"2\.0","id":(\d+),/.exec(beginning) ?? [];
     if (id === undefined) return;

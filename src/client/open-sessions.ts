@@ -12,13 +12,13 @@ export interface RestoreRequest {
 interface Current {
   readonly id: string;
   file: string | null;
-  /** Whether it is on disk; a session is not before its first conversation entry. */
+  /** True if it is on disk; a session is not before its first conversation entry. */
   isPersisted: boolean;
-  /** The head at which the client stands; undefined at the shared leaf. */
+  /** The client's head; undefined at the shared leaf. */
   head?: string;
   /** The params of the `new_session` that made it; undefined for the session of the start. */
   readonly made?: RequestParams;
-  /** The file of the session that was the current one before it, next to which it may belong. */
+  /** File of the previous current session, whose folder it may belong to. */
   readonly after?: string | null;
   /** Entries that only the server's memory has. */
   entries: readonly KeptEntry[];
@@ -52,7 +52,7 @@ const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
 /** Params that are of the request and not of the new session. */
 type RequestParams = Readonly<Record<string, unknown>>;
 
-/** The parts of results from which it is known what is open. */
+/** The parts of results that show which sessions are open. */
 interface NotedResult {
   readonly sessionId?: string;
   readonly sessionFile?: string | null;
@@ -66,12 +66,12 @@ export class OpenSessions {
   /** Params of `open_session`, by the id of the session. */
   private readonly others = new Map<string, object>();
 
-  /** Whether a server that dies can be replaced: sessions in memory die with it. */
+  /** True if a server that dies can be replaced: sessions in memory die with it. */
   get canBeReopened(): boolean {
     return this.current === null || this.current.file !== null;
   }
 
-  /** Whether the server has entries that are nowhere else. */
+  /** True if the server has entries that are nowhere else. */
   get isUnpersisted(): boolean {
     return this.current !== null && this.current.file !== null && !this.current.isPersisted;
   }
@@ -161,10 +161,10 @@ export class OpenSessions {
     return current.after ? [...rest, "--session", current.after] : rest;
   }
 
-  /** Returns what is to be asked of the server after its start, in this order. `state`: as `initialize` returned it. */
+  /** Returns the requests for the server after its start, in this order. `state`: as `initialize` returned it. */
   stepsAfter(state: Commands["get_state"]["result"] | null): RestoreRequest[] {
     const isMade = this.current?.made !== undefined && !this.current.isPersisted;
-    // Where its file is no more, the server has begun another session.
+    // If its file is gone, the server has begun another session.
     if (!isMade && state !== null && state.sessionId !== this.currentId) this.current = null;
     const { current } = this;
     const steps: RestoreRequest[] = [];
@@ -185,7 +185,7 @@ export class OpenSessions {
   }
 }
 
-/** Returns params by which a session is opened at the leaf where it was. */
+/** Returns the params that open a session at its previous leaf. */
 function leafParamsAt(head: string | undefined, { leaf }: RequestParams): { leaf?: unknown; head?: string } {
   return head === undefined ? (leaf === undefined ? {} : { leaf }) : { head };
 }

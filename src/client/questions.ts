@@ -41,7 +41,7 @@ export class Questions {
     }
   }
 
-  /** Tells a handler that nobody waits for it any more. */
+  /** Notifies a handler that the server has stopped waiting for it. */
   withdraw(id: number | string | undefined): void {
     this.asked.get(id as number)?.abort();
   }
@@ -51,7 +51,7 @@ export class Questions {
     this.asked.clear();
   }
 
-  /** Answers what is asked, and what will be, with an error: the action is not done. */
+  /** Answers all questions, now and later, with an error: the action is not done. */
   close(): void {
     this.isClosed = true;
     this.withdrawAll();

@@ -1,4 +1,4 @@
-/** Which commands may be sent again after their server died. The build puts the table's answer in place of this file. */
+/** Commands that may be sent again after their server died. The build replaces this file by the table's answer. */
 
 import { getRepetition, type Repetition } from "../handlers/shared/repetition.ts";
 import { commandTable } from "../handlers/shared/table.ts";

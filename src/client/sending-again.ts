@@ -1,4 +1,4 @@
-/** The rules for what may be sent beside other requests, and again to another server. */
+/** The rules for sending a request next to others, and again to another server. */
 
 import { repetitions } from "./repetitions.ts";
 
@@ -14,8 +14,8 @@ export function isKept(name: string): boolean {
 }
 
 /**
- * Returns whether nothing may be sent after a command before its answer. What it does may leave no key, and then it must
- * not be repeated after what came later: the leaf of `branch`, the current session of `switch_session`.
+ * Returns true if no other request may be sent between a command and its answer. Its effect may leave no key, and then
+ * it must not be repeated after later ones: the leaf of `branch`, the current session of `switch_session`.
  */
 export function isAlone(name: string): boolean {
   const repetition = repetitions[name];
@@ -23,7 +23,7 @@ export function isAlone(name: string): boolean {
   return repetition !== "repeatable" || CHANGES_WHAT_IS_OPEN.has(name);
 }
 
-/** Returns whether a command only reads, so that nothing is in doubt when nobody waits for its answer. */
+/** Returns true if a command only reads, so that a lost answer leaves nothing in doubt. */
 export function isRead(name: string): boolean {
   return /^(compare|get|list|prepare|preview|search|verify)_/.test(name);
 }

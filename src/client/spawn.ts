@@ -21,8 +21,8 @@ export interface SpawnOptions extends ClientOptions {
   /** Takes what the server writes to stderr; by default this process's stderr does. */
   readonly onStderr?: (text: string) => void;
   /**
-   * Whether a server that dies is started again on the same session, with what was not answered; true by default. Each
-   * write has an idempotency key then. It cannot help sessions in memory (`--no-session`).
+   * True to start a server that dies again on the same session, with the unanswered requests; the default. Each write
+   * has an idempotency key then. It cannot help sessions in memory (`--no-session`).
    */
   readonly survive?: boolean;
 }
@@ -42,8 +42,8 @@ const PAUSE = 50;
 const LAST_WORDS = 2_000;
 
 /**
- * Starts a server and introduces itself. Throws RequestFailure when the server ends at once, with what it said on
- * stderr, or when there is no such program, and whatever else starting a process throws.
+ * Starts a server and introduces itself. Throws RequestFailure when the server ends at once, with its stderr, or when
+ * there is no such program, and any other error of starting a process.
  */
 export async function spawnServer(options: SpawnOptions = {}): Promise<SpawnedClient> {
   const { args = [], survive = true } = options;
@@ -108,7 +108,7 @@ function childsLife(child: Child, onStderr: (text: string) => void): ServerProce
   });
   return superviseProcess(wire, gone, () => {
     child.kill("SIGKILL");
-    // What it started may live on and hold them.
+    // Its child processes may live on and hold them.
     child.stdout.destroy();
     child.stderr.destroy();
   });

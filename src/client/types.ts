@@ -14,7 +14,7 @@ export interface RequestOptions {
   readonly onProgress?: (progress: ProgressReport) => void;
 }
 
-/** How far a command has come. Reports of `list_sessions` with `stream` have `sessions`, too. */
+/** Progress of a command. Reports of `list_sessions` with `stream` have `sessions`, too. */
 export interface ProgressReport {
   readonly done: number;
   readonly total: number;
@@ -47,7 +47,7 @@ export interface ClientOptions {
   readonly hooks?: { readonly [N in keyof Hooks]?: HookHandler<N> };
   /** Bytes that a reply may have at most; pages end earlier then. */
   readonly maxReplyBytes?: number;
-  /** Whether to write on a leaf of one's own; by default on the shared one. */
+  /** "own" to write on a leaf of one's own; by default on the shared one. */
   readonly leaf?: "shared" | "own";
   /** The name of that leaf; by default a new one, which a server that takes the place of another is given again. */
   readonly head?: string;

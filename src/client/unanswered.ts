@@ -11,15 +11,15 @@ export interface Pending {
   /** The message as JSON text: what the caller does to the params later makes no difference. */
   readonly text: string;
   readonly onProgress: RequestOptions["onProgress"];
-  /** Whether it is sent at once, ahead of others: one for a hook, or of the client itself. */
+  /** True if it is sent at once, ahead of others: one for a hook, or of the client itself. */
   readonly isUrgent: boolean;
   /** Entries that it may write. */
   readonly entryCount: number;
   resolve(result: unknown): void;
   reject(error: unknown): void;
-  /** Whether it was sent to a server that died. */
+  /** True if it was sent to a server that died. */
   isAgain: boolean;
-  /** How many servers died when it was the next to be answered. */
+  /** Number of servers that died when it was the next to be answered. */
   blame: number;
   isCancelled: boolean;
 }
@@ -34,7 +34,7 @@ const MOST_UNANSWERED = 500;
 export class Unanswered {
   private readonly byId = new Map<number, Pending>();
   private entries = 0;
-  /** How many of them let none be sent after them. */
+  /** Number of requests that let none be sent after them. */
   private alone = 0;
 
   get size(): number {
@@ -62,7 +62,7 @@ export class Unanswered {
     return all;
   }
 
-  /** Returns whether one more may be unanswered beside these, so that all could be sent again to another server. */
+  /** Returns true if one more may be unanswered in addition, so that all could be sent again to another server. */
   hasCapacityFor({ entryCount }: Pending): boolean {
     return this.alone === 0 && this.entries + entryCount <= MOST_UNANSWERED;
   }

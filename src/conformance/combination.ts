@@ -1,4 +1,4 @@
-/** The ways in which a host and a server can talk: two framings, two dialects. */
+/** The ways of talking between a host and a server: two framings, two dialects. */
 
 export interface Combination {
   readonly framing: "lines" | "headers";

@@ -1,4 +1,4 @@
-/** A host's talk with one server: what is sent, what comes back, and how long it is waited for. */
+/** A host's conversation with one server: its messages, the server's, and the time limits. */
 
 import type { Combination } from "./combination.ts";
 import { DIALECTS, type Dialect, type Params, type Received, type WireValue } from "./dialect.ts";
@@ -9,7 +9,7 @@ import { RuleBroken, shortenText } from "./verdict.ts";
 
 /** Bytes of a message that is not complete, beyond which a server is ended. */
 const LONGEST_MESSAGE = 16 << 20;
-/** Bytes and number of messages that nobody has taken, beyond which a server is ended. */
+/** Bytes and number of unread messages beyond which a server is ended. */
 const MOST_UNTAKEN_BYTES = 32 << 20;
 const MOST_UNTAKEN = 100_000;
 /** Messages of either side that a report shows, and the characters of each. */
@@ -22,7 +22,7 @@ const KEPT_OPENING = 4;
 /** A command and its params, which may be the text of an object. */
 export type Request = readonly [command: string, params?: Params | string];
 
-/** The faults of one server that show beside what its rules ask for; rules at the end judge of them. */
+/** Violations by one server that no rule looks for while it runs; rules at the end report them. */
 export interface ProtocolViolations {
   /** Output that is part of no frame. */
   readonly garbage: string[];
@@ -49,7 +49,7 @@ export class Conversation {
   private holdsAll = false;
   private readonly untaken: Received[] = [];
   private untakenBytes = 0;
-  /** Texts of the requests whose replies nobody has taken, by their keys. */
+  /** Texts of the requests whose replies are unread, by their keys. */
   private readonly asked = new Map<string, string>();
   /** Keys of the requests that were answered. */
   private readonly answered = new Set<string>();
@@ -237,14 +237,14 @@ export class Conversation {
     return this.take((message) => message.kind === "hook" && message.name === name, `the hook ${name}`);
   }
 
-  /** Returns the next message that nobody has taken. */
+  /** Returns the next unread message. */
   next(expected: string): Promise<Received> {
     return this.take(() => true, expected);
   }
 
-  /** Asks for something and returns what came before its reply and nobody had taken; the reply is taken. */
+  /** Sends a request, reads its reply, and returns the unread messages that came before it. */
   async settle(): Promise<Received[]> {
-    // What a rule has sent before this is what a report is to show.
+    // A report shows the message that the rule sent before this one.
     const sent = this.lastSent;
     const [id] = this.begin(["get_entries", { limit: 1 }]);
     this.lastSent = sent;
@@ -309,7 +309,7 @@ export class Conversation {
       if (this.ending) throw new RuleBroken({ sent, expected, came: describeEnding(this.ending, this.complaints) });
       const left = deadline - performance.now();
       if (left <= 0 || !(await this.isWoken(left))) {
-        // This process may have had no time meanwhile: what has arrived is read before it is missed.
+        // This process may have had no time meanwhile: it reads the arrived messages before it reports a missing one.
         await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
         const late = look();
         if (late !== undefined) return late;
@@ -396,7 +396,7 @@ export class Conversation {
     if (this.violations.garbage.length < KEPT) this.violations.garbage.push(shortenText(text, LOGGED_CHARACTERS));
   }
 
-  /** Ends a server that says more than anybody can hear. */
+  /** Ends a server whose output exceeds the limits. */
   private exceed(excess: string): void {
     this.excess = `${excess}; the server was ended`;
     this.server.output.pause();

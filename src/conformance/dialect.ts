@@ -8,7 +8,7 @@ export type WireValue = any;
 
 export type Params = Readonly<Record<string, unknown>>;
 
-/** A message of the server, and what it is. */
+/** A message of the server, and its kind. */
 export interface Received {
   readonly kind: "reply" | "batch" | "event" | "progress" | "hook" | "unknown";
   /** The payload as it came. */
@@ -26,7 +26,7 @@ export interface Dialect {
   request(idText: string | undefined, command: string, params?: Params | string): string;
   /** Returns the text of the answer to a hook. */
   answer(idText: string, answer: WireValue): string;
-  /** Returns the text by which a hook fails. */
+  /** Returns the text that fails a hook. */
   failedAnswer(idText: string, sentence: string): string;
   /** Returns what a message of the server is. */
   read(value: WireValue, text: string): Received;

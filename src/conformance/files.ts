@@ -63,7 +63,7 @@ export function listNames(path: string): string[] {
 }
 
 /**
- * Returns the ids of the processes in whose environment a text occurs. Works on Linux, and there only for the user's own
+ * Returns the ids of the processes whose environment contains a text. Works on Linux, and there only for the user's own
  * processes; finds none elsewhere.
  */
 export function findProcesses(text: string): number[] {

@@ -81,7 +81,7 @@ export class FrameCutter {
     const next = bytes.indexOf(NEXT_HEADER, 1);
     if (next < 0) {
       if (mayBegin || bytes.length === 0) return undefined;
-      // What may be the beginning of a frame that is still arriving is kept.
+      // Keeps the possible beginning of a frame that is still arriving.
       const end = Math.max(0, bytes.length - NEXT_HEADER.length);
       return end === 0 ? undefined : { kind: "garbage", bytes: bytes.subarray(0, end), end };
     }

@@ -17,7 +17,7 @@ export interface Launched {
   readonly output: Readable;
   /** Resolves when it has ended and its output was read. */
   readonly ended: Promise<Ending>;
-  /** Returns the last of what it wrote to stderr. */
+  /** Returns the end of its stderr. */
   complaints(): string;
   /** Sends a signal to the process, and to none that it has started. */
   signal(name: "SIGTERM"): void;
@@ -36,7 +36,7 @@ export type Launcher = (command: readonly string[], place: LaunchPlace) => Launc
 
 /** Bytes of stderr that are kept. */
 const COMPLAINTS = 8192;
-/** Milliseconds in which the output of a server that has ended has to end too. */
+/** Milliseconds for the output of a server to end after the server has. */
 const AFTER_END = 500;
 const IS_WINDOWS = process.platform === "win32";
 
@@ -53,7 +53,7 @@ export const launch: Launcher = ([program, ...args], { cwd, variables }) => {
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     complaints = (complaints + text).slice(-COMPLAINTS);
   });
-  // Writing to a server that has ended fails; whoever waits for a reply learns of its end.
+  // Writing to a dead server fails; the wait for a reply reports the end.
   for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
   let isGone = false;
   const ended = endingOf(child).finally(() => {

@@ -4,7 +4,7 @@ import { valueAt } from "../core/json/json.ts";
 import { isWireObject, type Received, type WireValue } from "./dialect.ts";
 import { RuleBroken } from "./verdict.ts";
 
-/** A failure as both dialects tell it. */
+/** A failure in the form of both dialects. */
 interface ReportedFailure {
   readonly name: unknown;
   /** The number of JSON-RPC. */
@@ -53,7 +53,7 @@ export class Reply {
     if (!names.includes(String(name))) throw this.broken(`the failure ${names.join(" or ")}`);
   }
 
-  /** Returns a list of the result. Throws RuleBroken when it is none. */
+  /** Returns a list of the result. Throws RuleBroken if it is not a list. */
   list(name: string): WireValue[] {
     const { result } = this;
     const list = isWireObject(result) ? result[name] : undefined;
@@ -61,7 +61,7 @@ export class Reply {
     return list;
   }
 
-  /** Returns a text of the result. Throws RuleBroken when it is none. */
+  /** Returns a text of the result. Throws RuleBroken if it is not a text. */
   string(name: string): string {
     const { result } = this;
     const text = isWireObject(result) ? result[name] : undefined;
@@ -69,7 +69,7 @@ export class Reply {
     return text;
   }
 
-  /** Returns the JSON text of a value inside the result, as it came; undefined where there is none. */
+  /** Returns the JSON text of a value inside the result, as it came; undefined if the result lacks it. */
   textAt(...path: readonly (string | number)[]): string | undefined {
     const bytes = Buffer.from(this.received.text);
     const found = valueAt(bytes, { start: 0, end: bytes.length }, [this.isPi ? "data" : "result", ...path]);

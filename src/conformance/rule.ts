@@ -1,4 +1,4 @@
-/** The shape of a rule: what it says, where the protocol says so, and how it is checked. */
+/** The shape of a rule: its sentence, its place in the protocol, and its check. */
 
 import type { Combination } from "./combination.ts";
 import type { Conversation, ProtocolViolations } from "./conversation.ts";
@@ -44,7 +44,7 @@ export interface RuleContext {
   modest(): Promise<Conversation>;
   /** Makes something that several rules look at, with the first of them. */
   once<T>(name: string, make: () => Promise<T>): Promise<T>;
-  /** Whether the command takes the path of a session. */
+  /** True if the command takes the path of a session. */
   readonly takesSession: boolean;
   /** Faults that all servers of this combination have shown so far. */
   readonly conducts: readonly ProtocolViolations[];

@@ -1,4 +1,4 @@
-/** Every rule, in the order in which they are checked. A new theme is a new file and a line here. */
+/** Every rule, in the order of their checks. A new theme is a new file and a line here. */
 
 import type { Theme } from "./rule.ts";
 import { batchesTheme } from "./rules/batches.ts";

@@ -19,10 +19,10 @@ export interface ConformanceOptions {
   readonly limit: number;
   readonly cwd: string;
   readonly variables: Readonly<Record<string, string | undefined>>;
-  /** Whether the folder of the run is kept. */
+  /** True to keep the folder of the run. */
   readonly keep?: boolean;
   readonly launcher?: Launcher;
-  /** Called with what is done, of how much. */
+  /** Called with the number of finished checks and of all. */
   readonly progress?: (done: number, total: number) => void;
 }
 
@@ -47,13 +47,13 @@ export interface CombinationResult extends Combination {
 
 export interface ConformanceResult {
   readonly command: readonly string[];
-  /** Whether no rule failed and every one was reached. */
+  /** True if no rule failed and every one was reached. */
   readonly ok: boolean;
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
   readonly combinations: readonly CombinationResult[];
-  /** Sentences about what the run noticed beside the rules. */
+  /** Sentences about other observations of the run. */
   readonly notes: readonly string[];
 }
 
@@ -63,7 +63,7 @@ export class CannotStart extends Error {}
 /** A run's limit is over. */
 class OutOfTime extends Error {}
 
-/** Replies for which one rule may wait as long as a reply may take. */
+/** Replies that one rule may await for the full time of a reply. */
 const WAITS = 8;
 /** Characters of stderr that a result has. */
 const STDERR = 2000;

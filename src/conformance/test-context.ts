@@ -1,4 +1,4 @@
-/** Where the rules of one combination are checked: its servers, which several rules share, and its folders. */
+/** Test context of one combination: its servers, which several rules share, and its folders. */
 
 import { join } from "node:path";
 import type { Combination } from "./combination.ts";
@@ -46,8 +46,8 @@ export class TestContext {
   }
 
   /**
-   * Returns what one rule uses. Once it is revoked, nothing can be had from it any more: a rule whose time is over may
-   * still be running, and would come between those that follow.
+   * Returns the context for one rule. Once it is revoked, it gives access to nothing: a rule whose time is over may
+   * still be running, and would interfere with the following ones.
    */
   lend(): { context: RuleContext; revoke(): void } {
     let isOver = false;
@@ -109,19 +109,22 @@ export class TestContext {
         const { commands } = introduction?.result.capabilities ?? {};
         return Array.isArray(commands) ? new Set(commands) : undefined;
       } catch {
-        // The rules about initialize say what is wrong with it.
+        // The rules about initialize report its errors.
         return undefined;
       }
     });
   }
 
-  /** Returns the latest messages of the servers that are alive, and what they complained of. */
+  /** Returns the latest messages of the live servers, and their stderr. */
   scene(): { messages: readonly string[]; complaints: string } {
     const conversation = this.started.at(-1) ?? this.latestShared;
     return { messages: conversation?.latest ?? [], complaints: conversation?.complaints ?? "" };
   }
 
-  /** Ends what a rule has started, and what it may have left in a state that the next one does not expect. */
+  /**
+   * Ends the servers that a rule has started, and those that it may have left in a state that the next rule does not
+   * expect.
+   */
   async clear(isBroken: boolean): Promise<void> {
     const ending = this.started;
     this.started = [];

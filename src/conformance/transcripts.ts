@@ -8,7 +8,7 @@ import { isWireObject, type WireValue } from "./dialect.ts";
 import type { Rule, RuleContext, Theme } from "./rule.ts";
 import { readTranscriptFiles } from "./transcript-files.ts";
 
-/** One line of a transcript: a message, or the text of what is none. */
+/** One line of a transcript: a message, or a text that is not a message. */
 type TranscriptStep = { readonly send: WireValue } | { readonly sendText: string } | { readonly receive: WireValue };
 
 export interface Transcript {
@@ -17,7 +17,7 @@ export interface Transcript {
   /** The heading in protocol.md that it is about. */
   readonly source: string;
   readonly dialect: Combination["dialect"];
-  /** Whether it begins with the start of a server, and not with any session that a server has open. */
+  /** True if it begins with the start of a server, and not with any session that a server has open. */
   readonly fresh: boolean;
   readonly steps: readonly TranscriptStep[];
 }
@@ -43,7 +43,7 @@ export function loadTranscripts(): Transcript[] {
     .map(([name, text]) => transcriptOf(name.replace(/\.jsonl$/, ""), text));
 }
 
-/** Returns what a file holds: what it is about in the first line, and a step in each other. */
+/** Parses a file: its subject in the first line, and a step in each other. */
 function transcriptOf(name: string, text: string): Transcript {
   const [about, ...steps] = text
     .trimEnd()
@@ -91,8 +91,8 @@ async function replay(context: RuleContext, { steps, fresh }: Transcript): Promi
 }
 
 /**
- * Returns the first place at which a value is not the expected one. An object may have members that are not expected.
- * The replies of a batch may come in any order.
+ * Returns the first place where a value differs from the expected one. An object may have members that are not
+ * expected. The replies of a batch may come in any order.
  */
 export function findDifference(
   path: string,

@@ -1,4 +1,4 @@
-/** The ways in which the check of a rule ends early. */
+/** The early ends of a rule's check. */
 
 /** Characters of a message that evidence shows. */
 const SHOWN = 2000;

@@ -176,7 +176,7 @@ function resumption(
 
 type ExportPieces = Iterable<string | Uint8Array>;
 
-/** Counts the entries that are read of a page, of which a piece can have many. */
+/** Counts the entries that are read for a page; one piece can have many. */
 function countingReads(page: ExportPage, reads: { entries: number }): ExportPage {
   const branches = page.branches.map((branch) => ({
     ...branch,

@@ -76,7 +76,7 @@ function familyMember({ file, id, parentSession }: Session) {
   return { id, open: { path: file ?? "", id, parentSession } };
 }
 
-/** Returns the session that a word names otherwise than by its whole id; throws the failure of that if there is none. */
+/** Returns the session that a word names, if the word is not its whole id; throws `failure` if there is none. */
 async function memberNamed(workspace: Workspace, sessionId: string, failure: unknown) {
   if (!(failure instanceof Failure && failure.name === "session_not_found")) throw failure;
   try {

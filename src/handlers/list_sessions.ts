@@ -181,7 +181,7 @@ async function glance(context: CommandContext, cwd: string | undefined, limit = 
   return { sessions, total: sessions.length, isPartial: true as const };
 }
 
-/** Returns a function that tells who else writes to one of these sessions. */
+/** Returns a function that returns the process that holds one of these sessions. */
 function holdersOf({ workspace }: CommandContext, sessions: readonly Listed[], wanted = false) {
   if (!wanted) return () => ({});
   const found = workspace.stores.health.holders(sessions.map(({ path }) => path));

@@ -11,7 +11,7 @@ import {
   sessionPath,
 } from "./shared/migration.ts";
 
-/** The members of a result that say what was done, where nothing was. */
+/** The members of a result that describe the migration, when there was none. */
 const NOTHING_DONE = {
   migrationId: null,
   correlationId: null,

@@ -30,7 +30,7 @@ export default defineCommand({
       if (session !== workspace.current) workspace.keep(session);
       return toOpened(session);
     };
-    // What is known here is answered at once, with the state that is durable.
+    // A session that is known here is answered at once, with its durable state.
     const isKnown = one.sessionId === undefined || workspace.has(one.sessionId);
     if (workspace.stores.arrive === undefined && isKnown) return open(workspace.reopened(one, readOnly));
     return workspace.opened(one, readOnly, progress).then(open);

@@ -8,7 +8,7 @@ import { anySessionPath, holder } from "./shared/shapes.ts";
 /** Entries before and after, and characters of each text, unless the host says otherwise. */
 const AROUND = 20;
 const CHARACTERS = 2000;
-/** Characters of the text of the entry that is named, which may have what was looked for far from its beginning. */
+/** Characters of the text of the named entry, where the search hit may be far from the beginning. */
 const NAMED_CHARACTERS = 1 << 16;
 
 const around = z.number().int().min(0).max(1000).optional();

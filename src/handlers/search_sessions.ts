@@ -16,8 +16,8 @@ const PAGE = 50;
 const FIRST_MESSAGE = 100;
 /**
  * The most that a request may ask for: a search folds and copies its query and its file, so that a file of 10 MB took
- * 1.1 GB. A query has room for a long paragraph, and a file for a directory and a path in it of 4,096 characters each,
- * of which the index takes none that are longer. Tools are cut to what is compared, and a host may ask for every one it
+ * 1.1 GB. A query has room for a long paragraph, and a file for a directory and a path in it of 4,096 characters each;
+ * the index takes none that are longer. Tools are cut to the compared length, and a host may ask for every one it
  * knows.
  */
 const MOST = { query: 1 << 16, file: 8192, tool: 1 << 20, tools: 10_000 };

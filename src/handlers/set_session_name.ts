@@ -56,8 +56,8 @@ async function rename(
     if (before) return { entryId: before.ids[0] };
     const { id } = session;
     session.guard(undefined);
-    // With the lock, no other process writes; the refresh reads what others wrote until now. The host was shown nothing of
-    // this session, so only what forbids the change is news to it.
+    // With the lock, no other process writes; the refresh reads the entries that others wrote until now. The host has
+    // seen nothing of this session, so the only news for it is an entry that forbids the change.
     session.log.acquireLock();
     session.refresh();
     if (session.id !== id) throw displaced(session, id);

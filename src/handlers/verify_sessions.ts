@@ -67,8 +67,8 @@ export default defineCommand({
 });
 
 /**
- * Returns what is wrong with the session at a path, or how a file is that is no session; null when nothing is wrong, or
- * when it was removed meanwhile.
+ * Returns the damage of the session at a path, or the state of a file that is no session; null when nothing is wrong,
+ * or when it was removed meanwhile.
  */
 async function verdictOn(
   context: CommandContext,

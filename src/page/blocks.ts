@@ -6,7 +6,7 @@ import { amountOf, shownText } from "../core/format/message.ts";
 import { formatAmount, formatCost, formatSize } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
-/** How the base64 text of a picture begins, by type. */
+/** Beginning of the base64 text of a picture, by type. */
 const BEGINNINGS: Readonly<Record<string, string>> = {
   "image/png": "iVBORw0KGgo",
   "image/jpeg": "/9j/",

@@ -10,14 +10,14 @@ import { computeDiff, type DiffLine, isDiff, isDrawable, parseDiff, renderChange
 import { escapeHtml } from "./escape.ts";
 import { renderFold, renderLines } from "./fold.ts";
 
-/** How a call is drawn: what stands in its head, and what below. */
+/** The drawing of a call: its head, and the part below. */
 interface DrawnCall {
   /** HTML. */
   readonly head: string;
   readonly body: string;
   /** The file that the result shows. */
   readonly file?: string;
-  /** Whether the body already tells what the result says when all went well. */
+  /** True if the body already contains the text of a successful result. */
   readonly hidesShortResult?: boolean;
 }
 
@@ -54,7 +54,7 @@ function drawnEdit(given: LooseMembers, result: CallResult | undefined): DrawnCa
   return { head: `${codeText(path)} ${renderChangeCounts(all)}`, body, hidesShortResult: true };
 }
 
-/** Returns a command beside the name of its tool if it is one line, else below it. */
+/** Returns a command after the name of its tool if it is one line, else below it. */
 function drawnCommand(command: string): DrawnCall {
   const html = renderCode(command, "bash");
   if (command.length > 200 || command.includes("\n")) return { head: "", body: renderLines(command, html, "cmd") };
@@ -91,7 +91,7 @@ function htmlToolCall({ name, arguments: args }: ToolCall, result: CallResult | 
   return drawnOther(args);
 }
 
-/** Returns a call of a tool that nobody here knows: its telling argument, and all of them as JSON. */
+/** Returns a call of an unknown tool: its main argument, and all of them as JSON. */
 function drawnOther(args: unknown): DrawnCall {
   const main = mainArgument(args);
   const given = typeof args === "object" && args !== null ? Object.keys(args).length : 0;

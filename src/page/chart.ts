@@ -1,4 +1,4 @@
-/** How large the context was and what was paid, turn by turn, as a picture. */
+/** Size of the context and cost, turn by turn, as a picture. */
 
 import type { PageTurn } from "../core/export/head.ts";
 import { formatAmount, formatCost, formatCount } from "./amounts.ts";
@@ -34,7 +34,7 @@ function columnsOf(turns: readonly PageTurn[]): ChartColumn[] {
   return columns;
 }
 
-/** Returns the chart; nothing where fewer than two turns tell anything. Its bars are the context, its line the cost. */
+/** Returns the chart; nothing if fewer than two turns have figures. Its bars are the context, its line the cost. */
 export function renderChart(turns: readonly PageTurn[], anchorOf: (position: number) => string): string {
   const columns = columnsOf(turns);
   const mostTokens = Math.max(0, ...columns.map(({ contextTokens }) => contextTokens));

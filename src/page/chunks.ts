@@ -1,6 +1,6 @@
 /**
- * The entries of a branch in blocks. Those beyond what a browser draws at once are asleep: without script they are read as
- * any other, with it they are one text each, of which the script makes elements when they are needed.
+ * The entries of a branch in blocks. Those beyond the first ones that a browser draws at once are asleep: without
+ * script they are read as any other, with it each is one text, and the script makes its elements on demand.
  */
 
 import type { BranchPart } from "./entries.ts";
@@ -15,8 +15,9 @@ const MOST_HTML = 1 << 16;
 const AWAKE = 2_000_000;
 
 /**
- * A sixth of a block, which it does without while it is asleep: colours of numbers, types and functions, for which code is
- * read as well, the links of entries to themselves, and what folds show, which the script makes anew when the block wakes.
+ * A sixth of a block, which it does without while it is asleep: colours of numbers, types and functions (code is
+ * readable without them), the links of entries to themselves, and the peeks of folds, which the script makes anew when
+ * the block wakes.
  */
 const LESSER = /<i class="[nft]">([^<]*)<\/i>|<a class="self"[^>]*>#<\/a>|<span class="peek"[^>]*>[^<]*<\/span>/g;
 

@@ -62,10 +62,10 @@ const ENDINGS: Readonly<Record<string, string>> = {
   shell: "bash",
 };
 
-/** Characters of one block that are coloured at most: the languages' rules take time for what is no code of theirs. */
+/** Most characters of one block that are coloured: the languages' rules take long on text that is no code of theirs. */
 const MOST = 40_000;
 
-/** The longest line that is coloured: what is longer was written by no person. */
+/** The longest line that is coloured: no person writes longer ones. */
 const LONGEST_LINE = 2000;
 
 /** Returns a language of ours by a name, or the ending of a file; none if it is not known. */

@@ -68,7 +68,7 @@ function middle(from: readonly string[], to: readonly string[]): DiffLine[] {
   return lines;
 }
 
-/** Returns the lines of a diff that somebody else made: unified, or with numbers behind the signs. */
+/** Returns the lines of a diff from another program: unified, or with numbers after the signs. */
 export function parseDiff(text: string): DiffLine[] {
   return linesIn(text).map((line) => {
     if (/^(?:@@|diff |index |---|\+\+\+)/.test(line)) return { sign: "@", text: line };

@@ -24,11 +24,11 @@ import type { RowTuple } from "./row.ts";
 import { renderRows, toRow } from "./rows.ts";
 import { renderBranchLink } from "./top.ts";
 
-/** The state of what was drawn before on the same branch. */
+/** The state after drawing the earlier entries of the same branch. */
 export interface Drawn {
   turns: number;
   model: string;
-  /** Whether the last one drawn was the assistant's. */
+  /** True if the last drawn entry was the assistant's. */
   answering: boolean;
 }
 
@@ -43,8 +43,8 @@ export function startDrawing(): Drawn {
 }
 
 /**
- * Yields a branch in parts; what compactions replaced is folded. `drawn` is what was drawn before it; `states` are those
- * where other branches begin, by their numbers, to which those are added that begin in this one.
+ * Yields a branch in parts; entries replaced by compactions are folded. `drawn` is the state before it; `states` has
+ * those at the beginnings of other branches, by their numbers, and gets those that begin in this one.
  */
 export function* renderBranchParts(
   page: ExportPage,
@@ -74,7 +74,7 @@ export function* renderBranchParts(
   if (ends.size > 0) yield { between: "</details>\n" };
 }
 
-/** Yields entries that come after the page was made, each stretch with its rows; `drawn` is what was drawn before them. */
+/** Yields entries that come after the page was made, each stretch with its rows; `drawn` is the state before them. */
 export function* renderBranch(page: ExportPage, branch: DrawnBranch, drawn: Drawn = startDrawing()): Generator<string> {
   for (const part of renderBranchParts(page, branch, drawn))
     yield "html" in part ? part.html + renderRows(part.rows) : part.between;
@@ -150,7 +150,7 @@ function customHtml(entry: PageEntry): string {
   return article(entry, "custom", title, text + more);
 }
 
-/** Returns the entry as an article with a heading; `beside` is HTML that follows the title. */
+/** Returns the entry as an article with a heading; `detail` is HTML that follows the title. */
 function article(entry: PageEntry, style: string, title: string, inside: string, detail = ""): string {
   const heading = `<h4>${escapeHtml(title)}</h4>`;
   return `<article id="${entry.anchor}" class="${style}"><header>${heading}${detail === "" ? "" : ` ${detail}`}${aboutHtml(entry)}</header>${inside}</article>\n`;

@@ -33,7 +33,7 @@ export function describeLength(text: string): string {
   return `${formatCount(countLines(text), "line")}, ${formatSize(text.length)}`;
 }
 
-/** Returns a block of lines, folded if it is long. `text` is what it says, `html` how it is drawn. */
+/** Returns a block of lines, folded if it is long. `text` is its plain text, `html` its drawing. */
 export function renderLines(text: string, html: string, style: string, shows: "first" | "last" = "first"): string {
   if (text.trim() === "") return "";
   const block = `<pre class="${style}">${html}</pre>`;

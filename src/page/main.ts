@@ -31,7 +31,7 @@ function hashOf(text: string): string {
 
 const STYLE_HASH = hashOf(STYLE);
 
-/** Returns the page's policy; `others` are scripts beside its own. */
+/** Returns the page's policy; `others` are scripts in addition to its own. */
 function policyOf(others: readonly string[]): string {
   const scripts = [...(SCRIPT === "" ? [] : [SCRIPT]), ...others].map(hashOf);
   // Only our own script is known to make elements by its one policy alone.

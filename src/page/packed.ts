@@ -6,7 +6,7 @@ import { escapeHtml } from "./escape.ts";
 /** Bytes that are packed together; browsers unpack gzip of one member only. */
 const PART = 1 << 20;
 
-/** Yields an element for each part, and one that says what they make: inert data, which no browser runs. */
+/** Yields an element for each part, and one that describes their whole: inert data, which no browser runs. */
 export function* renderPacked(bytes: Iterable<Uint8Array>, name: string): Generator<string> {
   let waiting: Uint8Array[] = [];
   let size = 0;
@@ -23,7 +23,7 @@ export function* renderPacked(bytes: Iterable<Uint8Array>, name: string): Genera
   for (const piece of bytes)
     for (let from = 0; from < piece.length; ) {
       const part = piece.subarray(from, from + PART - size);
-      // Whoever yields pieces may use their memory again.
+      // The source of the pieces may use their memory again.
       waiting.push(Uint8Array.from(part));
       size += part.length;
       from += part.length;

@@ -1,4 +1,4 @@
-/** How the page looks with its script: the tree beside it, the comparison, and what follows the reader. */
+/** Styles of the page with its script: the tree next to it, the comparison, and the parts that follow the reader. */
 
 const PANE = `
 html.js{--pane:0rem;scroll-padding-top:1.25rem;scroll-behavior:auto}

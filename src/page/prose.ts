@@ -12,7 +12,7 @@ import { renderLines } from "./fold.ts";
 /** Characters that are read as Markdown at most; more is shown as it is. */
 const MOST = 200_000;
 
-/** Blocks within each other at most. Markdown-it drops what is deeper, which is therefore shown as it is. */
+/** Most nested blocks. Markdown-it drops deeper ones, which are therefore shown as they are. */
 const DEEPEST = 40;
 
 /**
@@ -23,7 +23,7 @@ const MOST_PARTS = 20_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
 markdown.set({ maxNesting: DEEPEST });
-// Where a link may lead is decided where it is drawn: one that may not is still read with its address.
+// The renderer of a link checks its address: a forbidden one is still read with its address.
 markdown.validateLink = () => true;
 markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
 markdown.linkify.add("ftp:", null).add("//", null);

@@ -7,7 +7,7 @@ export type RowKind = "u" | "a" | "r" | "b" | "x" | "c" | "s" | "l" | "n" | "m" 
 export interface RowMore {
   /** The label. */
   readonly l?: string;
-  /** Whether it failed. */
+  /** 1 if it failed. */
   readonly f?: 1;
   /** The calls of an answer: names and arguments. */
   readonly c?: readonly (readonly [name: string, argument: string])[];

@@ -1,4 +1,4 @@
-/** Entries as the page's script knows them: where each is in the tree, and what is asked of it without reading its block. */
+/** Entries as the page's script knows them: their place in the tree, and the facts needed without reading their blocks. */
 
 import { Files } from "../core/context/summary.ts";
 import { anchorName, type PageEntry } from "../core/export/page.ts";

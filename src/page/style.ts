@@ -1,4 +1,4 @@
-/** How the page looks: by light and dark, on phones and large screens, and on paper. */
+/** Styles of the page: for light and dark, phones and large screens, and paper. */
 
 import { PANE_STYLE } from "./pane-style.ts";
 

@@ -1,4 +1,4 @@
-/** The head of the page: which session it is, what it took, and where to go. */
+/** The head of the page: the session, its figures, and its links. */
 
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
@@ -48,7 +48,7 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   yield ["Session", `<code>${escapeHtml(head.id)}</code>`];
 }
 
-/** Returns the session that this one was forked from: what is known of it, or else its path. */
+/** Returns the session that this one was forked from: its known facts, or else its path. */
 function parentOf({ family, parent }: PageHead): string {
   return family?.parent ? relativeHtml(family.parent) : escapeHtml(parent ?? "");
 }

@@ -21,7 +21,7 @@ export interface ViewAnswer {
   readonly body: string | AsyncIterable<string>;
 }
 
-/** A policy under which nothing runs and nothing loads. */
+/** A policy that lets nothing run and nothing load. */
 export const ALLOW_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /** The policy of our own pages: a style sheet of ours, and forms that lead to us. */
 const OWN = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -43,7 +43,7 @@ export interface ViewHost {
   /** Sends a command and returns its result. Throws {@link AskFailed}. */
   // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
   ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<any>;
-  /** Whether there is something at a path. */
+  /** Returns true if there is something at a path. */
   isThere(path: string): boolean;
   /** Milliseconds since 1970. */
   now(): number;

@@ -26,7 +26,7 @@ function anchorOf(id: string): string {
 /** Draws what comes after an entry, as the page draws it: results stand with their calls. */
 export class FragmentRenderer {
   private drawn: Drawn = { turns: 0, model: "", answering: false };
-  /** The last answer with the results that it has, and what was drawn before it. */
+  /** The last answer with its results, and the state before it was drawn. */
   private answer: { readonly before: Drawn; readonly entries: StoredEntry[]; readonly open: Set<string> } | undefined;
 
   /** Takes entries that the page has already, the last of its path in their order; `turns` are those of all the path. */

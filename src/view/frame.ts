@@ -192,7 +192,7 @@ function wordsIn(query: string): string[] {
   return [...found].map(([, phrase, word]) => (phrase ?? word).trim()).filter((word) => word !== "");
 }
 
-/** Returns text as HTML in which the words of a search are marked. */
+/** Returns text as HTML with the words of a search marked. */
 export function renderMarked(text: string, query: string): string {
   const words = wordsIn(query)
     .slice(0, 20)

@@ -1,6 +1,6 @@
 /**
- * Who may see what is served. Any page that the person's browser shows can send requests to a port of this machine, and
- * so can the programs of its other users; so each request must name this host and know the secret.
+ * Admission of requests. Any page that the person's browser shows can send requests to a port of this machine, and so
+ * can the programs of its other users; so each request must name this host and know the secret.
  */
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
@@ -19,10 +19,10 @@ export type Admission =
   | { readonly do: "refuse"; readonly status: 400 | 403 | 404 | 405 | 421; readonly sentence: string }
   | {
       readonly do: "enter";
-      /** Where to go, now without the token. */
+      /** The target, now without the token. */
       readonly location: string;
       readonly cookie: string;
-      /** Whether another site led here, so that a browser keeps a strict cookie back until a page of ours leads on. */
+      /** True if another site led here, so that a browser keeps a strict cookie back until a page of ours leads on. */
       readonly isFromElsewhere: boolean;
     }
   | { readonly do: "answer"; readonly path: string; readonly query: URLSearchParams };
@@ -30,12 +30,12 @@ export type Admission =
 const COOKIE = "view";
 /** Bytes of the secrets. */
 const LENGTH = 32;
-/** Milliseconds in which a token that was given to another program must be used. */
+/** Milliseconds for another program to use a token. */
 const ONCE_VALID = 120_000;
 
 const MISSING = "Open the address that view printed in the terminal; it has the token that this page needs.";
 
-/** The secrets of one viewer, and what they admit to. */
+/** The secrets of one viewer, and the admissions that they grant. */
 export class Guard {
   private readonly token = randomBytes(LENGTH).toString("base64url");
   /**
@@ -123,7 +123,10 @@ export class Guard {
   }
 }
 
-/** Whether two texts are the same, in a time that does not depend on where they differ, or on their lengths. */
+/**
+ * Returns true if two texts are equal, in a time that depends neither on the place of the difference nor on their
+ * lengths.
+ */
 function isSame(a: string, b: string): boolean {
   const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
   return timingSafeEqual(hash(a), hash(b));

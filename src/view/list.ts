@@ -22,7 +22,7 @@ const NAMED = 12;
 
 const SORTS = { modified: "Last used", created: "Created", name: "Name", size: "Size", cost: "Cost" } as const;
 
-/** A session as `list_sessions` tells it. */
+/** A session as `list_sessions` returns it. */
 export interface ShownSession {
   readonly sessionPath: string;
   readonly sessionId: string;
@@ -48,9 +48,9 @@ interface ListOptions {
   readonly sort: keyof typeof SORTS;
   readonly archived: boolean;
   readonly named: boolean;
-  /** Whether the output of tools is searched, too. */
+  /** True to search the output of tools, too. */
   readonly output: boolean;
-  /** Whether sessions of other agents are shown, too. */
+  /** True to show sessions of other agents, too. */
   readonly others: boolean;
 }
 
@@ -158,7 +158,7 @@ function comesFrom(row: ShownSession, other: ShownSession, byId: ReadonlyMap<str
   return false;
 }
 
-/** Levels of forks that are indented; what is deeper stands below the last. */
+/** Levels of forks that are indented; deeper ones are level with the last. */
 const LEVELS = 6;
 
 /** Returns a row and those below it. Deep ones are drawn flat, so that no depth of forks ends the process. */

@@ -1,7 +1,7 @@
 /**
- * The entries that come to a session while its page is open, as server-sent events. Each event's id says how far the reader is, so
- * that one whose connection broke gets what it missed and nothing twice. Nothing is kept for a reader that is slow:
- * entries are asked for when it has taken those before.
+ * New entries of a session while its page is open, as server-sent events. Each event's id is the reader's position, so
+ * that a reader whose connection broke gets the missed events and nothing twice. Nothing is kept for a slow reader: the
+ * next entries are fetched when it has taken the earlier ones.
  */
 
 import { ALLOW_NOTHING, AskFailed, type ViewAnswer, type ViewRequest } from "./answer.ts";
@@ -14,12 +14,12 @@ const BATCH = 50;
 const BACK = 100;
 /** Milliseconds between two signs of life. Each is a look for entries, too. */
 const BEAT = 15_000;
-/** Milliseconds after which a reader whose connection broke comes back. */
+/** Milliseconds until a reader whose connection broke comes back. */
 const RETRY = 1000;
 /** Characters of an event id: it comes back in a header. */
 const LONGEST = 4096;
 
-/** How far a reader is: the last entry that it has in file order, and the end of the path that it sees. */
+/** Position of a reader: the last entry that it has in file order, and the end of the path that it sees. */
 interface ReadPlace {
   readonly after: string | null;
   readonly tail: string | null;
@@ -88,7 +88,7 @@ function eventText(name: string, data: object, place?: ReadPlace): string {
   return `${text === undefined ? "" : `id: ${text}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Whether an entry has pictures whose data is not with them. */
+/** Returns true if an entry has pictures without their data. */
 function lacksPictures(entry: StoredEntry): boolean {
   const { content } = entry.type === "message" ? getMessage(entry) : entry;
   return Array.isArray(content) && content.some((block) => block?.type === "image" && typeof block.data === "object");
@@ -97,7 +97,7 @@ function lacksPictures(entry: StoredEntry): boolean {
 /** One who reads a session as it grows. */
 class Reader {
   place: ReadPlace;
-  /** Whether nothing follows that fits what the reader sees. */
+  /** True once nothing can follow that fits the reader's page. */
   isOver = false;
   private readonly watch: Watch;
   private readonly fragments = new FragmentRenderer();
@@ -133,7 +133,7 @@ class Reader {
     }
   }
 
-  /** Yields what has come since. Throws AskFailed. */
+  /** Yields the events since the last call. Throws AskFailed. */
   async *news(): AsyncGenerator<string> {
     const { watch, skipped: before } = this;
     let found: {

@@ -21,9 +21,9 @@ interface ViewOptions {
   readonly host: ViewHost;
   /** 0 for any that is free. */
   readonly port: number;
-  /** Tells the person about an error that is none of a command. */
+  /** Reports an error that no command had to the person. */
   onError(sentence: string): void;
-  /** Milliseconds in which a reader must take what was written; by default half a minute. */
+  /** Milliseconds for a reader to take the written bytes; by default half a minute. */
   readonly stallTime?: number;
 }
 
@@ -35,7 +35,7 @@ export interface Viewer {
   addressOnce(session?: ViewedSession): string;
   /** Says that something may have come to a session. */
   onSessionEvent(sessionId: string): void;
-  /** Calls back when nobody has asked or watched for so long. */
+  /** Calls back after so many milliseconds without requests or watchers. */
   whenIdle(milliseconds: number, act: () => void): void;
   end(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * The script of a session's page in `view`: it puts what comes where it belongs. It is served as a file of its own, as
- * it stands here; without it the page is what it was when it was loaded.
+ * The script of a session's page in `view`: it inserts new entries in their places. It is served as a file of its own,
+ * as written here; without it the page stays as it was loaded.
  */
 
 export const VIEW_SCRIPT = `"use strict";
@@ -102,7 +102,7 @@ export const VIEW_SCRIPT = `"use strict";
   }
 
   if (!events) return say("Not live: its ids are too long", "off");
-  // A browser has six connections for all pages, and one that nobody sees needs none.
+  // A browser has six connections for all pages, and a hidden page needs none.
   document.addEventListener("visibilitychange", () => {
     if (isOver) return;
     if (!document.hidden) return connect();

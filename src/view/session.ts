@@ -39,7 +39,7 @@ export class SessionPages {
   private async drawn(sessionPath: string, id: string, isRecent: boolean): Promise<ViewAnswer> {
     const { host } = this;
     try {
-      // What comes between the two is on the page, and comes again as an event that takes its place.
+      // An entry written between the two requests is on the page, and comes again as an event that replaces it.
       const state = await host.ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
       const part = isRecent ? { branches: RECENT } : {};
       const { content } = await host.ask("export_session", { sessionPath, format: "html", ...part });

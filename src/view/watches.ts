@@ -1,19 +1,19 @@
-/** The sessions that somebody watches: each is open in the server, which follows what other programs write to it. */
+/** Watched sessions: each is open in the server, which follows the writes of other programs to it. */
 
 import { AskFailed, type ViewHost } from "./answer.ts";
 
 /** Sessions at a time: the server looks at the 64 that were used last each half second. */
 const MOST = 32;
-/** Milliseconds that a session stays open when nobody watches it, so that a reader can come back. */
+/** Milliseconds that a session without watchers stays open, so that a reader can come back. */
 const LINGER = 30_000;
 /** Milliseconds between two looks whether sessions are still where they were. */
 const LOOK = 1000;
-/** Looks that must find nothing: while one file takes the place of another, there may be none for a moment. */
+/** Checks in a row that must find no file: while one file replaces another, there may be none for a moment. */
 const MISSES = 2;
 
 /** A session that is followed. */
 export interface Watch {
-  /** Whether its file has gone. */
+  /** True if its file has gone. */
   readonly isGone: boolean;
   /** Asks a command about it. Throws AskFailed. */
   // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
@@ -101,7 +101,7 @@ export class Watches {
     this.host = host;
   }
 
-  /** Opens a session for whoever follows it. Throws AskFailed. */
+  /** Opens a session for one who follows it. Throws AskFailed. */
   open(sessionPath: string): Promise<Watch> {
     return this.inTurn(() => this.openNow(sessionPath));
   }
@@ -112,7 +112,7 @@ export class Watches {
       if (known.listeners.size === 0) this.lingerOf(known);
       return known;
     }
-    // Whoever still listens to it is about to be told.
+    // The remaining listeners are about to be notified.
     if (known) await this.close(known, true);
     if (this.byPath.size >= MOST)
       throw new AskFailed("too_many", `${MOST} sessions are watched already. Close some of their pages.`);
@@ -128,7 +128,7 @@ export class Watches {
     return watch;
   }
 
-  /** Tells those who watch a session that something came. */
+  /** Notifies the watchers of a session of an event. */
   onSessionEvent(sessionId: string): void {
     for (const watch of this.byPath.values()) if (watch.sessionId === sessionId) watch.wake();
   }

@@ -11,13 +11,13 @@ const CONNECTIONS = 128;
 const WAITING = 64;
 /** Bytes of a request's headers. */
 const HEADERS = 16_384;
-/** Milliseconds in which a request must have come. */
+/** Milliseconds for a request to arrive. */
 const REQUEST_TIME = 10_000;
 /** Milliseconds between the looks for those that have not. */
 const LOOK_TIME = 2000;
 /** Milliseconds that a connection may rest between two requests. */
 const REST_TIME = 5000;
-/** Milliseconds in which a reader must take what was written, or it is left. */
+/** Milliseconds for a reader to take the written bytes before it is dropped. */
 const STALL_TIME = 30_000;
 
 const ALWAYS: Readonly<Record<string, string>> = {
@@ -41,7 +41,7 @@ interface WebOptions {
 
 export interface Web {
   readonly guard: Guard;
-  /** Calls back when nothing was asked and nobody was reading for so long; those who may not do not count. */
+  /** Calls back after so many milliseconds without requests and readers; refused requests do not count. */
   whenIdle(milliseconds: number, act: () => void): void;
   close(): Promise<void>;
 }
@@ -90,7 +90,7 @@ export async function serveWeb(options: WebOptions): Promise<Web> {
   });
   server.on("clientError", (_error, socket) => socket.destroy());
   await listen(server, port);
-  // Where too many files are open, a connection is not taken; the others go on.
+  // With too many open files, a connection is refused; the others continue.
   server.on("error", () => {});
   const made = guardFor((server.address() as AddressInfo).port);
   guard = made;
@@ -178,7 +178,7 @@ async function send(response: ServerResponse, answer: ViewAnswer, stallTime: num
   response.end();
 }
 
-/** Resolves when the reader has taken what was written; a reader that does not is left. */
+/** Resolves when the reader has taken the written bytes; one that does not is dropped. */
 function taken(response: ServerResponse, stallTime: number): Promise<void> {
   if (response.destroyed) return Promise.resolve();
   return new Promise((resolve) => {

@@ -37,7 +37,7 @@ const GOOD = [line("aaaaaaa1", null), line("aaaaaaa2", "aaaaaaa1"), line("aaaaaa
 
 const BROKEN_LINE = "a broken line in the middle";
 
-/** Files with something wrong, by what it is. */
+/** Damaged files, by the kind of damage. */
 const DAMAGED: Readonly<Record<string, (id: string) => Buffer>> = {
   [BROKEN_LINE]: (id) => file(header(id), GOOD[0], GOOD[1], "}{ broken", GOOD[2]),
   "a last line that was cut off": (id) => Buffer.from(`${[header(id), ...GOOD].join("\n")}\n${GOOD[0].slice(0, 40)}`),
@@ -104,7 +104,7 @@ export const damageTheme: Theme = {
       needs: ["verify_session"],
       async run(context) {
         await eachDamaged(context, "reported", async (conversation, _path, bytes, what) => {
-          // What is wrong inside an entry may be found when the entry is read.
+          // Damage inside an entry may be found when the entry is read.
           await getEntries(conversation);
           const { damage: found, reply } = await getDamage(conversation);
           reply.must(found.length > 0, `damage, because the file has ${what}`);

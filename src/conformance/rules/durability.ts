@@ -1,4 +1,4 @@
-/** Rules about what is still there when the server is killed, and about the bytes of the file. */
+/** Rules about the data that survives the kill of a server, and about the bytes of the file. */
 
 import type { WireValue } from "../dialect.ts";
 import { readBytes } from "../files.ts";
@@ -227,7 +227,7 @@ interface CutStream {
   readonly acknowledged: ReadonlyMap<number, WireValue[]>;
 }
 
-/** Kills a server in a stream of appends, once for all rules that look at what is left. */
+/** Kills a server in a stream of appends, once for all rules that check the remaining file. */
 function cutStream(context: RuleContext): Promise<CutStream> {
   return context.once("cut stream", async () => {
     const conversation = context.start();

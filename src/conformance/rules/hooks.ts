@@ -1,4 +1,4 @@
-/** Rules about hooks, by which the server asks the host. */
+/** Rules about hooks, the server's questions to the host. */
 
 import type { Conversation } from "../conversation.ts";
 import type { Params, Received, WireValue } from "../dialect.ts";

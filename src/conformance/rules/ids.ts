@@ -93,7 +93,7 @@ function echoed(name: string, title: string, texts: readonly string[], isExact =
         conversation.expectReply(id, text);
         conversation.send(text);
         const reply = await conversation.anyReply();
-        // Of a number beyond 53 bits only the digits tell; everything else may be written in other ways.
+        // A number beyond 53 bits is identified by its digits; everything else may be written in other ways.
         const { idText = "" } = reply.received;
         const isEqual = isExact ? idText === id : JSON.parse(idText || "{}") === JSON.parse(id);
         if (!isEqual) throw conversation.broken(`the id ${id}`, reply.received.text);

@@ -1,4 +1,4 @@
-/** Rules about what is written, and how it comes back. */
+/** Rules about writing, and reading it back. */
 
 import { isWireObject } from "../dialect.ts";
 import type { Reply } from "../reply.ts";

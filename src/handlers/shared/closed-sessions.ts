@@ -1,4 +1,4 @@
-/** Sessions that are not open: the params by which a command names one, and the result of moving it. */
+/** Sessions that are not open: the params that name one in a command, and the result of moving it. */
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
@@ -11,7 +11,7 @@ export const sessionChoice = {
   sessionId: z.string().min(1).optional().describe("or the session's full id"),
 };
 
-/** Params of a move that may be one of several, and that a person decided on by what a list told. */
+/** Params of a move that may be one of several, and that a person decided on after seeing a list. */
 export const moveParams = {
   group: z
     .string()

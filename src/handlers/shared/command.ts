@@ -1,4 +1,4 @@
-/** The shape of a command's declaration, from which validation, documents and the typed client are derived. */
+/** The shape of a command's declaration, the source of validation, documents and the typed client. */
 
 import * as z from "zod";
 import type { Model } from "../../core/context/context.ts";
@@ -42,8 +42,8 @@ export interface CommandContext {
   /** Returns the clients of a session, the one that asks among them. */
   clientsOf(session: Session): readonly PresentClient[];
   /**
-   * Runs what puts other files in the place of a session's while nobody shares it, and lets nobody join meanwhile.
-   * Throws session_locked, naming who shares it.
+   * Runs work that replaces the files of a session, unless another process shares it, and lets none join meanwhile.
+   * Throws session_locked, naming the process that shares it.
    */
   alone<T>(session: Session, run: () => T): T;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
@@ -61,11 +61,11 @@ export interface HostFacts {
   sizeOf(text: Uint8Array): number;
 }
 
-/** A client of a session, as another is told of it. */
+/** A client of a session, as other clients see it. */
 export interface PresentClient extends SharedClient {
-  /** Whether its server does what is written to the session. */
+  /** True if its server writes to the session. */
   readonly isHolder: boolean;
-  /** Whether it is the one that asks. */
+  /** True if it is the client that asks. */
   readonly isSelf: boolean;
 }
 
@@ -85,13 +85,13 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
-  /** Whether it stands in for Pi (`--mode rpc`), so that a client shows its person why a command failed. */
+  /** True if it replaces Pi (`--mode rpc`), so that a client shows its person why a command failed. */
   readonly asPi: boolean;
   /** The model of the command line; a session that names none has it as long as this server serves it. */
   readonly model: Model | undefined;
   /** Reads Pi's settings files for a working directory, the one that counts most last; undefined for a missing one. */
   piSettings(cwd: string): readonly unknown[];
-  /** Whether another process that holds a session lets this one join it, as far as that is known before. */
+  /** Returns true if another process that holds a session lets this one join it, as far as that is known before. */
   canJoin(sessionPath: string): boolean;
   /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;
@@ -117,13 +117,13 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    */
   readonly effect: Effect;
   /**
-   * Whether `sessionPath` may name any session. For an open session, the command runs in that session's order. For any
-   * other, it runs like `server`, and makes what it writes durable itself.
+   * True if `sessionPath` may name any session. For an open session, the command runs in that session's order. For any
+   * other, it runs like `server`, and makes its own writes durable.
    */
   readonly ofAny?: boolean;
   /** Returns the path of the session that it is about, where its params do not name that themselves. */
   about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
-  /** Whether a repeat does what the first one did, or would have done; by default for `read`, `control`, `close`. */
+  /** True if a repeat does the same as the first one did, or would have done; by default for `read`, `control`, `close`. */
   readonly repeatable?: boolean;
   /** None by default. */
   readonly params?: S;
@@ -158,7 +158,7 @@ export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Des
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
   readonly result: z.ZodType;
-  /** The schema for Pi's dialect, in which unknown members are ignored. */
+  /** The schema for Pi's dialect, which ignores unknown members. */
   readonly looseParams: z.ZodObject;
   about?(workspace: Workspace, params: never): string | undefined;
   run(context: CommandContext, params: never): unknown;
@@ -188,7 +188,7 @@ export const commonParams = {
     .describe("for the protocol itself, never for the command"),
 };
 
-/** The member of the results of changes that says where they are, if that is not as ever. */
+/** The member of results of changes that names their place, if that is not the usual one. */
 const commonResult = {
   durability: z
     .literal("local")

@@ -1,4 +1,4 @@
-/** Results that tell which session is open, or the current one. */
+/** Results that name the open or the current session. */
 
 import * as z from "zod";
 import type { Session } from "../../core/session/session.ts";

@@ -10,8 +10,8 @@ let kept: { readonly zone: string; readonly days: Map<number, number> } | undefi
 const MAX_KEPT = 1 << 20;
 
 /**
- * Returns a function that tells the day of a quarter of an hour, both counted from 1970. Throws BadParams when there is
- * no such time zone.
+ * Returns a function from a quarter of an hour to its day, both counted from 1970. Throws BadParams when there is no
+ * such time zone.
  */
 export function makeDayCounter(timeZone: string | undefined): (quarter: number) => number {
   const format = formatIn(timeZone);

@@ -44,7 +44,7 @@ export function getPreviewCalls(content: unknown): PreviewCall[] {
   return toolCalls(content).map(({ name, arguments: args }) => ({ name, argument: preview(mainArgument(args)) }));
 }
 
-/** Returns the facts of an entry that its text does not tell. */
+/** Returns the facts of an entry that its text does not contain. */
 export function getPreview(body: Body): EntryPreview {
   const message = messageIn(body);
   const { role, content, toolName, isError, exitCode, cancelled, stopReason } = message;

@@ -1,4 +1,4 @@
-/** The params and members by which a host is told of sessions on other machines. */
+/** The params and members about sessions on other machines. */
 
 import * as z from "zod";
 

@@ -1,4 +1,4 @@
-/** Where a connection stands in a session: at the shared leaf, or at a head, which is a leaf of its own. */
+/** The leaf of a connection in a session: the shared leaf, or a head, which is a leaf of its own. */
 
 import * as z from "zod";
 import { BadParams } from "../../core/failure.ts";
@@ -10,7 +10,7 @@ const NAME = "1 to 64 letters, digits, dots, underscores and hyphens, with a let
 
 export const headName = z.string().regex(HEAD_NAME, NAME);
 
-/** Params of commands after which a connection may stand elsewhere. */
+/** Params of commands that may change the leaf of a connection. */
 export const leafParams = {
   leaf: z
     .enum(["shared", "own"])
@@ -37,7 +37,7 @@ export function chooseLeaf(
     if (isNew) session.heads.stand(usual);
     return;
   }
-  // What is run again after a commit failed finds the name that was made the first time.
+  // A repeat after a failed commit finds the name that was made the first time.
   const made = (): string => session.heads.own ?? usual ?? `${nameable(client)}-${env.entryId()}`;
   session.heads.stand(leaf === "shared" ? null : (head ?? made()));
 }

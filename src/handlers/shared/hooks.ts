@@ -105,7 +105,7 @@ const SHOWN = 200;
 
 /**
  * Returns the decision that the host's answer to a hook means. An answer that says nothing the hook knows, or says it
- * wrongly, is none: the host may have meant to stop the action.
+ * wrongly, is no consent: the host may have meant to stop the action.
  */
 export function decideOnAnswer(name: HookName, answer: unknown): HookAnswer {
   if (answer === null || answer === undefined) return { cancelled: false };

@@ -1,4 +1,4 @@
-/** The branch that a move of the leaf leaves, as the hook session_before_tree is told of it. */
+/** The branch that a move of the leaf leaves, as the hook session_before_tree describes it. */
 
 import type { Session } from "../../core/session/session.ts";
 

@@ -1,4 +1,4 @@
-/** Shared parts of the commands about what is left over. */
+/** Shared parts of the commands about leftovers. */
 
 import * as z from "zod";
 import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/ports/leftovers.ts";

@@ -6,8 +6,8 @@ import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 
 /**
- * Returns the sessions that one was forked from and that were forked from it; none if the list of sessions cannot be
- * read, which is no reason not to export. What others are called is not told where secrets are left out.
+ * Returns the sessions that one was forked from and that were forked from it; undefined if the list of sessions cannot
+ * be read, which does not stop an export. Leaves out the names of other sessions if secrets are left out.
  */
 export async function findRelatives(
   { workspace }: CommandContext,

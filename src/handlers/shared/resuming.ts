@@ -1,4 +1,4 @@
-/** Going on where a host was, whose server is gone: what came since is told once more, or where the session is now. */
+/** Resuming of a host whose server is gone: the events since then, or the present state of the session. */
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
@@ -70,7 +70,7 @@ export function makeResumeCursor(session: Session): z.input<typeof cursorResult>
   return { sessionId: session.id, leafId: session.leafId, lastEntryId: lastEntryOf(session) };
 }
 
-/** Returns what a host has missed since it was at a place that it was told of by any server. */
+/** Returns the events that a host has missed since a position that any server reported to it. */
 export function resumeFrom(
   { sessions }: Workspace,
   { sessionId, lastEntryId, leafId }: z.output<typeof resumeParams>,
@@ -88,7 +88,7 @@ export function resumeFrom(
     return { type: "snapshot", ...makeResumeCursor(session), entryCount: session.tree.entryCount };
   const { own } = session.heads;
   let newLeaf = leaf;
-  // What was written elsewhere than the host stands moves another leaf.
+  // An entry on another leaf than the host's moves that leaf.
   for (const position of missed)
     if (Math.max(nodes.parent(position), ROOT) === newLeaf && session.headOf(position) === own) newLeaf = position;
   const replay: z.input<typeof resumedResult> & { type: "replay" } = { type: "replay", events: [] };

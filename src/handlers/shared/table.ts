@@ -177,5 +177,5 @@ const commands = [
 
 export const commandTable: readonly Command[] = commands;
 
-/** All commands as a type, from which the typed client takes names, params and results. */
+/** All commands as a type, the source of names, params and results for the typed client. */
 export type AnyCommand = (typeof commands)[number];

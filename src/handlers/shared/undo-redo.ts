@@ -112,14 +112,14 @@ export function findUndoSubject(
   for (;;) {
     const history = settled(workspace, { never, records: false });
     const { latest } = chosen(workspace, history, wanted, direction);
-    // A repair is at its session wherever its files are, and whether it is back only a failure tells.
+    // A repair is at its session wherever its files are; only a failure shows whether it is back.
     const mayBeBack = wanted.operationId === undefined && latest.step?.do !== "swap";
     if (!mayBeBack || !workspace.stores.lifeCycle.isBack(latest)) return history.pathNow(latest);
     never.push(latest.id);
   }
 }
 
-/** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */
+/** Undoes or redoes the wanted operation. No other process does so meanwhile. */
 export function undoOrRedo(context: CommandContext, wanted: WantedOperation, direction: Direction): Promise<TakenBack> {
   const { workspace } = context;
   const { operations } = workspace.stores;
@@ -195,7 +195,7 @@ function refusalOf(history: History, { latest, root }: ChosenOne, { name, messag
   return { operationId: root.id, sessionId: root.sessionId, sessionPath, name: root.name, failure: { name, message } };
 }
 
-/** Returns the failure of a group of which nothing can be reversed. */
+/** Returns the failure of a group without any reversible operation. */
 function allRefused(refused: NonNullable<TakenBack["refused"]>): Failure {
   const [{ failure }] = refused;
   const isOne = refused.every((one) => one.failure.name === failure.name);
@@ -205,7 +205,10 @@ function allRefused(refused: NonNullable<TakenBack["refused"]>): Failure {
   return new Failure(isOne ? (failure.name as FailureName) : "ground_moved", sentence, { refused });
 }
 
-/** Whether an operation has no effect any more: somebody took it back by other means, or that could not be recorded. */
+/**
+ * Returns true if an operation has no effect any more: another process took it back by other means, or that could not
+ * be recorded.
+ */
 function isBackAlready({ stores }: Workspace, { latest }: ChosenOne, error: unknown): boolean {
   return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.isBack(latest);
 }
@@ -251,7 +254,7 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
   const isMeant = direction === kind || (direction === "undo" && found === latest);
   if (!isMeant) throw isSo(root, latest, direction);
   const choice = { latest, root, kind };
-  // Who names one of a group means that one; the first stands for all.
+  // Naming one of a group means that one; the first stands for all.
   const isWhole = named === undefined || history.groupOf(named)[0] === named;
   const others = isWhole ? togetherWith(history, choice, counts) : [];
   if (others.length === 0) requireWayBack(choice);
@@ -284,7 +287,7 @@ function requireWayBack({ latest, root }: ChosenOne): void {
   if (final !== undefined) throw new Failure("cannot_undo", final, { operationId: latest.id });
 }
 
-/** Returns the failure of an undo of what is undone, or of a redo of what stands. */
+/** Returns the failure of an undo of an undone operation, or of a redo of one that is in effect. */
 function isSo({ id }: Operation, latest: Operation, direction: Direction): Failure {
   const sentence =
     direction === "undo"
@@ -352,7 +355,7 @@ async function comesToPlace(workspace: Workspace, { step, sessionId }: Operation
   try {
     await workspace.arrive({ sessionId, isWhole: true });
   } catch (error) {
-    // Whether there is something to take back is found out where it was.
+    // The check at the session's place decides whether there is something to take back.
     if (!(error instanceof Failure)) throw error;
   }
 }
@@ -445,7 +448,7 @@ async function onSession(
   }
   try {
     session.guard(undefined);
-    // With the lock, no other process writes; the refresh reads what others wrote until now.
+    // With the lock, no other process writes; the refresh reads the entries that others wrote until now.
     session.log.acquireLock();
     session.refresh();
     const id = changeBack(null, session, operation, as);
@@ -473,7 +476,7 @@ async function vetoOn(
   return answer.cancelled ? answer : undefined;
 }
 
-/** Makes the entries and the move that take a change back, and tells the host of an open session. */
+/** Makes the entries and the move that take a change back, and notifies the host of an open session. */
 function changeBack(
   context: CommandContext | null,
   session: Session,

@@ -29,7 +29,7 @@ export async function verifyAll(
   };
 }
 
-/** Verifies a session with pauses, in which other sessions are served and progress is reported. */
+/** Verifies a session with pauses, which serve other sessions and report progress. */
 async function readThrough(
   { workspace }: Pick<CommandContext, "workspace">,
   session: Session,

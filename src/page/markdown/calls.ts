@@ -11,13 +11,13 @@ import { computeDiff, type DiffLine, isDiff, isDrawable } from "../diff.ts";
 import { describeLength, isLongText } from "../fold.ts";
 import { escapeTextLine, foldCode, makeAnchor, makeCodeSpan, makeFence } from "./escape.ts";
 
-/** A call in words: what stands beside the name of the tool, and the blocks below. */
+/** A call in words: the part after the name of the tool, and the blocks below. */
 interface WrittenCall {
   readonly argument: string;
   readonly below: string;
   /** The language of the file that the result shows. */
   readonly language?: string;
-  /** Whether the blocks tell what the result says when all went well. */
+  /** True if the blocks contain the text of a successful result. */
   readonly hidesShortResult?: boolean;
 }
 

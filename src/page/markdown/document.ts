@@ -35,7 +35,7 @@ export function* writeMarkdown(page: ExportPage): Generator<string> {
 
 function* otherMarkdown(page: ExportPage, branch: PageBranch): Generator<string> {
   const { number, preview, length, from } = branch;
-  // A link to what is in a fold does not open it everywhere.
+  // A link into a fold does not open it everywhere.
   yield `${makeAnchor(`branch.${number}`)}\n\n`;
   yield writeFoldStart(`${preview() || `Branch ${number}`} (${formatCount(length, "entry", "entries")})`);
   if (from !== undefined) yield `It leaves [this entry](#${page.anchorOf(from)}).\n\n`;

@@ -11,7 +11,7 @@ import { writeBlock, writeCall, writeCommandRun, writeImage, writeLoneResult } f
 import { escapeTextLine, foldCode, foldText, makeAnchor, makeSummary } from "./escape.ts";
 import { writeProse } from "./prose.ts";
 
-/** The state of what was written before on the same branch. */
+/** The state after writing the earlier entries of the same branch. */
 interface Written {
   turns: number;
   model: string;
@@ -83,7 +83,7 @@ function entryMarkdown(
   }
 }
 
-/** Returns the line that begins an entry; `beside` is Markdown. */
+/** Returns the line that begins an entry; `detail` is Markdown. */
 function named(entry: PageEntry, title: string, detail = ""): string {
   const facts = [`**${escapeTextLine(title)}**`, detail, ...aboutOf(entry)].filter((fact) => fact !== "");
   return `${makeAnchor(entry.anchor)}${facts.join(" · ")}\n\n`;

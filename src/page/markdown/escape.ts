@@ -5,7 +5,7 @@
 
 import { changeBySlices, escapeHtml, isLinkable, toReadable } from "../escape.ts";
 
-/** Returns text in which no mark of Markdown, of GitHub's or of Obsidian's acts. Line ends stay. */
+/** Returns text without active marks of Markdown, GitHub's or Obsidian's. Line ends stay. */
 export function escapeText(text: string): string {
   return (
     toReadable(text)
@@ -18,7 +18,7 @@ export function escapeText(text: string): string {
   );
 }
 
-/** Returns lines of text none of which begins a heading, a list, a quote, a rule or the like. */
+/** Returns lines of text that do not begin a heading, a list, a quote, a rule or the like. */
 export function escapeTextLines(lines: string): string {
   return lines
     .replace(/^[ \t]+|(?<=\n)[ \t]+/g, "")
@@ -82,7 +82,7 @@ function foldOf(title: string, html: string): string {
   return `<details><summary>${makeSummary(title)}</summary>\n${html}</details>\n\n`;
 }
 
-/** Returns text as HTML between elements, where quotes are none. */
+/** Returns text as HTML between elements, which needs no escapes of quotes. */
 function elementText(text: string): string {
   return changeBySlices(escapeHtml(text), (slice) => slice.replaceAll("&quot;", '"').replaceAll("&#39;", "'"));
 }
@@ -97,7 +97,7 @@ function unbroken(html: string): string {
   return changeBySlices(html, (slice) => slice.replace(/\n(?=[ \t]*(?:\n|$))/g, "&#10;"));
 }
 
-/** Returns a link, if the address is one that links may lead to; else what it says, and the address as code. */
+/** Returns a link if its address is allowed; else its text, and the address as code. */
 export function makeLink(address: string, said: string): string {
   const place = toReadable(address);
   if (isLinkable(place)) {

@@ -12,12 +12,12 @@ import { escapeCell, escapeText, escapeTextLines, foldCode, makeCodeSpan, makeFe
 /** Characters that are read as Markdown at most; more is shown as it is. */
 const MOST = 200_000;
 
-/** Blocks within each other at most; what is deeper is shown as it is. */
+/** Most nested blocks; deeper ones are shown as they are. */
 const DEEPEST = 40;
 
 const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
 parser.set({ maxNesting: DEEPEST });
-// Where a link may lead is decided where it is written.
+// The writer of a link checks its address.
 parser.validateLink = () => true;
 parser.normalizeLink = (address) => address;
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
@@ -27,7 +27,7 @@ parser.linkify.add("ftp:", null).add("//", null);
 interface OpenBlock {
   readonly token: Token | undefined;
   readonly blocks: string[];
-  /** Of a list, the mark of its items; of an ordered one, the number of the next. */
+  /** The mark of the items of a list; the number of the next item of an ordered one. */
   mark: string;
   next: number;
 }
@@ -67,7 +67,7 @@ function openedBy(token: Token | undefined, before: readonly string[]): OpenBloc
   return { token, blocks: [], mark, next: Number(token?.attrGet("start") ?? 1) };
 }
 
-/** Ends the innermost block, and gives what it has to the one around it. */
+/** Ends the innermost block, and adds its content to the one around it. */
 function close(open: OpenBlock[]): void {
   const { token, blocks } = open.pop() as OpenBlock;
   const around = open[open.length - 1];

@@ -1,4 +1,4 @@
-/** The page with its script: the pane beside the conversation, and how they follow each other. */
+/** The page with its script: the pane next to the conversation, and how they follow each other. */
 
 import { formatAmount, formatCost, formatCount } from "../amounts.ts";
 import { type PageBlock, PageBlocks } from "./blocks.ts";
@@ -18,16 +18,16 @@ import { PageSearch } from "./search.ts";
 import { ENTRY } from "./text.ts";
 import { showLocalTimes } from "./times.ts";
 
-/** Screens on which the pane is a drawer over the page. */
+/** Screens that show the pane as a drawer over the page. */
 const NARROW = "(max-width: 70rem)";
 
 /** Milliseconds that a short message stays. */
 const MESSAGE_TIME = 2500;
 
-/** Milliseconds in which a page that was brought to an entry comes to rest, where the reader does not move it before. */
+/** Milliseconds for a page to come to rest at an entry, unless the reader moves it before. */
 const HELD = 2000;
 
-/** Events by which a reader moves the page. */
+/** Events that show that a reader moves the page. */
 const MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 export class PageApp {
@@ -49,7 +49,7 @@ export class PageApp {
   private readonly narrow = matchMedia(NARROW);
   private current = NONE;
   private messageTimer = 0;
-  /** Until when the page scrolls because it was told to, not because somebody reads on. */
+  /** Time until which scrolling comes from the script, not from the reader. */
   private heldUntil = 0;
   /** The entry that it was brought to last. */
   private brought: Element | null = null;
@@ -75,7 +75,7 @@ export class PageApp {
     return this.model.leaf === NONE ? this.model.tip(this.model.roots[0] ?? NONE) : this.model.leaf;
   }
 
-  /** Takes what was added to the document, or replaced in it, since it was last read. */
+  /** Reads the parts of the document that were added or replaced since it was last read. */
   refresh(): void {
     const { model, blocks, search } = this;
     const wasLeaf = blocks.end === model.leaf;
@@ -92,7 +92,7 @@ export class PageApp {
     this.finder.again();
   }
 
-  // --- what is on the page -------------------------------------------------------------------------------------------
+  // --- the entries ------------------------------------------------------------------------------------------------
 
   private build(): void {
     const { pane, finder, tree, chosen } = this;
@@ -110,7 +110,7 @@ export class PageApp {
     this.fit();
   }
 
-  /** Lets nobody into a drawer that is shut. */
+  /** Keeps the keyboard focus out of a closed drawer. */
   private fit(): void {
     const isOpen = document.body.classList.contains("drawer");
     this.pane.inert = this.narrow.matches ? !isOpen : document.body.classList.contains("bare");
@@ -244,7 +244,7 @@ export class PageApp {
     requestAnimationFrame(() => this.bring());
   }
 
-  /** Brings the entry into view that the page was told to: what was drawn above meanwhile may have moved it. */
+  /** Brings the requested entry into view again: elements drawn above it may have moved it. */
   private bring(): void {
     this.brought?.scrollIntoView({ block: "start" });
   }
@@ -381,7 +381,7 @@ export class PageApp {
       this.heldUntil = 0;
     };
     for (const type of MOVES) addEventListener(type, release, { capture: true, passive: true });
-    // A page of which blocks are asleep is searched by its own search; asked again, the browser's comes.
+    // Ctrl-F opens our search because collapsed blocks are not in the DOM; a second Ctrl-F opens the browser's.
     document.addEventListener("keydown", (event) => {
       const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
       if (!isFind || document.activeElement === this.finder.field || !this.blocks.list.some(({ asleep }) => asleep))

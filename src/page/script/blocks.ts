@@ -9,9 +9,9 @@ export interface PageBlock {
   rows: readonly number[];
   /** The HTML of a block that is asleep. */
   asleep?: HTMLElement;
-  /** Whether some of its entries are hidden and others not. */
+  /** True if some of its entries are hidden and others not. */
   isPartial: boolean;
-  /** How often its entries became others. */
+  /** Number of changes of its entries. */
   changes: number;
 }
 
@@ -69,19 +69,19 @@ export class PageBlocks {
     else this.know(chunk ?? this.wrap(script, tuples), rows);
   }
 
-  /** Returns whether rows stand alone of which the entries were drawn anew before anybody read them. */
+  /** Returns true if rows stand alone because their entries were drawn anew before the script read them. */
   private isReplaced(script: HTMLElement, tuples: readonly RowTuple[]): boolean {
     const siblingIds = new Set(Array.from(script.parentElement?.children ?? [], ({ id }) => id));
     return tuples.every(([id]) => this.model.find(id) !== NONE && !siblingIds.has(id));
   }
 
-  /** Lets the leaf go on with entries that continue it; where there is none, with one that begins the conversation. */
+  /** Moves the leaf to entries that continue it; without a leaf, to one that begins the conversation. */
   private follow(tuples: readonly RowTuple[]): void {
     const { dataset } = this.stage;
     for (const [id, , parent] of tuples) if (parent === (dataset.leaf ?? "")) dataset.leaf = id;
   }
 
-  /** Takes the element of an entry out that came anew beside it. */
+  /** Removes the old element of an entry that was drawn anew. */
   private remove(id: string, script: HTMLElement): void {
     const block = this.byRow[this.model.find(id)];
     if (block) this.wake(block);
@@ -222,7 +222,7 @@ export class PageBlocks {
       left.hidden = this.shown[this.model.find(left.dataset.at ?? "")] !== 1;
   }
 
-  /** Opens a fold whose compaction is not on the path: what it holds was not replaced there. */
+  /** Opens a fold whose compaction is not on the path: its content was not replaced there. */
   private updateFold(fold: HTMLDetailsElement): void {
     const isReplaced = this.isShown(this.model.find(fold.dataset.by ?? ""));
     const isVoid = !isReplaced;

@@ -1,4 +1,4 @@
-/** Two ends beside each other, as a dialog: what is common to them, and what each said, did and cost. */
+/** The comparison of two ends as a dialog: their common path, and the text, work and cost of each. */
 
 import { formatAmount, formatCost, formatCount } from "../amounts.ts";
 import { type ComparedEnd, compareBranches } from "./compared-ends.ts";

@@ -1,4 +1,4 @@
-/** Two ends of a session beside each other: where they part, and what each did since then. */
+/** Comparison of two ends of a session: their last common row, and the work of each since then. */
 
 import { NONE, type TreeModel, type TreeRow } from "./model.ts";
 

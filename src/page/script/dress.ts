@@ -1,13 +1,13 @@
-/** Additions of the script to the entries of the document: buttons, the beginnings of what is folded, and their view on paper. */
+/** Additions of the script to the entries of the document: buttons, the beginnings of folds, and their view on paper. */
 
 import type { PageBlocks } from "./blocks.ts";
 import { create } from "./elements.ts";
 import { showLocalTimes } from "./times.ts";
 
-/** Characters of what is folded that are opened for paper. */
+/** Most characters of a fold that is opened for paper. */
 const SHORT = 6000;
 
-/** Characters of which the shown lines of a fold are taken, and how many lines. */
+/** Characters of a fold that its shown lines are cut from, and the number of lines. */
 const PART = 1100;
 const LINES = 5;
 
@@ -26,7 +26,7 @@ function copyButton(): HTMLElement {
   return create("button", { type: "button", class: "copy", ...says });
 }
 
-/** Shows the first lines of what is folded, the last of output, where the page was made without them. */
+/** Shows the first lines of a fold, the last of output, if the page was made without them. */
 function showPart(summary: HTMLElement): void {
   const pre = summary.nextElementSibling;
   if (!pre || summary.querySelector(".peek")) return;
@@ -45,7 +45,7 @@ export function openAround(element: Element): void {
     fold.open = true;
 }
 
-/** Draws the whole path for paper, with what is folded and not long, and folds that again afterwards. */
+/** Draws the whole path for paper, with the short folds open, and closes those again afterwards. */
 export function unfoldForPaper(blocks: PageBlocks): void {
   const opened: HTMLDetailsElement[] = [];
   addEventListener("beforeprint", () => {

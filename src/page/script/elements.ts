@@ -26,7 +26,7 @@ interface HtmlPolicy {
 
 let policy: HtmlPolicy | undefined;
 
-/** Makes elements of HTML that the page's generator wrote, for which the page has the one policy there is. */
+/** Makes elements of HTML by the page's generator; uses the only policy that the page allows. */
 export function parseElements(html: string): DocumentFragment {
   const types = (window as unknown as { trustedTypes?: { createPolicy?(name: string, rules: HtmlPolicy): HtmlPolicy } })
     .trustedTypes;

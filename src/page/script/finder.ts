@@ -1,4 +1,4 @@
-/** The field of the search: what was found, how often, and which place is the current one. */
+/** The field of the search: the number of matches, and the current one. */
 
 import { formatCount } from "../amounts.ts";
 import { openAround } from "./dress.ts";
@@ -9,7 +9,7 @@ import type { PageSearch } from "./search.ts";
 /** Milliseconds after a key before it is looked for. */
 const TYPING = 60;
 
-/** Pixels at the edges of the window in which a place counts as not seen. */
+/** Pixels at the edges of the window that count as out of view. */
 const EDGE = 80;
 
 export class SearchField {
@@ -46,7 +46,7 @@ export class SearchField {
     });
   }
 
-  /** Looks again for what is in the field. */
+  /** Searches again for the text of the field. */
   again(): void {
     if (this.search.isOn) void this.look();
   }
@@ -71,7 +71,7 @@ export class SearchField {
     return this.search.find(this.asked);
   }
 
-  /** Goes to the next place, also where what was typed was not looked for yet. */
+  /** Goes to the next place; searches first if the typed text is new. */
   private async enter(by: number): Promise<void> {
     clearTimeout(this.typed);
     if (this.asked !== this.field.value || !this.search.isDone) await this.look();

@@ -22,7 +22,7 @@ const HELP: readonly (readonly [keys: string, meaning: string])[] = [
 
 type KeyActions = Readonly<Record<string, () => void>>;
 
-/** Runs the action of a key, unless somebody types or another program wants it. */
+/** Runs the action of a key, unless the reader types or another program wants it. */
 export function listen(actions: KeyActions): void {
   document.addEventListener("keydown", (event) => {
     const { key, target } = event;

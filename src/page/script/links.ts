@@ -1,4 +1,4 @@
-/** Links into the page: an entry, an entry on the path to another, or two ends beside each other. */
+/** Links into the page: an entry, an entry on the path to another, or a comparison of two ends. */
 
 /** `#<id>`, `#<id>@<end>`, `#<end>~<end>`: no id has these signs. */
 export interface PagePlace {

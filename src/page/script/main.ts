@@ -5,7 +5,7 @@ import { PageApp } from "./app.ts";
 declare global {
   interface Window {
     piSession?: {
-      /** Reads what was added to the document or replaced in it: tree, search and counts follow. */
+      /** Reads the added and replaced parts of the document: tree, search and counts follow. */
       refresh(): void;
       /** Returns whether every entry can be searched. */
       isReady(): boolean;

@@ -1,4 +1,4 @@
-/** The tree of a session as its page knows it, without the document: what is below what, and which entries a list shows. */
+/** The tree of a session as its page knows it, without the document: parents and children, and the entries in a list. */
 
 import type { RowKind, RowMore, RowTuple } from "../row.ts";
 
@@ -26,19 +26,19 @@ export interface ListLine {
   readonly at: number;
   /** The entries of the stretch; none if it is no stretch, or stands open. */
   readonly folded?: readonly number[];
-  /** Whether it heads a stretch that stands open. */
+  /** True if it heads a stretch that is open. */
   readonly opened?: true;
   readonly level: number;
-  /** The levels at which a branch goes on beside this line, as bits. */
+  /** The levels that have a branch continuing next to this line, as bits. */
   readonly rails: number;
-  /** Whether a branch begins here. */
+  /** True if a branch begins here. */
   readonly begins: boolean;
 }
 
 /** Levels that have a rail of their own. */
 export const DEEPEST = 12;
 
-/** Entries without a fork of which a stretch is made. */
+/** Least entries without a fork that make a stretch. */
 const STRETCH = 2;
 
 /** Kinds that say nothing. */
@@ -46,7 +46,7 @@ export const SETTING_TYPES: ReadonlySet<RowKind> = new Set(["l", "n", "m", "t", 
 
 export class TreeModel {
   rows: TreeRow[] = [];
-  /** For each row its parent, the child in which its branch goes on, and its children. */
+  /** For each row its parent, the child that continues its branch, and its children. */
   parents = new Int32Array(0);
   heirs = new Int32Array(0);
   children: number[][] = [];
@@ -56,7 +56,7 @@ export class TreeModel {
   private readonly byId = new Map<string, number>();
   private readonly byPosition = new Map<number, number>();
 
-  /** Takes rows, those known before in the place of what they were. Returns their indexes. */
+  /** Adds rows; known ones replace their older versions. Returns their indexes. */
   take(tuples: readonly RowTuple[]): number[] {
     let model: string | undefined;
     return tuples.map(([id, given, parent, kind, text, time, rest = NOTHING]) => {
@@ -82,7 +82,7 @@ export class TreeModel {
     return this.byId.get(id) ?? NONE;
   }
 
-  /** Finds out what is below what, once rows were taken. */
+  /** Computes parents and children, once rows were added. */
   join(leafId: string): void {
     const { rows } = this;
     this.parents = Int32Array.from(rows, ({ above }) => this.byPosition.get(above) ?? NONE);
@@ -94,7 +94,7 @@ export class TreeModel {
     this.choose();
   }
 
-  /** Finds for each entry the child in which its branch goes on: towards the leaf, else to what was said last. */
+  /** Finds for each entry the child that continues its branch: towards the leaf, else the latest. */
   private choose(): void {
     const { rows, parents, children } = this;
     this.heirs = new Int32Array(rows.length).fill(NONE);
@@ -131,7 +131,7 @@ export class TreeModel {
     return at;
   }
 
-  /** Returns whether a filter shows a row; what is labelled shows in all but one. */
+  /** Returns true if a filter shows a row; labelled ones show in all but one. */
   private passes(filter: FilterName, { kind, more }: TreeRow): boolean {
     if (filter === "user") return kind === "u";
     if (filter === "all" || more.l !== undefined) return true;
@@ -153,7 +153,7 @@ export class TreeModel {
       else for (const line of run) lines.push(isStretch && line === run[0] ? { ...line, opened: true } : line);
       run = [];
     };
-    /** Levels of branches of which nothing was shown yet. */
+    /** Levels of branches that have shown nothing yet. */
     const unseen = new Set<number>();
     for (const given of this.walk()) {
       const { at, level } = given;

@@ -1,4 +1,4 @@
-/** The side pane: the tree as a list of which only the lines in view are drawn, with its filters. */
+/** The side pane: the tree as a list that draws only the lines in view, with its filters. */
 
 import type { PageBlocks } from "./blocks.ts";
 import { create, makeButton } from "./elements.ts";

@@ -19,7 +19,7 @@ export const KIND_NAMES: Readonly<Record<TreeRow["kind"], string>> = {
   o: "Entry",
 };
 
-/** Returns who speaks in an entry, and what it says. */
+/** Returns the speaker and the words of an entry. */
 export function describeSpeaker({ kind, text, more }: TreeRow): { readonly who: string; readonly words: string } {
   if (kind === "r") return { who: more.n ?? "result", words: text };
   if (kind === "a" && text === "" && more.c) return { who: "", words: formatRowCalls(more.c) };

@@ -36,11 +36,11 @@ function marksHere(): Marks | undefined {
 
 export class PageSearch {
   readonly blocks: PageBlocks;
-  /** How often the query is in each row that has it, and in all together. */
+  /** Number of matches in each row that has any, and in all together. */
   counts = new Map<number, number>();
   total = 0;
   isDone = true;
-  /** Whether the words of all entries are known. */
+  /** True once the words of all entries are known. */
   isReady = false;
   /** Is called when counts have changed. */
   onCount: () => void = () => {};
@@ -131,7 +131,7 @@ export class PageSearch {
     this.mark();
   }
 
-  /** Marks what was found in the blocks near what is seen. */
+  /** Marks the matches in the blocks near the view. */
   mark(): void {
     const { marks, pattern } = this;
     if (!marks) return;

@@ -5,7 +5,7 @@ const VOID = new Set(["br", "hr", "img", "input", "rect", "polyline"]);
 
 const NAMED: Readonly<Record<string, string>> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'" };
 
-/** Parts of an entry that are no words of it: its head, what a fold shows of what is in it, buttons, rows. */
+/** Selector for the parts of an entry that are no words of it: its head, the peeks of folds, buttons, rows. */
 export const NOT_WORDS = "header,summary,button,script,.left,.replaced";
 const NOT_WORDS_TAGS = new Set(["header", "summary", "button", "script"]);
 
@@ -13,7 +13,7 @@ const NOT_WORDS_TAGS = new Set(["header", "summary", "button", "script"]);
 export const ENTRY = "article[id],.note[id],.result[id]";
 
 interface OpenElement {
-  /** The entry that text within it belongs to, and whether it is aside. */
+  /** The entry that text within it belongs to, and true if that text is no words of the entry. */
   readonly entry: string;
   readonly isSkipped: boolean;
 }

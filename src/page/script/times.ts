@@ -1,4 +1,4 @@
-/** Times as clocks here show them. The page has them in UTC, as whoever made it does not know where it is read. */
+/** Times as local clocks show them. The page has them in UTC, because its maker does not know where it is read. */
 
 const two = (value: number): string => String(value).padStart(2, "0");
 
