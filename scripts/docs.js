@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const contents = `
   export { protocolText } from "./scripts/reference.ts";
   export { declarations } from "./src/handlers/shared/declarations.ts";
-  export { allThemes } from "./src/conformance/rules.ts";
+  export { listThemes } from "./src/conformance/rules.ts";
   export { withCommandLine } from "./scripts/command-line.ts";
   export { withRules } from "./scripts/rules.ts";`;
 const { outputFiles } = await build({
@@ -21,10 +21,10 @@ const { outputFiles } = await build({
   write: false,
 });
 const module = `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`;
-const { allThemes, declarations, protocolText, withCommandLine, withRules } = await import(module);
+const { listThemes, declarations, protocolText, withCommandLine, withRules } = await import(module);
 const preface = readFileSync(`${root}docs/protocol-preface.md`, "utf8");
 writeFileSync(`${root}protocol.md`, protocolText(declarations, preface));
 const kit = `${root}docs/conformance.md`;
-writeFileSync(kit, withRules(readFileSync(kit, "utf8"), allThemes()));
+writeFileSync(kit, withRules(readFileSync(kit, "utf8"), listThemes()));
 const commandLine = `${root}docs/command-line.md`;
 writeFileSync(commandLine, withCommandLine(readFileSync(commandLine, "utf8")));

@@ -32,8 +32,8 @@ export const inPlaceOf = (file, contents) => ({
 
 /** The names of the table of commands, and for each the file that is loaded with its first use. */
 async function commandsWhenAskedFor(folder) {
-  const { table } = await exportsOf("src/handlers/shared/table.ts", folder);
-  const files = table.flatMap(({ name, alias }) =>
+  const { commandTable } = await exportsOf("src/handlers/shared/table.ts", folder);
+  const files = commandTable.flatMap(({ name, alias }) =>
     [name, alias ?? []].flat().map((called) => `${JSON.stringify(called)}: () => require("../${name}.ts").default,`),
   );
   const contents = `
@@ -103,11 +103,11 @@ export function licencesOf(...metafiles) {
 const ASSETS = {
   "src/cli/schema-files.ts": `
     import { getRawAsset } from "node:sea";
-    export const schemaFile = (name) => new Uint8Array(getRawAsset("dist/schema/" + name)).slice();`,
+    export const readSchemaFile = (name) => new Uint8Array(getRawAsset("dist/schema/" + name)).slice();`,
   "src/conformance/transcript-files.ts": `
     import { getAsset, getAssetKeys } from "node:sea";
     const ours = (path) => path.startsWith("docs/conformance/");
-    export const transcriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
+    export const readTranscriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
 };
 
 /** Returns a hash of the sources and of the build's tools. */

@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 async function declared() {
   const contents = `
     export { declarations } from "./src/handlers/shared/declarations.ts";
-    export { repetitionOf } from "./src/handlers/shared/repetition.ts";
+    export { getRepetition } from "./src/handlers/shared/repetition.ts";
     export { makeOpenRpcDocument } from "./src/server/openrpc.ts";
     export { schemaBundle, schemaForTypes } from "./scripts/schema-bundle.ts";
     export { VERSION } from "./src/version.ts";`;
@@ -28,7 +28,7 @@ async function declared() {
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
-  const { declarations, makeOpenRpcDocument, repetitionOf, schemaBundle, schemaForTypes, VERSION } = await declared();
+  const { declarations, makeOpenRpcDocument, getRepetition, schemaBundle, schemaForTypes, VERSION } = await declared();
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
   put("openrpc.json", `${JSON.stringify(makeOpenRpcDocument(declarations, VERSION), null, 2)}\n`);
@@ -36,7 +36,7 @@ export async function writeSchema(folder) {
   const written = readFileSync(join(root, "src/client/conversation.ts"), "utf8").replace(/^\/\*\*.*?\*\/\n/s, "");
   const names = [...written.matchAll(/^export type (\w+)/gm)].map(([, name]) => name);
   put("protocol.d.ts", (await declarationsText(schemaForTypes(declarations, VERSION, names))) + written);
-  return Object.fromEntries(declarations.commands.map((command) => [command.name, repetitionOf(command)]));
+  return Object.fromEntries(declarations.commands.map((command) => [command.name, getRepetition(command)]));
 }
 
 /** Returns TypeScript declarations of a schema. */

@@ -80,7 +80,8 @@ function requireFree({ lockedBy }: SessionState): void {
 
 function requireReadable({ sessionFile, sessionId, store }: SessionState, template: string): void {
   if (/\.migrated$/.test(sessionFile ?? "")) {
-    const sentence = "This is the kept file of a session that was migrated; an agent would write where nobody looks.";
+    const sentence =
+      "This is the kept file of a session that was migrated; anything an agent writes here would be lost from view.";
     throw new Failure("read_only", `${sentence} Name the session by its id.`);
   }
   if (store === "foreign") {
@@ -132,7 +133,7 @@ function filled(words: readonly string[], { sessionFile, sessionId, cwd }: Sessi
     word.replace(PLACE, (_, name) => {
       // An id of another writer's may look like an option.
       if (name === "id" && !SESSION_ID.test(sessionId))
-        throw new Failure("invalid_id", "The session's id is none that a command can take. Use {path} in its place.");
+        throw new Failure("invalid_id", "This session id cannot be used on a command line. Use {path}.");
       return values[name];
     }),
   );

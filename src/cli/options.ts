@@ -103,7 +103,7 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--framing"],
     value: "auto|lines|headers",
-    meaning: "cut messages by lines or by Content-Length headers; auto looks at the first byte",
+    meaning: "message framing, by lines or by Content-Length headers; auto detects it from the first byte",
   },
   {
     names: ["--dialect"],
@@ -383,7 +383,7 @@ const OF_ONE_SESSION = ["--session", "--continue", "--fork", "--session-id", "--
 function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
   if (!settings.agent) {
     const lone = ["--agent-protocol", "--agent-timeout"].find((name) => given.has(name));
-    if (lone !== undefined) throw new UsageError(`${lone} says nothing without --agent. Give both.`);
+    if (lone !== undefined) throw new UsageError(`${lone} has no effect without --agent. Give both.`);
     return;
   }
   const isPi = settings.agent.protocol === "pi";
@@ -396,7 +396,7 @@ function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string,
   if (chosen !== undefined)
     throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
   if (isPi && settings.dialect !== "pi" && !isOurs)
-    throw new UsageError("Say with --agent who the host is: --mode rpc for clients of Pi, --dialect acp for editors.");
+    throw new UsageError("--agent needs --mode rpc for clients of Pi, or --dialect acp for editors.");
   const unfit = settings.inMemory
     ? "--no-session keeps none"
     : settings.readOnly

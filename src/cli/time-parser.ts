@@ -236,7 +236,7 @@ function offsetAt(moment: number, zone: string): number {
   return utcOf({ year, month: month - 1, day, hour, minute, second }) - Math.floor(moment / SECOND) * SECOND;
 }
 
-/** Returns the moment at which clocks in a zone show a date: the first of two, and the next valid one if clocks skip it. */
+/** Returns the moment at which clocks in a zone show a date: the first of two; a skipped one counts on from before the skip. */
 function instantOf(date: Calendar, zone: string): number {
   const shown = utcOf(date);
   const [before, after] = [-DAY, DAY].map((away) => shown - offsetAt(shown + away, zone));

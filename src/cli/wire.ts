@@ -116,7 +116,7 @@ export class Wire {
     if (!waiting) return;
     this.waiting.delete(Number(id));
     const message =
-      "The answer is longer than a text can be here. Ask for a part of it, or export the session with the format jsonl, which has it as it is stored.";
+      "The reply exceeds Node's maximum string length. Ask for a part of it, or export the session with the format jsonl, which has it as it is stored.";
     waiting.reject(new CommandFailed({ code: -32803, message, data: { name: "message_too_large", retryable: false } }));
   }
 

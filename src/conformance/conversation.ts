@@ -1,7 +1,7 @@
 /** A host's conversation with one server: its messages, the server's, and the time limits. */
 
 import type { Combination } from "./combination.ts";
-import { DIALECTS, type Dialect, type Params, type Received, type WireValue } from "./dialect.ts";
+import { DIALECTS, type Params, type Received, type WireDialect, type WireValue } from "./dialect.ts";
 import { FrameCutter, frameMessage } from "./frames.ts";
 import type { Ending, Launched } from "./launch.ts";
 import { Reply } from "./reply.ts";
@@ -35,7 +35,7 @@ export class Conversation {
   readonly violations: ProtocolViolations = { garbage: [], repeated: [] };
   /** The first messages that came. */
   readonly opening: Received[] = [];
-  readonly dialect: Dialect;
+  readonly dialect: WireDialect;
   /** The reply to `initialize`, where the conversation began with it. */
   introduction: Reply | undefined;
   private readonly server: Launched;

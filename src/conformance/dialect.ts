@@ -21,7 +21,7 @@ export interface Received {
 }
 
 /** One dialect, from the host's side. */
-export interface Dialect {
+export interface WireDialect {
   /** Returns the text of a request; without an id, of a notification. `params` may be the text of an object. */
   request(idText: string | undefined, command: string, params?: Params | string): string;
   /** Returns the text of the answer to a hook. */
@@ -43,7 +43,7 @@ function idTextIn(text: string): string | undefined {
   return found && textOf(bytes, found.start, found.end);
 }
 
-const jsonrpc: Dialect = {
+const jsonrpc: WireDialect = {
   request(idText, command, params = {}) {
     const id = idText === undefined ? "" : `"id":${idText},`;
     const text = textOfParams(params);
@@ -68,7 +68,7 @@ const jsonrpc: Dialect = {
   },
 };
 
-const pi: Dialect = {
+const pi: WireDialect = {
   request(idText, command, params = {}) {
     const id = idText === undefined ? "" : `"id":${idText},`;
     const text = textOfParams(params).replace(/^\s*\{\s*/, "");
@@ -91,7 +91,7 @@ const pi: Dialect = {
   },
 };
 
-export const DIALECTS: Readonly<Record<Combination["dialect"], Dialect>> = { jsonrpc, pi };
+export const DIALECTS: Readonly<Record<Combination["dialect"], WireDialect>> = { jsonrpc, pi };
 
 export function isWireObject(value: WireValue): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -14,7 +14,7 @@ interface RawRequest {
   header(name: string): readonly string[];
 }
 
-/** The fate of a request. */
+/** The decision on a request. */
 export type Admission =
   | { readonly do: "refuse"; readonly status: 400 | 403 | 404 | 405 | 421; readonly sentence: string }
   | {

@@ -151,7 +151,8 @@ async function respond(
 
 /** Returns the answer to the right token: a cookie in its place, and an address without it. */
 function entry(location: string, cookie: string, isFromElsewhere: boolean): ViewAnswer {
-  if (!isFromElsewhere) return makeTextAnswer("Come in.", 303, { Location: location, "Set-Cookie": cookie });
+  if (!isFromElsewhere)
+    return makeTextAnswer("Signed in. Redirecting…", 303, { Location: location, "Set-Cookie": cookie });
   const address = location.replace(/&/g, "&amp;").replace(/["'<>]/g, encodeURIComponent);
   return {
     status: 200,

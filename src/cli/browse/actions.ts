@@ -109,7 +109,7 @@ async function list(
     return { what: "listed", sessions, total, cursor: nextCursor };
   } catch (error) {
     if (!hasCode(error, INVALID_PARAMS) || (query.sort === "modified" && !query.isNamed)) throw error;
-    throw new CommandFailed({ ...error.error, message: "This server cannot sort or choose so. s and m go on." });
+    throw new CommandFailed({ ...error.error, message: "This server cannot sort by that; press s or m to change." });
   }
 }
 
@@ -137,7 +137,7 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
     if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
     throw new CommandFailed({
       ...error.error,
-      message: "This server does not list its trash. restore brings back by id.",
+      message: "This server does not list its trash. Use `restore <id>`.",
     });
   }
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);

@@ -80,7 +80,7 @@ const ON_SESSION: Readonly<Record<string, OnSession>> = {
   Y: (state, { itemPath, sessionPath }) => copied(state, itemPath ?? sessionPath),
 };
 
-const FORK_FIRST = "It is another agent's own: f makes a session of yours of it.";
+const FORK_FIRST = "This session belongs to another agent. Press f to fork a copy.";
 const RESTORE_FIRST = "It is in the trash: r brings it back.";
 
 function unlessTrashed(then: OnSession): OnSession {
