@@ -3,9 +3,9 @@
 import { readdirSync, rmSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Child, ECHO, figure, fresh, request } from "./measure.js";
+import { Child, ECHO, makeRequest, runFresh, toFigure } from "./measure.js";
 import { built, env, home, node, options, quick } from "./options.js";
-import { piRequest, serving } from "./pi.js";
+import { getServingArguments, makePiRequest } from "./pi.js";
 
 const worker = fileURLToPath(new URL("worker.js", import.meta.url));
 
@@ -36,18 +36,18 @@ export const oursIn = (place, state, ...args) =>
   });
 /** Our build without kept machine code. */
 export const oursAnew = (...args) =>
-  new Child(node, [build.program, "--events", "none", ...args], { ...envOf(build), XDG_CACHE_HOME: newFile() });
+  new Child(node, [build.program, "--events", "none", ...args], { ...envOf(build), XDG_CACHE_HOME: makeFileName() });
 /** The program with Node in it, which `npm run package` makes. */
 export const standalone = (...args) => new Child(options.standalone, ["--events", "none", ...args], envOf(built));
 export const echo = () => new Child(node, ["-e", ECHO], env);
-export const theirs = (pi, ...args) => new Child(pi.node, serving(pi, ...args), env);
-export const state = (id) => request(id, "get_state");
-export const piState = (id) => piRequest(id, "get_state");
+export const theirs = (pi, ...args) => new Child(pi.node, getServingArguments(pi, ...args), env);
+export const state = (id) => makeRequest(id, "get_state");
+export const piState = (id) => makePiRequest(id, "get_state");
 
 let names = 0;
-export const newFile = () => join(home, `made-${++names}.jsonl`);
+export const makeFileName = () => join(home, `made-${++names}.jsonl`);
 
-export async function using(child, measure) {
+export async function runWith(child, measure) {
   try {
     return await measure(child);
   } finally {
@@ -55,23 +55,23 @@ export async function using(child, measure) {
   }
 }
 
-export const firstReply = (child, line) =>
-  using(child, async () => {
+export const measureFirstReply = (child, line) =>
+  runWith(child, async () => {
     await child.ask([line]);
     return performance.now() - child.began;
   });
 
-export const roundTrip = (child, line) =>
-  using(child, async () => {
+export const measureRoundTrip = (child, line) =>
+  runWith(child, async () => {
     const times = [];
     await child.ask([line("warm")]);
     const count = quick ? 200 : 10_000;
     for (let n = 0; n < count; n++) times.push(await child.ask([line(n)]));
-    return figure(times.slice(count / 4)).median * 1000;
+    return toFigure(times.slice(count / 4)).median * 1000;
   });
 
-export const pipelined = (child, line) =>
-  using(child, async () => {
+export const measurePipelined = (child, line) =>
+  runWith(child, async () => {
     await child.ask([line("warm")]);
     const total = quick ? 5000 : 200_000;
     return total / (await child.keepAsking(total, 1000, line));
@@ -79,27 +79,27 @@ export const pipelined = (child, line) =>
 
 /** One request after the first, in a fresh process. */
 export const once = (child, first, line, what = (took) => took) =>
-  using(child, async () => {
+  runWith(child, async () => {
     await child.ask([first]);
     return what(await child.ask([line]), child);
   });
 
 /** Megabytes after the first reply. */
-export const memoryOf = (child, line, what) =>
-  using(child, async () => {
+export const measureMemory = (child, line, what) =>
+  runWith(child, async () => {
     await child.ask([line]);
     return child.memory(what);
   });
 
 export const onSession = (file, method, params, what) =>
-  once(ours("--session", file, "--read-only"), state(0), request(1, method, params), what);
+  once(ours("--session", file, "--read-only"), state(0), makeRequest(1, method, params), what);
 
 export const switchTo = (file, what) =>
-  once(ours("--no-session"), state(0), request(1, "switch_session", { sessionPath: file }), what);
+  once(ours("--no-session"), state(0), makeRequest(1, "switch_session", { sessionPath: file }), what);
 
 /** The same of Pi, whose refusal is no figure. */
 const piOnce = (child, line) =>
-  using(child, async () => {
+  runWith(child, async () => {
     await child.ask([piState(0)]);
     const took = await child.ask([line], { keep: true });
     if (/"success":false/.test(child.text.slice(0, 4096))) throw new Error("Pi could not");
@@ -107,13 +107,13 @@ const piOnce = (child, line) =>
   });
 
 export const piSwitchTo = (pi, file) =>
-  piOnce(theirs(pi, "--no-session"), piRequest(1, "switch_session", { sessionPath: file }));
+  piOnce(theirs(pi, "--no-session"), makePiRequest(1, "switch_session", { sessionPath: file }));
 
 export const piOnSession = (pi, file, type, params) =>
-  piOnce(theirs(pi, "--session", file), piRequest(1, type, params));
+  piOnce(theirs(pi, "--session", file), makePiRequest(1, type, params));
 
 export const run = async (task, file, member, from = build.library, runner = node) =>
-  (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], envOf(build)))?.[member];
+  (await runFresh(runner, ["--max-old-space-size=8192", worker, task, file, from], envOf(build)))?.[member];
 
 /** Forgets the sessions of earlier rows. */
 export function forget() {
@@ -128,4 +128,4 @@ export async function copy(file) {
 }
 
 export const message = { type: "message", message: { role: "user", content: "x".repeat(700) } };
-export const appendRequest = (id) => request(id, "append", { entries: [message] });
+export const appendRequest = (id) => makeRequest(id, "append", { entries: [message] });

@@ -10,9 +10,9 @@ import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { fresh } from "./measure.js";
-import { percentile, programIn, Server } from "./server.js";
-import { hex, makeSessions, path, random, word } from "./sessions.js";
+import { runFresh } from "./measure.js";
+import { computePercentile, getProgram, Server } from "./server.js";
+import { hex, makePath, makeSessions, random, word } from "./sessions.js";
 
 const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
 for (let i = 2; i < process.argv.length; i++) {
@@ -30,7 +30,7 @@ const { root, files, bytes } = makeSessions(home, options.sessions, options.kilo
 
 // --- the program -----------------------------------------------------------------------------------------------------
 
-const program = programIn(home, options["no-sqlite"]);
+const program = getProgram(home, options["no-sqlite"]);
 
 /** Size of the catalog with SQLite's files next to it. */
 function catalogMegabytes() {
@@ -64,8 +64,8 @@ const lists = await times(options.rounds, "list_sessions", (i) => ({
   ...page,
   ...(i % 4 === 3 ? { cwd: "/home/me/project-7" } : {}),
 }));
-figures.listP50 = percentile(lists, 0.5);
-figures.listP95 = percentile(lists, 0.95);
+figures.listP50 = computePercentile(lists, 0.5);
+figures.listP95 = computePercentile(lists, 0.95);
 
 const first = await server.ask("search_sessions", { query: "two words", limit: 20, _meta: { progressToken: 2 } });
 figures.coldSearchSeconds = Number((first.took / 1000).toFixed(2));
@@ -77,8 +77,8 @@ for (let i = 0; i < options.rounds; i++) {
   hits += result.hits.length;
   searches.push(took);
 }
-figures.searchP50 = percentile(searches, 0.5);
-figures.searchP95 = percentile(searches, 0.95);
+figures.searchP50 = computePercentile(searches, 0.5);
+figures.searchP95 = computePercentile(searches, 0.95);
 figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
 
 const firstUsage = await server.ask("get_usage", { groupBy: ["day", "model"] });
@@ -92,10 +92,10 @@ const questions = [
   { groupBy: ["session", "model"], limit: 50 },
 ];
 const usages = await times(options.rounds, "get_usage", (i) => questions[i % questions.length]);
-figures.usageP50 = percentile(usages, 0.5);
-figures.usageP95 = percentile(usages, 0.95);
+figures.usageP50 = computePercentile(usages, 0.5);
+figures.usageP95 = computePercentile(usages, 0.95);
 const dearest = await times(options.rounds, "list_sessions", () => ({ ...page, sort: "cost" }));
-figures.listByCostP95 = percentile(dearest, 0.95);
+figures.listByCostP95 = computePercentile(dearest, 0.95);
 const CALLS = { in: ["user", "assistant", "toolCall"], limit: 20 };
 figures.catalogMegabytes = catalogMegabytes();
 figures.firstCallsSeconds = Number(
@@ -105,11 +105,11 @@ figures.catalogWithCallsMegabytes = catalogMegabytes();
 for (const [name, params] of [
   ["searchCalls", () => ({ query: `${word()} ${word()}`, ...CALLS })],
   ["searchTool", () => ({ query: word(), tool: "edit", in: ["toolCall"], limit: 20 })],
-  ["searchFile", () => ({ file: path(), limit: 20 })],
+  ["searchFile", () => ({ file: makePath(), limit: 20 })],
 ]) {
   const took = await times(options.rounds, "search_sessions", params);
-  figures[`${name}P50`] = percentile(took, 0.5);
-  figures[`${name}P95`] = percentile(took, 0.95);
+  figures[`${name}P50`] = computePercentile(took, 0.5);
+  figures[`${name}P95`] = computePercentile(took, 0.95);
 }
 
 const appended = [];
@@ -129,13 +129,13 @@ for (let i = 0; i < 50; i++) {
   if (result.hits[0]?.entryId !== entry.id) throw new Error(`what was appended to ${session.file} is not found`);
   appended.push(took);
 }
-figures.searchAfterAppendP95 = percentile(appended, 0.95);
+figures.searchAfterAppendP95 = computePercentile(appended, 0.95);
 figures.peakMegabytes = server.memory();
 await server.end();
 
 for (const { name, node, library } of JSON.parse(options.libraries)) {
   const worker = fileURLToPath(new URL("worker.js", import.meta.url));
-  const listed = await fresh(node, [worker, "list", root, library], { PATH: process.env.PATH, HOME: home });
+  const listed = await runFresh(node, [worker, "list", root, library], { PATH: process.env.PATH, HOME: home });
   figures.libraries ??= {};
   figures.libraries[name] = listed;
 }

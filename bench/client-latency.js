@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { withFigures } from "./figures.js";
-import { figure, table } from "./measure.js";
+import { formatTable, toFigure } from "./measure.js";
 
 const { values } = parseArgs({
   options: { runs: { type: "string" }, chunks: { type: "string" }, write: { type: "boolean" } },
@@ -151,13 +151,13 @@ async function measure(faces) {
 
 /** Returns the cells of a row. Of an agent alone the time a chunk is its own, which no goal is about. */
 function cellsOf({ name, face, firsts, wholes, flood, paced }, [alone], agent) {
-  const [first, added] = [figure(firsts).median, figure(firsts).median - figure(alone.firsts).median];
+  const [first, added] = [toFigure(firsts).median, toFigure(firsts).median - toFigure(alone.firsts).median];
   const isAlone = name === alone.name;
   const perChunkCells = isAlone ? ["", ""] : [`${flood.toFixed(1)} us`, `${paced.toFixed(0)} us`];
   return [
     `${agent}: ${name}`,
     `${first.toFixed(2)} ms${isAlone ? "" : ` (+${added.toFixed(2)})`}`,
-    `${figure(wholes).median.toFixed(0)} ms`,
+    `${toFigure(wholes).median.toFixed(0)} ms`,
     ...perChunkCells,
     face.isOurs ? "+1 ms, 8 us" : "",
   ];
@@ -179,7 +179,7 @@ try {
     "the same, one chunk each ms",
     "goal",
   ];
-  console.log(`${how}\n\n${table(head, rows)}`);
+  console.log(`${how}\n\n${formatTable(head, rows)}`);
   if (values.write) {
     const file = pathOf("docs/agents.md");
     writeFileSync(file, withFigures(readFileSync(file, "utf8"), "face", { how, head, rows }));

@@ -4,14 +4,14 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { figure, isClearlyMore, shown, table } from "./measure.js";
+import { formatNumber, formatTable, isClearlyMore, toFigure } from "./measure.js";
 import { home, node, options, quick, root, runs } from "./options.js";
 
 /** Turns that measure two commits one after the other, so that the load of the machine meets both. */
 const TURNS = 5;
 
 /** Returns an earlier build of ours: that of a folder, or of a commit, which is built next to this one. */
-export function buildOf(commit) {
+export function getBuild(commit) {
   const folder = existsSync(join(commit, "dist")) ? resolve(commit) : buildNextToThis(commit);
   const name = basename(folder);
   return {
@@ -32,7 +32,7 @@ function buildNextToThis(commit) {
 }
 
 /** The figures of two builds, each measured in every turn. */
-export function inTurns(...builds) {
+export function measureInTurns(...builds) {
   const script = fileURLToPath(new URL("run.js", import.meta.url));
   const turns = Math.min(TURNS, runs);
   const more = [...(quick ? ["--quick"] : []), "--runs", String(Math.ceil(runs / turns)), "--rows", options.rows];
@@ -48,11 +48,11 @@ export function inTurns(...builds) {
 /** The figures of several runs as those of one. */
 function together(results) {
   const valuesOf = (what) => results.flatMap(({ rows }) => rows.find((row) => row.what === what)?.ours.values ?? []);
-  const rows = results[0].rows.map((row) => ({ ...row, ours: figure(valuesOf(row.what)) }));
+  const rows = results[0].rows.map((row) => ({ ...row, ours: toFigure(valuesOf(row.what)) }));
   return { ...results[0], load: Math.max(...results.map(({ load }) => load)), runs, rows };
 }
 
-export const resultsOf = (file) => JSON.parse(readFileSync(file, "utf8"));
+export const readResults = (file) => JSON.parse(readFileSync(file, "utf8"));
 
 export function compare(before, after) {
   const rowsOf = ({ rows: list }) => new Map(list.map((row) => [row.what, row]));
@@ -67,11 +67,11 @@ export function compare(before, after) {
     const apart = row.ours.runs > 1 && (isClearlyMore(row.ours, other.ours) || isClearlyMore(other.ours, row.ours));
     lines.push([
       what,
-      `${shown(other.ours.median)} ${row.unit}`,
-      `${shown(row.ours.median)} ${row.unit}`,
-      shown(ratio),
+      `${formatNumber(other.ours.median)} ${row.unit}`,
+      `${formatNumber(row.ours.median)} ${row.unit}`,
+      formatNumber(ratio),
       apart ? (better ? "better" : "worse") : "",
     ]);
   }
-  console.log(table(["what", "before", "after", "ratio", ""], lines));
+  console.log(formatTable(["what", "before", "after", "ratio", ""], lines));
 }

@@ -1,7 +1,7 @@
 // Containers of Session Store V2 as benches make them: a session file of the generator, and what the server makes of it.
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ours, using } from "./asking.js";
+import { ours, runWith } from "./asking.js";
 import { writeSession } from "./generate.js";
 import { home } from "./options.js";
 
@@ -21,13 +21,13 @@ export function makeSession(count, shape) {
 
 /** Returns the container that a fresh server makes of a session file, and the milliseconds that it took. */
 export const migrate = (file) =>
-  using(ours("--no-session"), async (child) => {
+  runWith(ours("--no-session"), async (child) => {
     const { result, took } = await child.result("migrate_session", { sessionPath: file });
     return { container: result.sessionPath, took };
   });
 
 /** Returns the bytes of all files of a container. */
-export function sizeOf(path) {
+export function measureSize(path) {
   if (!statSync(path).isDirectory()) return statSync(path).size;
-  return readdirSync(path).reduce((sum, name) => sum + sizeOf(join(path, name)), 0);
+  return readdirSync(path).reduce((sum, name) => sum + measureSize(join(path, name)), 0);
 }

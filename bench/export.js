@@ -28,8 +28,8 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
 import { withFigures } from "./figures.js";
-import { idOf } from "./generate.js";
-import { figure, shown, table } from "./measure.js";
+import { makeId } from "./generate.js";
+import { formatNumber, formatTable, toFigure } from "./measure.js";
 import { findModern } from "./pi.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -135,7 +135,7 @@ async function writeSession(file, entries) {
   });
   let parent = null;
   for (let n = 0; n < entries; n++) {
-    const id = idOf(n);
+    const id = makeId(n);
     put({
       type: "message",
       id,
@@ -145,7 +145,7 @@ async function writeSession(file, entries) {
     });
     const isLeft = n % 150 === 149 && n < entries - 6;
     // The next turn begins again before this one's summary.
-    parent = isLeft ? idOf(n - 1) : id;
+    parent = isLeft ? makeId(n - 1) : id;
   }
   stream.end();
   await new Promise((done) => stream.on("finish", done));
@@ -276,7 +276,7 @@ async function featuresOf({ BrowserPage, chromium }, page, questions) {
       ["a policy that allows no script but its own", yes(/default-src 'none'/.test(policy) && !/unsafe/.test(policy))],
       [
         "links to single entries",
-        yes((await at(1280, true, `document.querySelector('[id*="${idOf(0)}"]') !== null`)) === true),
+        yes((await at(1280, true, `document.querySelector('[id*="${makeId(0)}"]') !== null`)) === true),
       ],
       ["tables of Markdown", await has("main table, article table, .message table, #messages table")],
       ["code with highlighting", await has("pre span[class], pre i[class]")],
@@ -342,12 +342,16 @@ async function main() {
       }
     const session = statSync(file).size / 1e6;
     for (const [what, unit, of] of ROWS) {
-      const medians = measured.map((all) => figure(all.map(of).filter((value) => value !== undefined)).median);
-      const name = `${size.toLocaleString("en-US")} entries, ${shown(session)} MB: ${what}`;
+      const medians = measured.map((all) => toFigure(all.map(of).filter((value) => value !== undefined)).median);
+      const name = `${size.toLocaleString("en-US")} entries, ${formatNumber(session)} MB: ${what}`;
       const shownMedians = medians.map((value) =>
-        value === undefined ? "-" : unit === "" ? Math.round(value).toLocaleString("en-US") : `${shown(value)} ${unit}`,
+        value === undefined
+          ? "-"
+          : unit === ""
+            ? Math.round(value).toLocaleString("en-US")
+            : `${formatNumber(value)} ${unit}`,
       );
-      rows.push([name, ...shownMedians, ...(pi ? [shown(medians[0] / medians[1])] : [])]);
+      rows.push([name, ...shownMedians, ...(pi ? [formatNumber(medians[0] / medians[1])] : [])]);
     }
     if (size !== sizes[0]) continue;
     const questions = Math.ceil(size / 6);
@@ -368,7 +372,7 @@ async function main() {
     head: ["what", ...names],
     rows: features,
   };
-  console.log(`${how}\n\n${table(figures.head, rows)}\n\n${table(abilities.head, features)}`);
+  console.log(`${how}\n\n${formatTable(figures.head, rows)}\n\n${formatTable(abilities.head, features)}`);
   if (!options.figures) return;
   const document = join(options.into, "docs/figures.md");
   const text = withFigures(readFileSync(document, "utf8"), "figures of exports", figures);

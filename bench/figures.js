@@ -1,7 +1,7 @@
 // Writes the results of a run as the tables of docs/figures.md and README.md, which are never written by hand.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isClearlyMore, shown, table } from "./measure.js";
+import { formatNumber, formatTable, isClearlyMore } from "./measure.js";
 
 /** Beginnings of the rows that are in the README; the other rows are in docs/figures.md only. */
 export const README_ROWS = [
@@ -14,7 +14,7 @@ export const README_ROWS = [
   "get_fork_messages, 100,000 entries",
 ];
 
-const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
+const spread = ({ low, high, runs }) => (runs > 1 ? ` (${formatNumber(low)}-${formatNumber(high)})` : "");
 
 /** Returns a line for each Pi and each earlier build: the rows where it was faster, with the ratio. */
 function lostRows(names, rows) {
@@ -24,7 +24,7 @@ function lostRows(names, rows) {
       // Overlapping figures prove nothing.
       more ? isClearlyMore(theirs, ours) : isClearlyMore(ours, theirs),
     );
-    const list = lost.map(({ what, ours, pis }) => `${what} (${shown(ours.median / pis[name].median)})`);
+    const list = lost.map(({ what, ours, pis }) => `${what} (${formatNumber(ours.median / pis[name].median)})`);
     const rest = list.length === 0 ? "." : `: ${list.join("; ")}.`;
     return `Slower than ${name} outside the spread in ${lost.length} of ${compared.length} rows${rest}`;
   });
@@ -40,7 +40,7 @@ function withWholeNames(rows) {
 }
 
 /** Returns the results of a run as text: how they were measured, the head of the table, its rows, and which are lost. */
-export function figuresOf({ node, processors, load, runs, rows }) {
+export function toFigures({ node, processors, load, runs, rows }) {
   const names = [...new Set(rows.flatMap(({ pis = {} }) => Object.keys(pis)))];
   return {
     lost: lostRows(names, withWholeNames(rows)),
@@ -48,19 +48,21 @@ export function figuresOf({ node, processors, load, runs, rows }) {
     head: ["what", "ours", "goal", "against", "ratio", ...names.flatMap((name) => [name, "ratio"])],
     rows: rows.map(({ what, unit, goal = "", ours, against, pis = {} }) => [
       what,
-      `${shown(ours.median)} ${unit}${spread(ours)}`,
+      `${formatNumber(ours.median)} ${unit}${spread(ours)}`,
       goal,
-      against ? `${against.what} ${shown(against.median)} ${unit}` : "",
-      against?.median === undefined ? "" : shown(ours.median / against.median),
+      against ? `${against.what} ${formatNumber(against.median)} ${unit}` : "",
+      against?.median === undefined ? "" : formatNumber(ours.median / against.median),
       ...names.flatMap((name) =>
-        pis[name] ? [`${shown(pis[name].median)} ${unit}`, shown(ours.median / pis[name].median)] : ["", ""],
+        pis[name]
+          ? [`${formatNumber(pis[name].median)} ${unit}`, formatNumber(ours.median / pis[name].median)]
+          : ["", ""],
       ),
     ]),
   };
 }
 
 /** Returns the name of the place in docs/figures.md for runs of this Node, from `node` of the results. */
-export const placeOf = (node) => `figures of Node ${/\d+/.exec(node)[0]}`;
+export const getPlace = (node) => `figures of Node ${/\d+/.exec(node)[0]}`;
 
 /** The place of the README. */
 const README_PLACE = "figures";
@@ -73,11 +75,11 @@ function between(place) {
 export function withFigures(text, place, { how, head, rows, lost = [] }) {
   if (!between(place).test(text))
     throw new Error(`The document has no <!-- ${place} --> and <!-- /${place} --> around a table.`);
-  return text.replace(between(place), () => `\n${[how, table(head, rows), ...lost].join("\n\n")}\n\n`);
+  return text.replace(between(place), () => `\n${[how, formatTable(head, rows), ...lost].join("\n\n")}\n\n`);
 }
 
 /** Returns the figures between the markers of a document; throws when it has none. */
-export function figuresIn(text, place) {
+export function findFigures(text, place) {
   const [how, lines, ...lost] = between(place).exec(text)?.[0].trim().split("\n\n") ?? [];
   const [head, , ...rows] = lines?.split("\n") ?? [];
   if (head === undefined) throw new Error(`The document has no figures between <!-- ${place} --> and its end.`);
@@ -94,7 +96,7 @@ export function figuresIn(text, place) {
  * of them is missing there.
  */
 export function withReadmeFigures(readme, document, place) {
-  const { how, head, rows } = figuresIn(document, place);
+  const { how, head, rows } = findFigures(document, place);
   const kept = README_ROWS.map((name) => rows.find(([what]) => what.startsWith(name)));
   const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
   if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
@@ -110,9 +112,9 @@ export function withReadmeFigures(readme, document, place) {
 
 /** Writes the results of a run into docs/figures.md of a folder and also into README.md, or nothing where one does not fit. */
 export function writeFigures(results, folder, { withReadme }) {
-  const place = placeOf(results.node);
+  const place = getPlace(results.node);
   const document = join(folder, "docs/figures.md");
-  const text = withFigures(readFileSync(document, "utf8"), place, figuresOf(results));
+  const text = withFigures(readFileSync(document, "utf8"), place, toFigures(results));
   const readme = join(folder, "README.md");
   const readmeText = withReadme && withReadmeFigures(readFileSync(readme, "utf8"), text, place);
   writeFileSync(document, text);

@@ -3,25 +3,25 @@
 import { mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { writeSession } from "./generate.js";
-import { percentile, Server } from "./server.js";
+import { computePercentile, Server } from "./server.js";
 
 const ID = (entries) => `bench-realistic-${entries}`;
 
 /** Returns the figures. `bringIn` has the fleet import a folder; `rounds` machines open the session one after the other. */
-export async function coldOpen({ program, home, url, entries, rounds, bringIn }) {
+export async function measureColdOpen({ program, home, url, entries, rounds, bringIn }) {
   const folder = join(home, "long");
   mkdirSync(folder);
   const file = join(folder, "long.jsonl");
   writeSession(file, entries);
   const bytes = statSync(file).size;
   bringIn(folder);
-  const figures = await coldMachines({ program, home, url, sessionId: ID(entries), rounds });
+  const figures = await measureColdMachines({ program, home, url, sessionId: ID(entries), rounds });
   const coldMegabytesPerSecond = Math.round(bytes / 1e3 / figures.coldOpenMilliseconds);
   return { coldMegabytes: Math.round(bytes / 1e6), coldMegabytesPerSecond, ...figures };
 }
 
 /** Returns the figures of machines that open a session which is there, medians of `rounds`. */
-export async function coldMachines({ program, home, url, sessionId, rounds }) {
+export async function measureColdMachines({ program, home, url, sessionId, rounds }) {
   const took = { open: [], context: [], peak: [], started: [] };
   for (let round = 0; round < rounds; round++) {
     const machine = join(home, `cold-${round}`);
@@ -45,7 +45,7 @@ export async function coldMachines({ program, home, url, sessionId, rounds }) {
     took.started.push(performance.now() - start);
     await started.end();
   }
-  const figure = (times) => Math.round(percentile(times, 0.5));
+  const figure = (times) => Math.round(computePercentile(times, 0.5));
   return {
     coldOpenMilliseconds: figure(took.open),
     coldContextMilliseconds: figure(took.context),

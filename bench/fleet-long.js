@@ -13,9 +13,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { endDatabase, startDatabase } from "../scripts/database.js";
 import { withFigures } from "./figures.js";
-import { coldMachines } from "./fleet-cold.js";
+import { measureColdMachines } from "./fleet-cold.js";
 import { writeSession } from "./generate.js";
-import { percentile, programIn, Server } from "./server.js";
+import { computePercentile, getProgram, Server } from "./server.js";
 import { makeSessions } from "./sessions.js";
 
 const options = {
@@ -41,7 +41,7 @@ const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 const place = mkdtempSync(join(process.env.BENCH_DATABASE ?? tmpdir(), "pi-session-server-database-"));
 const database = await startDatabase(place);
 const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
-const program = programIn(home, false);
+const program = getProgram(home, false);
 const { default: pg } = await import("pg");
 const client = new pg.Client(url);
 await client.connect();
@@ -118,7 +118,10 @@ async function push() {
     after.push((await writer.ask("append", { entries: [entryOf("meanwhile")] })).took);
   if (after.length > 0) {
     add("- words and usage behind it, all there after", seconds(performance.now() - from));
-    add("- appends meanwhile, p50 and p99", `${percentile(after, 0.5)} and ${percentile(after, 0.99)} ms`);
+    add(
+      "- appends meanwhile, p50 and p99",
+      `${computePercentile(after, 0.5)} and ${computePercentile(after, 0.99)} ms`,
+    );
   }
   const { result } = await writer.ask("get_state", {});
   await writer.end();
@@ -135,7 +138,7 @@ async function push() {
   add("clone of it there, until it is acknowledged", seconds(forked));
   await reader.end();
   const { sessionId } = result;
-  const cold = await coldMachines({ program, home, url, sessionId, rounds: 3 });
+  const cold = await measureColdMachines({ program, home, url, sessionId, rounds: 3 });
   const fetched = [seconds(cold.coldOpenMilliseconds), perSecond(bytes, cold.coldOpenMilliseconds)];
   add("cold open of it on another machine, until it is open", fetched.join(", "), "60 MB/s");
   add("- until its first context", seconds(cold.coldContextMilliseconds));
@@ -175,7 +178,7 @@ async function oneAfterAnother(run) {
     const milliseconds = await run(n);
     if (n >= 100) took.push(milliseconds);
   }
-  return `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`;
+  return `${computePercentile(took, 0.5)} and ${computePercentile(took, 0.99)} ms`;
 }
 
 async function writers() {
@@ -248,7 +251,7 @@ async function atOnce(runs) {
       for (let n = 0; performance.now() < until; n++) took.push(await run(n));
     }),
   );
-  const times = `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`;
+  const times = `${computePercentile(took, 0.5)} and ${computePercentile(took, 0.99)} ms`;
   return { rate: Math.round(took.length / options.seconds), times };
 }
 
@@ -286,7 +289,7 @@ async function saver() {
   const late = took.slice(-20);
   add(
     `${options.turns} turns of four messages: rows, bytes, a turn at first and at last`,
-    `${ours}, ${megabytes((await size(...OURS)) - before)}, ${percentile(took.slice(0, 20), 0.5)} and ${percentile(late, 0.5)} ms`,
+    `${ours}, ${megabytes((await size(...OURS)) - before)}, ${computePercentile(took.slice(0, 20), 0.5)} and ${computePercentile(late, 0.5)} ms`,
   );
   const folder = machine("saver");
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
@@ -305,7 +308,7 @@ async function saver() {
   const { n } = await sql(`select ${tables.map((name) => `(select count(*) from ${name})`).join(" + ")} as n`);
   add(
     `- the same with LangGraph's PostgresSaver ${theirs.version}`,
-    `${n}, ${megabytes(await size(...tables))}, ${percentile(theirs.took.slice(0, 20), 0.5)} and ${percentile(theirs.took.slice(-20), 0.5)} ms`,
+    `${n}, ${megabytes(await size(...tables))}, ${computePercentile(theirs.took.slice(0, 20), 0.5)} and ${computePercentile(theirs.took.slice(-20), 0.5)} ms`,
   );
 }
 

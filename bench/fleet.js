@@ -12,9 +12,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { endDatabase, startDatabase } from "../scripts/database.js";
 import { withFigures } from "./figures.js";
-import { coldOpen } from "./fleet-cold.js";
-import { Child, ECHO, request } from "./measure.js";
-import { percentile, programIn, Server } from "./server.js";
+import { measureColdOpen } from "./fleet-cold.js";
+import { Child, ECHO, makeRequest } from "./measure.js";
+import { computePercentile, getProgram, Server } from "./server.js";
 import { makeSessions, word } from "./sessions.js";
 
 const options = {
@@ -40,7 +40,7 @@ const { root: made, files, bytes } = makeSessions(join(home, "made"), options.se
 const place = mkdtempSync(join(tmpdir(), "pi-session-server-database-"));
 const database = await startDatabase(place);
 const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
-const program = programIn(home, false);
+const program = getProgram(home, false);
 const figures = { node: process.version, sessions: options.sessions, megabytes: Math.round(bytes / 1e6) };
 
 function fleet(...words) {
@@ -81,8 +81,8 @@ async function manySessions() {
   const measured = async (name, method, paramsOf) => {
     const took = [];
     for (let i = 0; i < options.rounds; i++) took.push((await server.ask(method, paramsOf(i))).took);
-    figures[`${name}P50`] = percentile(took, 0.5);
-    figures[`${name}P95`] = percentile(took, 0.95);
+    figures[`${name}P50`] = computePercentile(took, 0.5);
+    figures[`${name}P95`] = computePercentile(took, 0.95);
   };
   await measured("list", "list_sessions", (i) => ({
     limit: 50,
@@ -109,8 +109,8 @@ async function manySessions() {
       const reply = await writer.ask("append", { entries: [{ type, message }] });
       if (i >= 20) took.push(reply.took);
     }
-    figures[`${name}P50`] = percentile(took, 0.5);
-    figures[`${name}P99`] = percentile(took, 0.99);
+    figures[`${name}P50`] = computePercentile(took, 0.5);
+    figures[`${name}P99`] = computePercentile(took, 0.99);
     await writer.end();
   }
 }
@@ -119,9 +119,9 @@ async function manySessions() {
 async function echoed() {
   const echo = new Child(process.execPath, ["-e", ECHO], process.env);
   const took = [];
-  for (let n = 0; n < 5000; n++) took.push(await echo.ask([request(n, "get_state")]));
+  for (let n = 0; n < 5000; n++) took.push(await echo.ask([makeRequest(n, "get_state")]));
   await echo.end();
-  figures.echo = Math.round(percentile(took.slice(1000), 0.5) * 1000);
+  figures.echo = Math.round(computePercentile(took.slice(1000), 0.5) * 1000);
 }
 
 try {
@@ -130,7 +130,7 @@ try {
   if (options.sessions > 0) await manySessions();
   const { cold: entries, colds: rounds } = options;
   const bringIn = (folder) => fleet("import", folder);
-  if (entries > 0) Object.assign(figures, await coldOpen({ program, home, url, entries, rounds, bringIn }));
+  if (entries > 0) Object.assign(figures, await measureColdOpen({ program, home, url, entries, rounds, bringIn }));
 } finally {
   await endDatabase(database);
   rmSync(place, { recursive: true, force: true });

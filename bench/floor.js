@@ -13,17 +13,17 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { figuresOf, withFigures } from "./figures.js";
-import { rows as rowsOfOtherBenches } from "./floors/rows.js";
-import { table } from "./measure.js";
+import { toFigures, withFigures } from "./figures.js";
+import { makeFloorRows as rowsOfOtherBenches } from "./floors/rows.js";
+import { formatTable } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
 import { home, options, runs } from "./options.js";
-import { rows } from "./rows.js";
+import { makeRows } from "./rows.js";
 
 /** The rows that have a floor, with it; a detail of the row before (`- ...`) has that row's name. */
 function* floored() {
   let before = "";
-  for (const { floor, prepare, ours, what, unit, goal, more } of rows()) {
+  for (const { floor, prepare, ours, what, unit, goal, more } of makeRows()) {
     if (!what.startsWith("- ")) before = what;
     const name = what.startsWith("- ") ? `${before} ${what}` : what;
     if (floor) yield { what: name, unit, goal, more, prepare, ours, against: floor };
@@ -36,9 +36,9 @@ try {
   if (options.write && options.rows !== "") throw new Error("--write writes the whole table. Leave --rows out.");
   await warmUp();
   const results = { node: process.version, processors: cpus().length, load, runs, rows: await measureRows(floored()) };
-  const figures = { ...figuresOf(results), head: ["what", "ours", "goal", "floor", "ratio"] };
+  const figures = { ...toFigures(results), head: ["what", "ours", "goal", "floor", "ratio"] };
   console.log(
-    options.json ? JSON.stringify(results, null, 2) : `${figures.how}\n\n${table(figures.head, figures.rows)}`,
+    options.json ? JSON.stringify(results, null, 2) : `${figures.how}\n\n${formatTable(figures.head, figures.rows)}`,
   );
   if (options.write) {
     const document = join(options.into, "docs/figures.md");

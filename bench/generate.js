@@ -20,7 +20,7 @@ const START = 1767225600000;
 const time = (n) => new Date(START + n * 1000).toISOString();
 
 /** The id of the n-th entry: eight hex digits, no two the same. */
-export const idOf = (n) => (Math.imul(n + 1, 2654435761) >>> 0).toString(16).padStart(8, "0");
+export const makeId = (n) => (Math.imul(n + 1, 2654435761) >>> 0).toString(16).padStart(8, "0");
 
 /** The usage of an answer, as Pi writes it. */
 export const USAGE = {
@@ -46,7 +46,7 @@ function* conversation(count, next, mean, compactEvery) {
   };
   let parent = null;
   for (let n = 0; n < count; n++) {
-    const base = { type: "message", id: idOf(n), parentId: parent, timestamp: time(n) };
+    const base = { type: "message", id: makeId(n), parentId: parent, timestamp: time(n) };
     const assistant = (content, stopReason) => ({
       role: "assistant",
       content,
@@ -62,7 +62,7 @@ function* conversation(count, next, mean, compactEvery) {
         ...base,
         type: "compaction",
         summary: text(mean),
-        firstKeptEntryId: idOf(Math.max(0, n - 16)),
+        firstKeptEntryId: makeId(Math.max(0, n - 16)),
         tokensBefore: 150_000,
       };
     else if (n % 4 === 0) yield { ...base, message: { role: "user", content: text(mean / 5), timestamp: START + n } };
@@ -74,13 +74,13 @@ function* conversation(count, next, mean, compactEvery) {
       const role = { role: "toolResult", toolCallId: `call_${n - 1}`, toolName: "read" };
       yield { ...base, message: { ...role, content, isError: false, timestamp: START + n } };
     } else yield { ...base, message: assistant([{ type: "text", text: text(mean / 2) }], "stop") };
-    parent = n % 4 === 3 && next() < 0.02 && n % compactEvery > 8 ? idOf(n - 4) : idOf(n);
+    parent = n % 4 === 3 && next() < 0.02 && n % compactEvery > 8 ? makeId(n - 4) : makeId(n);
   }
 }
 
 const user = (n, parentId, content) => ({
   type: "message",
-  id: idOf(n),
+  id: makeId(n),
   parentId,
   timestamp: time(n),
   message: { role: "user", content, timestamp: START + n },
@@ -99,15 +99,15 @@ const SHAPES = {
   /** One line of `count` MiB between two short ones. */
   *giant(count) {
     yield user(0, null, "before");
-    yield user(1, idOf(0), "x".repeat(count << 20));
-    yield user(2, idOf(1), "after");
+    yield user(1, makeId(0), "x".repeat(count << 20));
+    yield user(2, makeId(1), "after");
   },
   /** An extension's entries, 25 to each message. */
   *custom(count) {
     for (let n = 0; n < count; n++) {
-      const parentId = n === 0 ? null : idOf(n - 1);
+      const parentId = n === 0 ? null : makeId(n - 1);
       if (n % 25 === 0) yield user(n, parentId, `turn ${n}`);
-      else yield { type: "custom", id: idOf(n), parentId, timestamp: time(n), customType: "tick", data: { n } };
+      else yield { type: "custom", id: makeId(n), parentId, timestamp: time(n), customType: "tick", data: { n } };
     }
   },
   /** Screenshots of 200 KB. */
@@ -116,21 +116,21 @@ const SHAPES = {
     const piece = Array.from({ length: 4096 }, () => letters[Math.floor(next() * 64)]).join("");
     for (let n = 0; n < count; n++) {
       const image = { type: "image", data: piece.repeat(50), mimeType: "image/png" };
-      yield user(n, n === 0 ? null : idOf(n - 1), [{ type: "text", text: `look ${n}` }, image]);
+      yield user(n, n === 0 ? null : makeId(n - 1), [{ type: "text", text: `look ${n}` }, image]);
     }
   },
   /** One path. */
   *deep(count) {
-    for (let n = 0; n < count; n++) yield user(n, n === 0 ? null : idOf(n - 1), `say ${n}`);
+    for (let n = 0; n < count; n++) yield user(n, n === 0 ? null : makeId(n - 1), `say ${n}`);
   },
   /** All entries below one. */
   *wide(count) {
-    for (let n = 0; n < count; n++) yield user(n, n === 0 ? null : idOf(0), `say ${n}`);
+    for (let n = 0; n < count; n++) yield user(n, n === 0 ? null : makeId(0), `say ${n}`);
   },
   /** One in a hundred names a parent that is not there. */
   *broken(count) {
     for (let n = 0; n < count; n++)
-      yield user(n, n === 0 ? null : n % 100 === 99 ? "deadbeef" : idOf(n - 1), `say ${n}`);
+      yield user(n, n === 0 ? null : n % 100 === 99 ? "deadbeef" : makeId(n - 1), `say ${n}`);
   },
 };
 
@@ -162,11 +162,11 @@ export function writeLongLine(file, bytes) {
     timestamp: "2026-01-01T00:00:00.000Z",
     cwd: process.cwd(),
   };
-  const [before, after] = JSON.stringify(user(1, idOf(0), "|")).split("|");
+  const [before, after] = JSON.stringify(user(1, makeId(0), "|")).split("|");
   writeSync(fd, `${JSON.stringify(header)}\n${JSON.stringify(user(0, null, "before"))}\n${before}`);
   const block = Buffer.alloc(1 << 24, "so many words of text ");
   for (let left = bytes; left > 0; left -= block.length) writeSync(fd, block.subarray(0, Math.min(left, block.length)));
-  writeSync(fd, `${after}\n${JSON.stringify(user(2, idOf(1), "after"))}\n`);
+  writeSync(fd, `${after}\n${JSON.stringify(user(2, makeId(1), "after"))}\n`);
   closeSync(fd);
 }
 

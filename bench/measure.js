@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 
 /** Median, with the lowest and the highest. */
-export function figure(values) {
+export function toFigure(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const [low, median, high] = [sorted[0], sorted[sorted.length >> 1], sorted[sorted.length - 1]];
   return { median, low, high, runs: sorted.length, values: sorted };
@@ -94,7 +94,7 @@ export class Child {
 
   /** The result of one request in JSON-RPC, undefined when it is a very large one. Throws when it is an error. */
   async result(method, params) {
-    const took = await this.ask([request("r", method, params)], { keep: true });
+    const took = await this.ask([makeRequest("r", method, params)], { keep: true });
     // Events stand behind the reply.
     const line = this.text.split("\n").find((line) => line.startsWith('{"jsonrpc":"2.0","id":"r",'));
     if (!line?.startsWith('{"jsonrpc":"2.0","id":"r","result":')) throw new Error(`${method}: ${line?.slice(0, 2000)}`);
@@ -123,10 +123,10 @@ export class Child {
 /** A script that answers each line at once: what a host waits for in any case. */
 export const ECHO = `process.stdin.setEncoding("utf8");let rest="";process.stdin.on("data",(chunk)=>{rest+=chunk;let out="";let from=0;for(let end;(end=rest.indexOf("\\n",from))>=0;from=end+1){const m=JSON.parse(rest.slice(from,end));out+=JSON.stringify({jsonrpc:"2.0",id:m.id,result:{}})+"\\n"}rest=rest.slice(from);process.stdout.write(out)})`;
 
-export const request = (id, method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id, method, params });
+export const makeRequest = (id, method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id, method, params });
 
 /** Runs a script in a fresh process and answers the JSON it prints; undefined when it fails. */
-export function fresh(node, args, env) {
+export function runFresh(node, args, env) {
   return new Promise((resolve) => {
     const child = spawn(node, args, { env, stdio: ["ignore", "pipe", "ignore"] });
     let out = "";
@@ -144,7 +144,7 @@ export function fresh(node, args, env) {
   });
 }
 
-export const shown = (value) =>
+export const formatNumber = (value) =>
   value === undefined || value === null || Number.isNaN(value)
     ? "-"
     : value >= 100
@@ -157,7 +157,7 @@ export const shown = (value) =>
 export const counted = new Intl.NumberFormat("en").format;
 
 /** A table as Markdown has it. */
-export function table(head, rows) {
+export function formatTable(head, rows) {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column].length)));
   const line = (cells) => `| ${cells.map((cell, column) => cell.padEnd(widths[column])).join(" | ")} |`;
   return [line(head), `|${widths.map((width) => "-".repeat(width + 2)).join("|")}|`, ...rows.map(line)].join("\n");

@@ -1,8 +1,8 @@
 // Measures rows in turn with their counterparts, so that a drift of the machine meets all of them.
 
-import { message, newFile, ours, using, withBuild } from "./asking.js";
-import { idOf, writeSession } from "./generate.js";
-import { figure, request } from "./measure.js";
+import { makeFileName, message, ours, runWith, withBuild } from "./asking.js";
+import { makeId, writeSession } from "./generate.js";
+import { makeRequest, toFigure } from "./measure.js";
 import { built, options, piRuns, quick, runs } from "./options.js";
 
 /**
@@ -10,9 +10,9 @@ import { built, options, piRuns, quick, runs } from "./options.js";
  * servers that start after one has worked for a minute, as users find them.
  */
 export async function warmUp(builds = []) {
-  const file = newFile();
+  const file = makeFileName();
   writeSession(file, 1000, "realistic");
-  const entryId = idOf(996);
+  const entryId = makeId(996);
   const asked = [
     ["get_state"],
     ["switch_session", { sessionPath: file }],
@@ -27,8 +27,8 @@ export async function warmUp(builds = []) {
   ];
   for (const build of [built, ...builds])
     await withBuild(build, () =>
-      using(ours("--no-session"), async (child) => {
-        await child.ask(asked.map(([method, params], id) => request(id, method, params)));
+      runWith(ours("--no-session"), async (child) => {
+        await child.ask(asked.map(([method, params], id) => makeRequest(id, method, params)));
         if (!quick) await new Promise((resolve) => setTimeout(resolve, 3000));
       }),
     );
@@ -52,7 +52,8 @@ export async function measureRows(rows, { builds = [], pis = [] } = {}) {
         for (const pi of pis)
           values.others.get(pi.name).push(await Promise.resolve(row.pi?.(pi)).catch(() => undefined));
     }
-    const known = (list) => (list.some((value) => value === undefined) || list.length === 0 ? undefined : figure(list));
+    const known = (list) =>
+      list.some((value) => value === undefined) || list.length === 0 ? undefined : toFigure(list);
     // A system without the means of a row has no figure.
     if (known(values.ours) === undefined) continue;
     measured.push({
@@ -60,7 +61,7 @@ export async function measureRows(rows, { builds = [], pis = [] } = {}) {
       unit: row.unit,
       goal: row.goal,
       more: row.more ?? false,
-      ours: figure(values.ours),
+      ours: toFigure(values.ours),
       against: row.against && { what: row.against[0], ...known(values.against) },
       pis: Object.fromEntries([...values.others].map(([name, list]) => [name, known(list)])),
     });

@@ -1,19 +1,19 @@
 // Rows that benches of their own measure, as rows of the table.
 
 import { fileURLToPath } from "node:url";
-import { counted, figure, fresh } from "./measure.js";
+import { counted, runFresh, toFigure } from "./measure.js";
 import { env, million, node, options, program, quick, runs } from "./options.js";
 
 /** The finder has a bench of its own. */
-export async function listing(pis) {
+export async function measureListing(pis) {
   if (options.rows !== "" && !"list search".includes(options.rows)) return [];
   const sessions = quick ? 20 : 1000;
   const script = fileURLToPath(new URL("catalog.js", import.meta.url));
   const size = ["--sessions", String(sessions), "--kilobytes", quick ? "50" : "550", "--rounds", quick ? "5" : "100"];
-  const found = await fresh(node, [script, ...size, "--libraries", JSON.stringify(pis), "--json"], env);
+  const found = await runFresh(node, [script, ...size, "--libraries", JSON.stringify(pis), "--json"], env);
   if (!found) return [];
-  const one = (what, value, goal) => ({ what, unit: "ms", goal, ours: figure([value]) });
-  const theirs = Object.entries(found.libraries ?? {}).map(([name, { ms }]) => [name, figure([ms])]);
+  const one = (what, value, goal) => ({ what, unit: "ms", goal, ours: toFigure([value]) });
+  const theirs = Object.entries(found.libraries ?? {}).map(([name, { ms }]) => [name, toFigure([ms])]);
   const first = `list ${counted(sessions)} sessions, ${found.megabytes} MB, first time`;
   return [
     { ...one(first, found.coldListSeconds * 1000, "350 ms"), pis: Object.fromEntries(theirs) },
@@ -35,11 +35,11 @@ const SEGMENTED_GOALS = [
 export const segmentedGoal = (name) => SEGMENTED_GOALS.find(([part]) => part.test(name))?.[1];
 
 /** Session Store V2 has one, too. */
-export async function segmented() {
+export async function measureSegmented() {
   if (options.rows !== "" && !"V2 resume migration".includes(options.rows)) return [];
   const script = fileURLToPath(new URL("v2.js", import.meta.url));
   const args = [script, "--json", "--runs", String(runs), "--program", program];
-  const found = await fresh(node, [...args, ...(quick ? ["--quick"] : []), ...(million ? ["--million"] : [])], env);
+  const found = await runFresh(node, [...args, ...(quick ? ["--quick"] : []), ...(million ? ["--million"] : [])], env);
   return (found ?? [])
     .filter(({ name }) => !name.includes("JSONL"))
     .map(({ name, unit, ...ours }) => ({

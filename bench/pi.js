@@ -55,6 +55,6 @@ export function findPis({ node, pi, pi15 }, home) {
 }
 
 /** Arguments that make Pi serve its line protocol. */
-export const serving = (pi, ...more) => [pi.cli, "--mode", "rpc", "--offline", ...more];
+export const getServingArguments = (pi, ...more) => [pi.cli, "--mode", "rpc", "--offline", ...more];
 
-export const piRequest = (id, type, params = {}) => JSON.stringify({ id: String(id), type, ...params });
+export const makePiRequest = (id, type, params = {}) => JSON.stringify({ id: String(id), type, ...params });

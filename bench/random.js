@@ -1,7 +1,7 @@
 // Pseudo-random numbers of our own, so that a seed gives the same sessions everywhere.
 
 /** Returns what gives numbers from 0 up to, not including, 1 (mulberry32). */
-export function randomFrom(seed) {
+export function makeRandom(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

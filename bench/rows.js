@@ -6,27 +6,27 @@ import {
   appendRequest,
   copy,
   echo,
-  firstReply,
   forget,
-  memoryOf,
+  makeFileName,
+  measureFirstReply,
+  measureMemory,
+  measurePipelined,
+  measureRoundTrip,
   message,
-  newFile,
   once,
   onSession,
   ours,
   oursAnew,
   parseAll,
   piOnSession,
-  pipelined,
   piState,
   piSwitchTo,
-  roundTrip,
   run,
+  runWith,
   standalone,
   state,
   switchTo,
   theirs,
-  using,
 } from "./asking.js";
 import {
   appendingMany,
@@ -38,15 +38,15 @@ import {
   sendingAgain,
   sendingMany,
 } from "./floors/asking.js";
-import { idOf, writeSession } from "./generate.js";
-import { counted, request } from "./measure.js";
+import { makeId, writeSession } from "./generate.js";
+import { counted, makeRequest } from "./measure.js";
 import { home, million, options, quick } from "./options.js";
 
 const size = (file) => `${Math.round(statSync(file).size / 1e6)} MB`;
 /** As many entries as the name of a session says. */
 const entriesOf = (file) => Number(/-(\d+)\.jsonl/.exec(file)[1]);
 const files = new Map();
-export function session(shape, count) {
+export function makeRowSession(shape, count) {
   const key = `${shape}-${count}`;
   if (!files.has(key)) {
     const file = join(home, `${key}.jsonl`);
@@ -92,37 +92,37 @@ const WRITTEN = "made, written, looked at before and after";
  * Each row: its name and unit, and how ours, the machine and Pi are measured; `floor` is what bench/floor.js measures it
  * against. `more` is better where it says so.
  */
-export function* rows() {
+export function* makeRows() {
   yield {
     what: "spawn to first reply",
     unit: "ms",
     goal: modern ? "50 ms" : "95 ms",
-    ours: () => firstReply(ours("--no-session"), state(0)),
-    against: ["bare echo", () => firstReply(echo(), state(0))],
-    floor: ["bare echo", () => firstReply(echo(), state(0))],
-    pi: (pi) => firstReply(theirs(pi, "--no-session"), piState(0)),
+    ours: () => measureFirstReply(ours("--no-session"), state(0)),
+    against: ["bare echo", () => measureFirstReply(echo(), state(0))],
+    floor: ["bare echo", () => measureFirstReply(echo(), state(0))],
+    pi: (pi) => measureFirstReply(theirs(pi, "--no-session"), piState(0)),
   };
   yield {
     what: "- where no machine code is kept",
     unit: "ms",
     goal: modern ? "60 ms" : "85 ms",
-    ours: () => firstReply(oursAnew("--no-session"), state(0)),
-    against: ["bare echo", () => firstReply(echo(), state(0))],
+    ours: () => measureFirstReply(oursAnew("--no-session"), state(0)),
+    against: ["bare echo", () => measureFirstReply(echo(), state(0))],
   };
   if (options.standalone !== undefined) {
     yield {
       what: "- of the program with Node in it",
       unit: "ms",
       goal: "echo + 12 ms",
-      prepare: () => firstReply(standalone("--no-session"), state(0)),
-      ours: () => firstReply(standalone("--no-session"), state(0)),
-      against: ["bare echo", () => firstReply(echo(), state(0))],
+      prepare: () => measureFirstReply(standalone("--no-session"), state(0)),
+      ours: () => measureFirstReply(standalone("--no-session"), state(0)),
+      against: ["bare echo", () => measureFirstReply(echo(), state(0))],
     };
     yield {
       what: "- - its memory",
       unit: "MB",
-      ours: () => memoryOf(standalone("--no-session"), state(0), "VmRSS"),
-      against: ["bare echo", () => memoryOf(echo(), state(0), "VmRSS")],
+      ours: () => measureMemory(standalone("--no-session"), state(0), "VmRSS"),
+      against: ["bare echo", () => measureMemory(echo(), state(0), "VmRSS")],
     };
     yield { what: "- - its size", unit: "MB", ours: async () => statSync(options.standalone).size / 1e6 };
   }
@@ -130,42 +130,42 @@ export function* rows() {
     what: "get_state, round trip p50",
     unit: "us",
     goal: "1.1 x echo",
-    ours: () => roundTrip(ours("--no-session"), state),
-    against: ["bare echo", () => roundTrip(echo(), state)],
-    pi: (pi) => roundTrip(theirs(pi, "--no-session"), piState),
+    ours: () => measureRoundTrip(ours("--no-session"), state),
+    against: ["bare echo", () => measureRoundTrip(echo(), state)],
+    pi: (pi) => measureRoundTrip(theirs(pi, "--no-session"), piState),
   };
   const large = quick ? 2000 : 100_000;
-  const realistic = session("realistic", large);
+  const realistic = makeRowSession("realistic", large);
   yield {
     what: `get_state, round trip p50, ${counted(large)} entries`,
     unit: "us",
     goal: "1.1 x echo",
-    ours: () => roundTrip(ours("--session", realistic, "--read-only"), state),
-    against: ["bare echo", () => roundTrip(echo(), state)],
-    pi: (pi) => roundTrip(theirs(pi, "--session", realistic), piState),
+    ours: () => measureRoundTrip(ours("--session", realistic, "--read-only"), state),
+    against: ["bare echo", () => measureRoundTrip(echo(), state)],
+    pi: (pi) => measureRoundTrip(theirs(pi, "--session", realistic), piState),
   };
   yield {
     what: "get_state, 1,000 outstanding",
     unit: "k/s",
     goal: "400 k/s",
     more: true,
-    ours: () => pipelined(ours("--no-session"), state),
-    against: ["bare echo", () => pipelined(echo(), state)],
+    ours: () => measurePipelined(ours("--no-session"), state),
+    against: ["bare echo", () => measurePipelined(echo(), state)],
     floor: sendingMany(state),
-    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+    pi: (pi) => measurePipelined(theirs(pi, "--no-session"), piState),
   };
   yield {
     what: "get_state, 1,000 outstanding, Pi's dialect",
     unit: "k/s",
     goal: "400 k/s",
     more: true,
-    ours: () => pipelined(ours("--no-session"), piState),
-    against: ["bare echo", () => pipelined(echo(), piState)],
+    ours: () => measurePipelined(ours("--no-session"), piState),
+    against: ["bare echo", () => measurePipelined(echo(), piState)],
     floor: sendingMany(piState),
-    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+    pi: (pi) => measurePipelined(theirs(pi, "--no-session"), piState),
   };
   const left = [realistic];
-  if (million) left.push(session("lean", 1_000_000));
+  if (million) left.push(makeRowSession("lean", 1_000_000));
   for (const file of left)
     yield {
       what: `switching away from ${counted(entriesOf(file))} entries that were read first`,
@@ -173,15 +173,15 @@ export function* rows() {
       goal: "5 ms",
       ours() {
         forget();
-        const away = request(1, "switch_session", { sessionPath: session("realistic", 1000) });
+        const away = makeRequest(1, "switch_session", { sessionPath: makeRowSession("realistic", 1000) });
         return once(ours("--session", file), state(0), away);
       },
-      against: ["from none", () => switchTo(session("realistic", 1000))],
-      floor: opening(session("realistic", 1000)),
-      pi: (pi) => piOnSession(pi, file, "switch_session", { sessionPath: session("realistic", 1000) }),
+      against: ["from none", () => switchTo(makeRowSession("realistic", 1000))],
+      floor: opening(makeRowSession("realistic", 1000)),
+      pi: (pi) => piOnSession(pi, file, "switch_session", { sessionPath: makeRowSession("realistic", 1000) }),
     };
-  const opened = [session("realistic", 1000), realistic];
-  if (million) opened.push(session("lean", 1_000_000));
+  const opened = [makeRowSession("realistic", 1000), realistic];
+  if (million) opened.push(makeRowSession("lean", 1_000_000));
   for (const file of opened) {
     const entries = entriesOf(file);
     yield {
@@ -204,7 +204,7 @@ export function* rows() {
         forget();
         return switchTo(file, (_, child) => child.memory("VmHWM"));
       },
-      against: ["an idle echo", () => memoryOf(echo(), state(0), "VmHWM")],
+      against: ["an idle echo", () => measureMemory(echo(), state(0), "VmHWM")],
       pi: (pi) => run("open", file, "mb", pi.library, pi.node),
     };
     if (statSync(file).size > 8e6)
@@ -227,8 +227,8 @@ export function* rows() {
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
     };
   }
-  const branched = [session("realistic", 1000), session("lean", large)];
-  if (million) branched.push(session("lean", 1_000_000));
+  const branched = [makeRowSession("realistic", 1000), makeRowSession("lean", large)];
+  if (million) branched.push(makeRowSession("lean", 1_000_000));
   for (const file of branched) {
     const entries = entriesOf(file);
     yield {
@@ -256,7 +256,7 @@ export function* rows() {
     };
   }
   for (const [shape, count] of options.shapes ? UNUSUAL : []) {
-    const file = session(shape, quick ? Math.ceil(count / 100) : count);
+    const file = makeRowSession(shape, quick ? Math.ceil(count / 100) : count);
     yield {
       what: `switch_session, ${shape}, ${size(file)}`,
       unit: "ms",
@@ -268,7 +268,7 @@ export function* rows() {
       pi: (pi) => piSwitchTo(pi, file),
     };
   }
-  const whole = session("whole", quick ? 500 : 10_000);
+  const whole = makeRowSession("whole", quick ? 500 : 10_000);
   yield {
     what: `get_messages, ${size(whole)}`,
     unit: "ms",
@@ -299,23 +299,23 @@ export function* rows() {
     unit: "ms",
     goal: "2 ms",
     ours: () =>
-      using(ours("--session", whole, "--read-only"), async (child) => {
-        for (let n = 0; n < 3; n++) await child.ask([request(n, "get_tree", { limit: 1000 })]);
-        return child.ask([request(9, "get_tree", { limit: 1000 })]);
+      runWith(ours("--session", whole, "--read-only"), async (child) => {
+        for (let n = 0; n < 3; n++) await child.ask([makeRequest(n, "get_tree", { limit: 1000 })]);
+        return child.ask([makeRequest(9, "get_tree", { limit: 1000 })]);
       }),
     against: ["round trip", () => once(echo(), state(0), state(1))],
     floor: sendingAgain(whole, "get_tree", { limit: 1000 }),
   };
-  const last = idOf(large - 4 - ((large - 4) % 4));
+  const last = makeId(large - 4 - ((large - 4) % 4));
   yield {
     what: `fork at the last message, ${size(realistic)}, durable`,
     unit: "ms",
     goal: "2.5 x range copy",
-    ours: () => once(ours("--session", realistic), state(0), request(1, "fork", { entryId: last, position: "at" })),
+    ours: () => once(ours("--session", realistic), state(0), makeRequest(1, "fork", { entryId: last, position: "at" })),
     against: ["file copy, fdatasync", () => copy(realistic)],
     pi: (pi) => piOnSession(pi, realistic, "fork", { entryId: last }),
   };
-  const little = session("lean", 8);
+  const little = makeRowSession("lean", 8);
   yield {
     what: "import, library",
     unit: "ms",
@@ -338,7 +338,7 @@ export function* rows() {
     goal: "200 k/s",
     more: true,
     ours: () => appending(0),
-    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    against: ["write alone", () => run("append-raw", makeFileName(), "ks")],
     floor: [WRITTEN, () => appending(0, plain)],
     pi: (pi) => appending(0, pi.library, pi.node),
   };
@@ -348,7 +348,7 @@ export function* rows() {
     goal: "200 k/s",
     more: true,
     ours: () => appending(large),
-    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    against: ["write alone", () => run("append-raw", makeFileName(), "ks")],
     floor: [WRITTEN, () => appending(large, plain)],
     pi: (pi) => appending(large, pi.library, pi.node),
   };
@@ -357,18 +357,18 @@ export function* rows() {
     unit: "k/s",
     goal: "110 k/s",
     more: true,
-    ours: () => run("append-first", newFile(), "ks"),
-    against: ["write, looked at before and after", () => run("append-checked", newFile(), "ks")],
-    floor: [WRITTEN, () => run("append-first", newFile(), "ks", plain)],
-    pi: (pi) => run("append-first", newFile(), "ks", pi.library, pi.node),
+    ours: () => run("append-first", makeFileName(), "ks"),
+    against: ["write, looked at before and after", () => run("append-checked", makeFileName(), "ks")],
+    floor: [WRITTEN, () => run("append-first", makeFileName(), "ks", plain)],
+    pi: (pi) => run("append-first", makeFileName(), "ks", pi.library, pi.node),
   };
   yield {
     what: "branchWithSummary, library, p50",
     unit: "us",
     goal: "10 us",
-    ours: () => run("summaries", newFile(), "us"),
-    floor: [WRITTEN, () => run("summaries", newFile(), "us", plain)],
-    pi: (pi) => run("summaries", newFile(), "us", pi.library, pi.node),
+    ours: () => run("summaries", makeFileName(), "us"),
+    floor: [WRITTEN, () => run("summaries", makeFileName(), "us", plain)],
+    pi: (pi) => run("summaries", makeFileName(), "us", pi.library, pi.node),
   };
   for (const [count, goal] of [
     [1000, "4 ms"],
@@ -378,10 +378,10 @@ export function* rows() {
       what: `createBranchedSession at the leaf, library, ${counted(count)} entries`,
       unit: "ms",
       goal,
-      ours: () => run("branched", session("uncompacted", count), "ms"),
-      against: ["file copy, fdatasync", () => copy(session("uncompacted", count))],
-      floor: ["copy, fdatasync, read again", () => run("branched", session("uncompacted", count), "ms", plain)],
-      pi: (pi) => run("branched", session("uncompacted", count), "ms", pi.library, pi.node),
+      ours: () => run("branched", makeRowSession("uncompacted", count), "ms"),
+      against: ["file copy, fdatasync", () => copy(makeRowSession("uncompacted", count))],
+      floor: ["copy, fdatasync, read again", () => run("branched", makeRowSession("uncompacted", count), "ms", plain)],
+      pi: (pi) => run("branched", makeRowSession("uncompacted", count), "ms", pi.library, pi.node),
     };
   const many = manySessions(quick ? 20 : 1000);
   yield {
@@ -410,8 +410,8 @@ export function* rows() {
     what: "durable append over the wire, p50",
     unit: "us",
     goal: "200 us + round trip",
-    ours: () => roundTrip(ours("--session", newFile()), appendRequest),
-    against: ["write, fdatasync", () => run("sync", newFile(), "us")],
+    ours: () => measureRoundTrip(ours("--session", makeFileName()), appendRequest),
+    against: ["write, fdatasync", () => run("sync", makeFileName(), "us")],
   };
   const total = quick ? 500 : 20_000;
   yield {
@@ -420,32 +420,32 @@ export function* rows() {
     goal: "60 k/s",
     more: true,
     ours: () =>
-      using(ours("--session", newFile()), async (child) => {
+      runWith(ours("--session", makeFileName()), async (child) => {
         await child.ask([appendRequest("warm")]);
         return total / (await child.keepAsking(total, 1000, appendRequest));
       }),
     floor: appendingMany(appendRequest, total),
-    against: ["one fdatasync each", async () => 1000 / (await run("sync", newFile(), "us"))],
+    against: ["one fdatasync each", async () => 1000 / (await run("sync", makeFileName(), "us"))],
   };
   yield {
     what: "bytes on disk, realistic entries",
     unit: "MB",
     goal: "1.1 x payload",
-    ours: () => written(session("realistic", 1000)),
-    against: ["payload", async () => statSync(session("realistic", 1000)).size / 1e6],
+    ours: () => written(makeRowSession("realistic", 1000)),
+    against: ["payload", async () => statSync(makeRowSession("realistic", 1000)).size / 1e6],
   };
   yield {
     what: "memory of an idle server",
     unit: "MB",
     goal: "90 MB",
-    ours: () => memoryOf(ours("--no-session"), state(0), "VmRSS"),
-    against: ["bare echo", () => memoryOf(echo(), state(0), "VmRSS")],
-    pi: (pi) => memoryOf(theirs(pi, "--no-session"), piState(0), "VmRSS"),
+    ours: () => measureMemory(ours("--no-session"), state(0), "VmRSS"),
+    against: ["bare echo", () => measureMemory(echo(), state(0), "VmRSS")],
+    pi: (pi) => measureMemory(theirs(pi, "--no-session"), piState(0), "VmRSS"),
   };
 }
 
 async function appending(entries, from, runner) {
-  const file = newFile();
+  const file = makeFileName();
   writeSession(file, Math.max(8, entries), "lean");
   const rate = await run("append", file, "ks", from, runner);
   rmSync(file, { force: true });
@@ -454,12 +454,12 @@ async function appending(entries, from, runner) {
 
 /** A session written entry by entry; answers the megabytes that came to be. */
 async function written(from) {
-  const file = newFile();
+  const file = makeFileName();
   const lines = readFileSync(from, "utf8").split("\n").slice(1, -1);
   const requests = lines.map((line, n) => {
     const { id, parentId, timestamp, ...entry } = JSON.parse(line);
-    return request(n, "append", { entries: [entry.type === "compaction" ? message : entry] });
+    return makeRequest(n, "append", { entries: [entry.type === "compaction" ? message : entry] });
   });
-  await using(ours("--session", file), (child) => child.ask(requests));
+  await runWith(ours("--session", file), (child) => child.ask(requests));
   return statSync(file).size / 1e6;
 }

@@ -23,25 +23,25 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { ours } from "./asking.js";
-import { buildOf, compare, inTurns, resultsOf } from "./compare.js";
-import { figuresOf, writeFigures } from "./figures.js";
-import { table } from "./measure.js";
+import { compare, getBuild, measureInTurns, readResults } from "./compare.js";
+import { toFigures, writeFigures } from "./figures.js";
+import { formatTable } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
 import { home, million, options, positionals, quick, runs } from "./options.js";
-import { listing, segmented } from "./other-benches.js";
+import { measureListing, measureSegmented } from "./other-benches.js";
 import { findPis } from "./pi.js";
-import { rows } from "./rows.js";
-import { growth } from "./scaling.js";
-import { rows as usualRows } from "./usual.js";
+import { makeRows } from "./rows.js";
+import { measureScaling } from "./scaling.js";
+import { makeUsualRows as usualRows } from "./usual.js";
 
 function* allRows() {
   yield* usualRows();
-  yield* rows();
+  yield* makeRows();
 }
 
 function print(results) {
-  const { how, head, rows: lines, lost } = figuresOf(results);
-  console.log([how, table(head, lines), ...lost].join("\n\n"));
+  const { how, head, rows: lines, lost } = toFigures(results);
+  console.log([how, formatTable(head, lines), ...lost].join("\n\n"));
   if (options.figures || options.readme) writeFigures(results, options.into, { withReadme: options.readme });
 }
 
@@ -51,15 +51,15 @@ try {
   if (options.compare) {
     if (positionals.length !== 2) throw new Error("--compare takes two files or commits.");
     const [before, after] = positionals.every(existsSync)
-      ? positionals.map(resultsOf)
-      : inTurns(...positionals.map(buildOf));
+      ? positionals.map(readResults)
+      : measureInTurns(...positionals.map(getBuild));
     compare(before, after);
   } else if (options.from !== undefined) print(JSON.parse(readFileSync(options.from, "utf8")));
   else {
-    const builds = options.before === undefined ? [] : [buildOf(options.before)];
+    const builds = options.before === undefined ? [] : [getBuild(options.before)];
     await warmUp(builds);
     const document = options.figures ? join(options.into, "docs/figures.md") : undefined;
-    if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs, document });
+    if (options.growth) await measureScaling({ ours, home, quick, million, json: options.json, runs, document });
     else {
       const pis = options.pi ? findPis({ node: options.node, pi: options.pi073, pi15: options.pi15 }, home) : [];
       const results = {
@@ -67,7 +67,11 @@ try {
         processors: cpus().length,
         load,
         runs,
-        rows: [...(await measureRows(allRows(), { builds, pis })), ...(await segmented()), ...(await listing(pis))],
+        rows: [
+          ...(await measureRows(allRows(), { builds, pis })),
+          ...(await measureSegmented()),
+          ...(await measureListing(pis)),
+        ],
       };
       if (options.json) console.log(JSON.stringify(results, null, 2));
       else print(results);

@@ -28,8 +28,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { withFigures } from "./figures.js";
-import { idOf, writeLongLine, writeSession } from "./generate.js";
-import { Child, counted, ECHO, figure, fresh, request, shown, table } from "./measure.js";
+import { makeId, writeLongLine, writeSession } from "./generate.js";
+import { Child, counted, ECHO, formatNumber, formatTable, makeRequest, runFresh, toFigure } from "./measure.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const program = join(root, "dist/bin/pi-session-server.js");
@@ -69,8 +69,8 @@ function add(what, value, goal = "", reference = "") {
   console.error(`${what}: ${value}`);
 }
 
-const ms = (took) => `${shown(took)} ms`;
-const mb = (megabytes) => `${shown(megabytes)} MB`;
+const ms = (took) => `${formatNumber(took)} ms`;
+const mb = (megabytes) => `${formatNumber(megabytes)} MB`;
 
 function serverBy(runner, ...given) {
   return new Child(runner, [program, "--framing", "lines", "--dialect", "jsonrpc", "--events", "none", ...given], env);
@@ -94,9 +94,9 @@ async function session() {
   const file = join(home, "large.jsonl");
   writeSession(file, count, "realistic");
   const bytes = statSync(file).size;
-  const name = `a session of ${shown(bytes / 1e9)} GB, ${counted(count)} entries`;
+  const name = `a session of ${formatNumber(bytes / 1e9)} GB, ${counted(count)} entries`;
   let { child, took } = await opened(file);
-  add(`${name}: opened`, ms(took), "", `${shown(bytes / 1e3 / took)} MB/s`);
+  add(`${name}: opened`, ms(took), "", `${formatNumber(bytes / 1e3 / took)} MB/s`);
   add("- its first context", ms((await child.result("get_context")).took));
   add("- memory at most", mb(child.memory("VmHWM")));
   await child.end();
@@ -105,14 +105,14 @@ async function session() {
   add("- its first context", ms((await child.result("get_context")).took));
   const cursor = String(count - 100);
   const page = await child.result("get_entries", { cursor, limit: 100 });
-  if (page.result?.entries.at(-1).id !== idOf(count - 1))
+  if (page.result?.entries.at(-1).id !== makeId(count - 1))
     throw new Error("the last page does not end with the last entry");
   add("- its last 100 entries", ms(page.took));
   const entry = { type: "message", message: { role: "user", content: "more" } };
   await child.result("append", { entries: [entry] });
   const appends = [];
   for (let n = 0; n < 100; n++) appends.push((await child.result("append", { entries: [entry] })).took);
-  add("- a durable append to it, p50", ms(figure(appends).median));
+  add("- a durable append to it, p50", ms(toFigure(appends).median));
   add("- memory at most", mb(child.memory("VmHWM")));
   await child.end();
   rmSync(file);
@@ -127,26 +127,26 @@ async function line() {
   writeLongLine(file, bytes);
   const { child, took } = await opened(file);
   add(
-    `a line of ${shown(bytes / 1e9)} GB${isText ? "" : ", which no string can hold"}: opened`,
+    `a line of ${formatNumber(bytes / 1e9)} GB${isText ? "" : ", which no string can hold"}: opened`,
     ms(took),
     "",
-    `${shown(bytes / 1e3 / took)} MB/s`,
+    `${formatNumber(bytes / 1e3 / took)} MB/s`,
   );
   const list = await child.result("list_sessions");
   if (list.result.total !== 1) throw new Error(`${list.result.total} sessions are listed`);
   add("- listed", ms(list.took));
   const page = await child.result("get_entries", { limit: 1 });
-  if (page.result.entries[0].id !== idOf(0)) throw new Error("the page does not begin with the first entry");
+  if (page.result.entries[0].id !== makeId(0)) throw new Error("the page does not begin with the first entry");
   add("- a page before it", ms(page.took));
   const tree = await child.result("get_tree");
   if (tree.result.nodes[1].childCount !== 1) throw new Error("the tree lacks an entry");
   add("- the tree with its preview", ms(tree.took));
   add("- memory until then", mb(child.memory("VmHWM")));
-  const whole = await child.ask([request(1, "get_entry", { entryId: idOf(1) })]);
+  const whole = await child.ask([makeRequest(1, "get_entry", { entryId: makeId(1) })]);
   if (child.bytes < bytes) throw new Error("the entry was not sent whole");
-  add("- sent whole", ms(whole), "", `${shown(bytes / 1e3 / whole)} MB/s`);
+  add("- sent whole", ms(whole), "", `${formatNumber(bytes / 1e3 / whole)} MB/s`);
   if (!isText) {
-    await child.ask([request(2, "prepare_compaction")], { keep: true });
+    await child.ask([makeRequest(2, "prepare_compaction")], { keep: true });
     if (!child.text.includes('"name":"message_too_large"')) throw new Error(`It said ${child.text.slice(0, 200)}`);
     add("- what needs it as one text", "message_too_large");
   }
@@ -171,13 +171,13 @@ async function open() {
     openings.push(took);
     ids.push(result.sessionId);
   }
-  add(`${count} sessions of 1,000 entries in one server: the opening of one`, ms(figure(openings).median));
+  add(`${count} sessions of 1,000 entries in one server: the opening of one`, ms(toFigure(openings).median));
   add("- memory for each, open", mb((child.memory("VmRSS") - before) / count), "", `an idle server ${mb(before)}`);
   const asked = async (method, params = {}) => {
     const took = [];
     for (let n = 0; n < 8 * count; n++)
       took.push((await child.result(method, { sessionId: ids[n % count], ...params })).took);
-    return figure(took).median;
+    return toFigure(took).median;
   };
   add("- get_state of one after the other, p50", ms(await asked("get_state")));
   add("- get_context of one after the other, p50", ms(await asked("get_context")));
@@ -185,10 +185,10 @@ async function open() {
   add("- a durable append to one after the other, p50", ms(await asked("append", { entries })));
   const from = performance.now();
   const all = Array.from({ length: 100 * count }, (_, n) =>
-    request(n, "append", { sessionId: ids[n % count], entries }),
+    makeRequest(n, "append", { sessionId: ids[n % count], entries }),
   );
   await child.ask(all);
-  add("- durable appends to all of them, pipelined", `${shown(all.length / (performance.now() - from))} k/s`);
+  add("- durable appends to all of them, pipelined", `${formatNumber(all.length / (performance.now() - from))} k/s`);
   add("- memory at most", mb(child.memory("VmHWM")));
   await child.end();
   for (const file of files) rmSync(file);
@@ -198,7 +198,7 @@ async function open() {
 async function catalog() {
   const script = join(root, "bench/catalog.js");
   const args = [script, "--sessions", options.sessions, "--kilobytes", "6.5", "--rounds", "100", "--json"];
-  const found = await fresh(node, args, { ...env, TMPDIR: home });
+  const found = await runFresh(node, args, { ...env, TMPDIR: home });
   if (!found) throw new Error("bench/catalog.js has failed");
   add(
     `${counted(found.sessions)} sessions, ${found.megabytes} MB: first list`,
@@ -249,7 +249,7 @@ async function cold() {
   const medians = async (measured) => {
     const took = [];
     for (let n = 0; n < rounds; n++) took.push(await measured(n));
-    return figure(took).median;
+    return toFigure(took).median;
   };
   const firstReply = async (files, make, text) => {
     drop(files);
@@ -259,7 +259,7 @@ async function cold() {
     await child.end();
     return took;
   };
-  const asks = request(0, "get_state");
+  const asks = makeRequest(0, "get_state");
   const ourStart = (files) => firstReply(files, () => serverBy(runner, "--no-session"), asks);
   const echoStart = (files) => firstReply(files, () => new Child(runner, ["-e", ECHO], env), asks);
   await ourStart([]);
@@ -296,7 +296,7 @@ async function cold() {
       await medians(() => opening(isKept, false)),
     ];
     const [coldTook, warmTook] = await both(false);
-    const bytes = shown(statSync(file).size / 1e6);
+    const bytes = formatNumber(statSync(file).size / 1e6);
     add(
       `switch_session and first context, ${name}, ${bytes} MB, cold`,
       ms(coldTook),
@@ -319,7 +319,7 @@ for (const name of named) await parts[name]();
 
 const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)}; what is cold, median of ${rounds}`;
 const head = ["what", "ours", "goal", "beside"];
-console.log(`${how}\n\n${table(head, rows)}`);
+console.log(`${how}\n\n${formatTable(head, rows)}`);
 if (options.figures) {
   const document = join(root, "docs/figures.md");
   writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of scale", { how, head, rows }));

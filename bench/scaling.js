@@ -4,8 +4,8 @@ import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { withFigures } from "./figures.js";
-import { idOf, writeSession } from "./generate.js";
-import { figure, request, shown, table } from "./measure.js";
+import { makeId, writeSession } from "./generate.js";
+import { formatNumber, formatTable, makeRequest, toFigure } from "./measure.js";
 
 /** A time below this is mostly the round trip, and fits nothing. */
 const FLOOR = 0.5;
@@ -61,14 +61,14 @@ async function timesAt(count, { ours, home, runs, quick }) {
   const file = join(home, `growth-${count}.jsonl`);
   writeSession(file, count, "uncompacted");
   const times = new Map();
-  const facts = { first: idOf(0), last: idOf(count - 4 - ((count - 4) % 4)), path: file, out: `${file}.out` };
+  const facts = { first: makeId(0), last: makeId(count - 4 - ((count - 4) % 4)), path: file, out: `${file}.out` };
   const copy = `${file}.copy.jsonl`;
   copyFileSync(file, copy);
   let child;
   const open = async (path) => {
     await child?.end();
     child = ours("--session", path);
-    await child.ask([request(0, "get_state")]);
+    await child.ask([makeRequest(0, "get_state")]);
   };
   await open(copy);
   let dirty = false;
@@ -91,7 +91,7 @@ async function timesAt(count, { ours, home, runs, quick }) {
       }
     }
     dirty ||= ONCE.has(method);
-    if (taken.length > 0) times.set(nameOf(asked), figure(taken).median);
+    if (taken.length > 0) times.set(nameOf(asked), toFigure(taken).median);
   }
   const { result } = await child.result("initialize", { clientInfo: { name: "bench" } }).catch(() => ({ result: {} }));
   await child.end();
@@ -102,7 +102,7 @@ async function timesAt(count, { ours, home, runs, quick }) {
 }
 
 /** Slope of log time over log size, of times that are more than a round trip; undefined where there are too few. */
-export function exponent(sizes, times) {
+export function fitExponent(sizes, times) {
   const points = sizes
     .map((size, index) => [Math.log(size), times[index]])
     .filter(([, time]) => time > FLOOR)
@@ -115,7 +115,7 @@ export function exponent(sizes, times) {
   return over / under;
 }
 
-export async function growth(options) {
+export async function measureScaling(options) {
   const sizes = options.quick ? [100, 400] : [1000, 10_000, 100_000, ...(options.million ? [1_000_000] : [])];
   const load = loadavg()[0];
   const bySize = [];
@@ -123,7 +123,7 @@ export async function growth(options) {
   const commands = ASKED.map(nameOf).filter((name) => bySize.some(({ times }) => times.has(name)));
   const rows = commands.map((name) => {
     const times = bySize.map(({ times: all }) => all.get(name));
-    return { command: name, milliseconds: times, exponent: exponent(sizes, times) };
+    return { command: name, milliseconds: times, exponent: fitExponent(sizes, times) };
   });
   if (options.json) {
     console.log(JSON.stringify({ node: process.version, sizes, rows }, null, 2));
@@ -131,14 +131,14 @@ export async function growth(options) {
   }
   const lines = rows.map(({ command, milliseconds, exponent: fitted }) => [
     command,
-    ...milliseconds.map(shown),
+    ...milliseconds.map(formatNumber),
     milliseconds.every((time) => !(time > FLOOR)) ? "flat" : fitted.toFixed(2),
   ]);
   const asked = new Set(ASKED.map(([method]) => method));
   const others = bySize[0].commands.filter((name) => !asked.has(name));
   const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)} before, milliseconds by entries`;
   const head = ["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"];
-  console.log(`${how}\n\n${table(head, lines)}`);
+  console.log(`${how}\n\n${formatTable(head, lines)}`);
   if (options.document)
     writeFileSync(
       options.document,

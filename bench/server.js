@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 /** Returns the path of the program; without SQLite, that of a copy away from the installed packages. */
-export function programIn(home, withoutSqlite) {
+export function getProgram(home, withoutSqlite) {
   const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
   if (!withoutSqlite) return program;
   cpSync(dirname(program), join(home, "bin"), { recursive: true });
@@ -58,7 +58,7 @@ export class Server {
   }
 }
 
-export function percentile(times, part) {
+export function computePercentile(times, part) {
   const sorted = [...times].sort((a, b) => a - b);
   return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
 }

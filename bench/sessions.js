@@ -1,9 +1,9 @@
 // Sessions as agents make them, from one seed: the same in every run.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { randomFrom } from "./random.js";
+import { makeRandom } from "./random.js";
 
-export const random = randomFrom(20260124);
+export const random = makeRandom(20260124);
 
 const words = Array.from({ length: 30_000 }, () => {
   let word = "";
@@ -21,7 +21,7 @@ function text(length) {
 }
 
 /** The path of a file; some paths are asked for often. */
-export function path() {
+export function makePath() {
   const folders = Array.from({ length: 1 + Math.floor(random() * 3) }, () => words[Math.floor(random() ** 3 * 60)]);
   return `src/${folders.join("/")}/${words[Math.floor(random() ** 2 * 400)]}.ts`;
 }
@@ -30,11 +30,11 @@ export function path() {
 function call() {
   const kind = random();
   const of = (name, args) => ({ name, arguments: args });
-  if (kind < 0.49) return of("bash", { command: `cd /home/me && ${text(20 + random() ** 3 * 300)} ${path()}` });
-  if (kind < 0.62) return of("read", { path: path(), offset: Math.floor(random() * 2000), limit: 200 });
+  if (kind < 0.49) return of("bash", { command: `cd /home/me && ${text(20 + random() ** 3 * 300)} ${makePath()}` });
+  if (kind < 0.62) return of("read", { path: makePath(), offset: Math.floor(random() * 2000), limit: 200 });
   if (kind < 0.99)
-    return of("edit", { path: path(), oldText: text(random() ** 2 * 900), newText: text(random() ** 2 * 1500) });
-  return of("write", { path: path(), content: text(random() ** 4 * 60_000) });
+    return of("edit", { path: makePath(), oldText: text(random() ** 2 * 900), newText: text(random() ** 2 * 1500) });
+  return of("write", { path: makePath(), content: text(random() ** 4 * 60_000) });
 }
 
 export const hex = (digits) => Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");

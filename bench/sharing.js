@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { writeSession } from "./generate.js";
-import { Child, figure } from "./measure.js";
+import { Child, toFigure } from "./measure.js";
 
 const { values } = parseArgs({ options: { runs: { type: "string" }, hosts: { type: "string" } } });
 const runs = Number(values.runs ?? 30);
@@ -23,7 +23,7 @@ const line = (method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id: ++ids
 const append = () => line("append", { entries: [{ type: "message", message: { role: "user", content: `n ${ids}` } }] });
 const start = (file) => new Child(process.execPath, [program, "--session", file, "--events", "none"], env);
 const print = (what, value) => console.log(what.padEnd(52), value);
-const microseconds = (values) => `${(figure(values).median * 1000).toFixed(0)} us`;
+const microseconds = (values) => `${(toFigure(values).median * 1000).toFixed(0)} us`;
 const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))].toFixed(1);
 const milliseconds = (values) => {
   const sorted = [...values].sort((a, b) => a - b);
@@ -150,7 +150,7 @@ try {
       for (let n = 0; n < 7; n++) took.push(await child.ask([line("get_entries")]));
       print(
         `get_entries of ${(child.bytes / 1e6).toFixed(0)} MB at the ${name}`,
-        `${figure(took).median.toFixed(1)} ms`,
+        `${toFigure(took).median.toFixed(1)} ms`,
       );
     }
     await stop(guest, holder);
@@ -188,7 +188,7 @@ try {
     const rate = (50 * hosts) / (performance.now() - from);
     print(`append, 50 from each of ${hosts} hosts at once`, `${rate.toFixed(1)} k/s`);
     const memory = children.slice(1).map((child) => child.memory("VmRSS"));
-    print("memory of a guest, median", `${figure(memory).median.toFixed(0)} MB`);
+    print("memory of a guest, median", `${toFigure(memory).median.toFixed(0)} MB`);
     await stop(...children.reverse());
   }
 } finally {

@@ -4,12 +4,12 @@
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { currentBuild, newFile, once, ours, oursIn, piState, run, state, theirs, using } from "./asking.js";
-import { idOf, USAGE, writeSession } from "./generate.js";
-import { counted, figure, request } from "./measure.js";
+import { currentBuild, makeFileName, once, ours, oursIn, piState, run, runWith, state, theirs } from "./asking.js";
+import { makeId, USAGE, writeSession } from "./generate.js";
+import { counted, makeRequest, toFigure } from "./measure.js";
 import { home, quick } from "./options.js";
-import { piRequest } from "./pi.js";
-import { session } from "./rows.js";
+import { makePiRequest } from "./pi.js";
+import { makeRowSession } from "./rows.js";
 
 /** Runs of each row for each run of another: these take milliseconds, and one that waits shows at once. */
 const TIMES = quick ? 1 : 5;
@@ -33,16 +33,16 @@ const TURN = [
   answer([{ type: "text", text: text(600) }], "stop"),
 ].map((message) => ({ type: "message", message }));
 
-const median = (times) => figure(times).median;
+const median = (times) => toFigure(times).median;
 
 /** The milliseconds of each step of a minute's work on a copy of a session, by a server that has answered once. */
 async function workOn(file, count) {
-  const copy = newFile();
+  const copy = makeFileName();
   copyFileSync(file, copy);
-  const last = idOf(count - (count % 4) - 4);
-  return using(ours("--no-session"), async (child) => {
+  const last = makeId(count - (count % 4) - 4);
+  return runWith(ours("--no-session"), async (child) => {
     await child.ask([state(0)]);
-    const ask = (method, params) => child.ask([request(1, method, params)]);
+    const ask = (method, params) => child.ask([makeRequest(1, method, params)]);
     const turn = () => ask("append", { entries: TURN });
     const open = await ask("switch_session", { sessionPath: copy });
     const context = await ask("get_messages");
@@ -59,13 +59,13 @@ async function workOn(file, count) {
 
 /** The same of Pi, as far as its line protocol has it. */
 async function piWorkOn(pi, file, count) {
-  const copy = newFile();
+  const copy = makeFileName();
   copyFileSync(file, copy);
-  const last = idOf(count - (count % 4) - 4);
-  return using(theirs(pi, "--no-session"), async (child) => {
+  const last = makeId(count - (count % 4) - 4);
+  return runWith(theirs(pi, "--no-session"), async (child) => {
     await child.ask([piState(0)]);
     const ask = async (type, params) => {
-      const took = await child.ask([piRequest(1, type, params)], { keep: true });
+      const took = await child.ask([makePiRequest(1, type, params)], { keep: true });
       if (/"success":false/.test(child.text.slice(0, 4096))) throw new Error(`Pi could not ${type}`);
       return took;
     };
@@ -99,7 +99,7 @@ function sharing(measure) {
 /** The opening and the first context of a session whose pages the system has to read from the disk. */
 async function openCold(file, child, lines) {
   if (!drop(file)) return undefined;
-  return using(child, async () => {
+  return runWith(child, async () => {
     const [first, ...asked] = lines;
     await child.ask([first]);
     return child.ask(asked);
@@ -125,24 +125,24 @@ function makeFolder() {
 
 /** The first list and the first search of a person, and the list of a process that comes later. */
 async function find({ place }) {
-  const kept = newFile();
+  const kept = makeFileName();
   const server = () => oursIn(place, kept, "--no-session");
-  const found = await using(server(), async (child) => {
+  const found = await runWith(server(), async (child) => {
     await child.ask([state(0)]);
-    const list = await child.ask([request(1, "list_sessions", { limit: 50 })]);
-    const search = await child.ask([request(2, "search_sessions", { query: "indented parser", limit: 20 })]);
+    const list = await child.ask([makeRequest(1, "list_sessions", { limit: 50 })]);
+    const search = await child.ask([makeRequest(2, "search_sessions", { query: "indented parser", limit: 20 })]);
     return {
       list,
       search,
-      again: await child.ask([request(3, "search_sessions", { query: "reads quoted", limit: 20 })]),
+      again: await child.ask([makeRequest(3, "search_sessions", { query: "reads quoted", limit: 20 })]),
     };
   });
-  return { ...found, later: await once(server(), state(0), request(1, "list_sessions", { limit: 50 })) };
+  return { ...found, later: await once(server(), state(0), makeRequest(1, "list_sessions", { limit: 50 })) };
 }
 
-export function* rows() {
+export function* makeUsualRows() {
   for (const count of [50, 200, 1000]) {
-    const file = session("realistic", count);
+    const file = makeRowSession("realistic", count);
     const minute = sharing(() => workOn(file, count));
     const piMinute = sharing((pi) => piWorkOn(pi, file, count));
     const step = (what, member, withPi = false) => ({
@@ -167,14 +167,14 @@ export function* rows() {
       ours: () =>
         openCold(file, ours("--no-session"), [
           state(0),
-          request(1, "switch_session", { sessionPath: file }),
-          request(2, "get_messages"),
+          makeRequest(1, "switch_session", { sessionPath: file }),
+          makeRequest(2, "get_messages"),
         ]),
       pi: (pi) =>
         openCold(file, theirs(pi, "--no-session"), [
           piState(0),
-          piRequest(1, "switch_session", { sessionPath: file }),
-          piRequest(2, "get_messages"),
+          makePiRequest(1, "switch_session", { sessionPath: file }),
+          makePiRequest(2, "get_messages"),
         ]),
     };
   }

@@ -10,15 +10,15 @@
 // session. A durable append is one request after the other, each answered when it is on the medium.
 import { existsSync, rmSync, statSync } from "node:fs";
 import { cpus } from "node:os";
-import { firstReply, ours, state, using } from "./asking.js";
-import { makeSession, migrate, sizeOf } from "./containers.js";
-import { figure } from "./measure.js";
+import { measureFirstReply, ours, runWith, state } from "./asking.js";
+import { makeSession, measureSize, migrate } from "./containers.js";
+import { toFigure } from "./measure.js";
 import { home, million, options, program, quick, runs } from "./options.js";
 
 const rows = [];
 
 function row(name, unit, values) {
-  const measured = figure(values);
+  const measured = toFigure(values);
   rows.push({ name, unit, ...measured });
   if (options.json) return;
   const digits = measured.median < 10 ? 2 : 0;
@@ -29,13 +29,13 @@ function row(name, unit, values) {
 /** Milliseconds from the start of a process to the state of a session. */
 async function resume(...args) {
   const times = [];
-  for (let n = 0; n < runs; n++) times.push(await firstReply(ours(...args), state("s")));
+  for (let n = 0; n < runs; n++) times.push(await measureFirstReply(ours(...args), state("s")));
   return times;
 }
 
 /** Servers are measured after another one was used, because that keeps its machine code two seconds after its start. */
 const warmUp = () =>
-  using(ours("--no-session"), async (child) => {
+  runWith(ours("--no-session"), async (child) => {
     const { result } = await child.result("migrate_session", { sessionPath: makeSession(100, "lean") });
     await child.result("switch_session", { sessionPath: result.sessionPath });
     if (!quick) await new Promise((resolve) => setTimeout(resolve, 3000));
@@ -43,7 +43,7 @@ const warmUp = () =>
 
 /** Milliseconds of each of `count` appends that wait for one another. */
 const appends = (path, count) =>
-  using(ours("--session", path), async (child) => {
+  runWith(ours("--session", path), async (child) => {
     await child.result("get_state");
     const times = [];
     for (let n = 0; n < count; n++) {
@@ -74,17 +74,17 @@ try {
         rates.push(size / 1e6 / (made.took / 1000));
       }
       row(`migration, ${name}`, "MB/s", rates);
-      row(`bytes on the disk per payload byte, ${name}`, "", [sizeOf(container) / size]);
+      row(`bytes on the disk per payload byte, ${name}`, "", [measureSize(container) / size]);
       row(`resume, V2, ${name}`, "ms", await resume("--session", container));
       const times = await appends(container, quick ? 20 : 200);
       row(`durable append, V2, ${name}`, "ms", times);
-      if (shape === "lean") medians[count] = figure(times).median;
+      if (shape === "lean") medians[count] = toFigure(times).median;
     }
   const small = makeSession(1001, "lean");
   const times = await appends((await migrate(small)).container, quick ? 20 : 200);
   row("durable append, V2, 1001 entries, lean", "ms", times);
   const large = sizes[sizes.length - 1];
-  row(`durable append, ${large} entries to 1001`, "x", [medians[large] / figure(times).median]);
+  row(`durable append, ${large} entries to 1001`, "x", [medians[large] / toFigure(times).median]);
   if (options.json) console.log(JSON.stringify(rows));
 } finally {
   rmSync(home, { recursive: true, force: true });

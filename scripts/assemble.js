@@ -9,10 +9,10 @@ import makeWabt from "wabt";
 export const MODULES = ["../src/core/json/fast-path", "../src/storage/v2/crc32c"];
 
 /** Returns where the bytes of a module are. */
-export const fileOf = (module) => new URL(`${module}-module.ts`, import.meta.url);
+export const getModuleFile = (module) => new URL(`${module}-module.ts`, import.meta.url);
 
 /** Returns the text of that file. Throws where the source is wrong, naming the line. */
-export async function assembled(module) {
+export async function assembleModule(module) {
   const wabt = await makeWabt();
   const name = `${basename(module)}.wat`;
   const text = readFileSync(new URL(`${module}.wat`, import.meta.url), "utf8");
@@ -27,4 +27,4 @@ export async function assembled(module) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url))
-  for (const module of MODULES) writeFileSync(fileOf(module), await assembled(module));
+  for (const module of MODULES) writeFileSync(getModuleFile(module), await assembleModule(module));

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { buildProgram, inPlaceOf, OPTIONS, whenCalled } from "./program.js";
+import { buildProgram, loadWhenCalled, OPTIONS, replaceFile } from "./program.js";
 import { writeSchema } from "./schema.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -13,7 +13,7 @@ process.chdir(root);
 const fresh = `dist.${process.pid}.tmp`;
 
 /** Functions of slow-loading Node modules that the library uses, and that opening a session does not need. */
-const later = whenCalled({
+const later = loadWhenCalled({
   "node:crypto": ["createHash", "hash", "randomFillSync"],
   "node:net": ["createServer"],
   "node:zlib": ["crc32", "brotliCompress", "brotliDecompress"],
@@ -75,7 +75,7 @@ try {
     ...modules,
     logLevel: "warning",
     entryPoints: ["src/index.ts"],
-    plugins: [later, inPlaceOf("src/library/others.ts", OTHERS)],
+    plugins: [later, replaceFile("src/library/others.ts", OTHERS)],
     outfile: `${fresh}/lib/index.js`,
   });
   await build({
@@ -93,7 +93,7 @@ try {
     ...modules,
     logLevel: "warning",
     entryPoints: ["src/client/index.ts"],
-    plugins: [inPlaceOf("src/client/repetitions.ts", `export const repetitions = ${JSON.stringify(repetitions)};`)],
+    plugins: [replaceFile("src/client/repetitions.ts", `export const repetitions = ${JSON.stringify(repetitions)};`)],
     outfile: `${fresh}/lib/client/index.js`,
   });
 

@@ -8,7 +8,7 @@ const BEGIN = "<!-- reference -->";
 const END = "<!-- /reference -->";
 
 /** Returns the text of docs/command-line.md with the options and verbs as they are declared. */
-export function withCommandLine(text: string): string {
+export function writeCommandLine(text: string): string {
   const [before] = text.split(BEGIN);
   const [, after] = text.split(END);
   const verbs = groups.map(

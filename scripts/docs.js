@@ -6,11 +6,11 @@ import { build } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const contents = `
-  export { protocolText } from "./scripts/reference.ts";
+  export { formatProtocol } from "./scripts/reference.ts";
   export { declarations } from "./src/handlers/shared/declarations.ts";
   export { listThemes } from "./src/conformance/rules.ts";
-  export { withCommandLine } from "./scripts/command-line.ts";
-  export { withRules } from "./scripts/rules.ts";`;
+  export { writeCommandLine } from "./scripts/command-line.ts";
+  export { writeRules } from "./scripts/rules.ts";`;
 const { outputFiles } = await build({
   stdin: { contents, resolveDir: root },
   bundle: true,
@@ -21,10 +21,10 @@ const { outputFiles } = await build({
   write: false,
 });
 const module = `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`;
-const { listThemes, declarations, protocolText, withCommandLine, withRules } = await import(module);
+const { listThemes, declarations, formatProtocol, writeCommandLine, writeRules } = await import(module);
 const preface = readFileSync(`${root}docs/protocol-preface.md`, "utf8");
-writeFileSync(`${root}protocol.md`, protocolText(declarations, preface));
+writeFileSync(`${root}protocol.md`, formatProtocol(declarations, preface));
 const kit = `${root}docs/conformance.md`;
-writeFileSync(kit, withRules(readFileSync(kit, "utf8"), listThemes()));
+writeFileSync(kit, writeRules(readFileSync(kit, "utf8"), listThemes()));
 const commandLine = `${root}docs/command-line.md`;
-writeFileSync(commandLine, withCommandLine(readFileSync(commandLine, "utf8")));
+writeFileSync(commandLine, writeCommandLine(readFileSync(commandLine, "utf8")));

@@ -47,7 +47,7 @@ const edgesOf = (part, files) =>
 const edges = [...edgesOf("storage", STORAGE), ...edgesOf("later", LATER)];
 
 /** The files through which the program enters a part. */
-export const doorsOf = (part) => [...new Set(edges.filter((edge) => edge.part === part).map(({ file }) => file))];
+export const getEntryFiles = (part) => [...new Set(edges.filter((edge) => edge.part === part).map(({ file }) => file))];
 
 /** Returns an object as text: it maps the path of each file to a function that loads the file and returns its exports. */
 const loading = (paths) =>
@@ -77,7 +77,7 @@ const withNames = (names, textOf) =>
  * Has the program load those files from the parts. Each of their functions is one that loads them, and each class makes one
  * of theirs. `shared` are the files of the program that the parts use.
  */
-export const laterInProgram = (shared) => ({
+export const loadPartsLater = (shared) => ({
   name: "parts in the program",
   setup({ onResolve, onLoad, onEnd }) {
     const met = new Set();
@@ -130,14 +130,14 @@ export const laterInProgram = (shared) => ({
 });
 
 /** Builds a part: a function that takes the shared modules and the location of the program. */
-export const partOf = (files) => ({
+export const makePart = (files) => ({
   stdin: { contents: `module.exports = ${loading(files)};`, resolveDir: process.cwd(), sourcefile: "part" },
   banner: { js: 'module.exports=(SHARED,PROGRAM_URL)=>{"use strict";const module={exports:{}};' },
   footer: { js: "return module.exports}" },
 });
 
 /** Has a part take what files of others export from there. Notes in `taken` which ones it takes. */
-export const takingFrom = (others, taken) => ({
+export const takeSharedFiles = (others, taken) => ({
   name: "files that parts share",
   setup({ onResolve, onLoad, resolve }) {
     onResolve({ filter: /^\./ }, async ({ path, pluginData, ...from }) => {

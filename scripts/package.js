@@ -12,7 +12,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
-import { buildProgram, FILES, licencesOf, OPTIONS } from "./program.js";
+import { buildProgram, collectLicences, FILES, OPTIONS } from "./program.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const { values } = parseArgs({ options: { node: { type: "string" }, out: { type: "string" } } });
@@ -126,7 +126,7 @@ try {
   execFileSync(node, ["--build-sea", config], { stdio: ["ignore", "ignore", "inherit"] });
   mkdirSync(dirname(out), { recursive: true });
   cpSync(made, out);
-  writeFileSync(`${out}.LICENSES.txt`, `${nodesLicence(node)}${licencesOf(...metafiles)}`);
+  writeFileSync(`${out}.LICENSES.txt`, `${nodesLicence(node)}${collectLicences(...metafiles)}`);
   console.log(`${out}: Node ${execFileSync(node, ["--version"], { encoding: "utf8" }).trim()}`);
 } finally {
   rmSync(folder, { recursive: true, force: true });

@@ -2,7 +2,7 @@
 import { build } from "esbuild";
 
 /** Returns the contents of a module that has the script. */
-export async function pageScriptModule() {
+export async function buildPageScript() {
   const { outputFiles } = await build({
     entryPoints: ["src/page/script/main.ts"],
     bundle: true,
@@ -24,5 +24,5 @@ export async function pageScriptModule() {
 /** Gives pages their script where tests load the sources, as the build does. */
 export const pageScript = {
   name: "the script of pages",
-  load: (id) => (id.endsWith("/src/page/script.ts") ? pageScriptModule() : undefined),
+  load: (id) => (id.endsWith("/src/page/script.ts") ? buildPageScript() : undefined),
 };

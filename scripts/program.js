@@ -4,10 +4,10 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { dirname, resolve as resolvePath } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
-import { doorsOf, laterInProgram, partOf, takingFrom } from "./lazy-modules.js";
-import { pageScriptModule } from "./page-script.js";
+import { getEntryFiles, loadPartsLater, makePart, takeSharedFiles } from "./lazy-modules.js";
+import { buildPageScript } from "./page-script.js";
 
-/** Returns the export names of a module. */
+/** Returns the exports of a module. */
 async function exportsOf(entryPoint, folder) {
   const outfile = `${folder}/evaluated.mjs`;
   await build({
@@ -24,7 +24,7 @@ async function exportsOf(entryPoint, folder) {
 }
 
 /** Puts `contents` in place of a source file. */
-export const inPlaceOf = (file, contents) => ({
+export const replaceFile = (file, contents) => ({
   name: `in place of ${file}`,
   setup: ({ onLoad }) =>
     onLoad({ filter: new RegExp(`${file}$`) }, ({ path }) => ({ contents, resolveDir: dirname(path) })),
@@ -44,7 +44,7 @@ async function commandsWhenAskedFor(folder) {
       if (!found.has(name) && Object.hasOwn(files, name)) found.set(name, files[name]());
       return found.get(name);
     }`;
-  return inPlaceOf("src/handlers/shared/find.ts", contents);
+  return replaceFile("src/handlers/shared/find.ts", contents);
 }
 
 /** Leaves a part out of the program: it is a file of its own, which is loaded by what needs it. */
@@ -55,7 +55,7 @@ const besides = (part) => ({
 });
 
 /** Loads modules of Node when a function of theirs is first called: `used` has the names of these, by module. */
-export const whenCalled = (used) => ({
+export const loadWhenCalled = (used) => ({
   name: "modules of Node when they are called",
   setup({ onResolve, onLoad }) {
     onResolve({ filter: /^node:/ }, ({ path }) => (path in used ? { path, namespace: "called" } : undefined));
@@ -84,7 +84,7 @@ const CRYPTO = {
 };
 
 /** Returns the licences of the packages that files were made from. */
-export function licencesOf(...metafiles) {
+export function collectLicences(...metafiles) {
   const packages = new Set(
     metafiles
       .flatMap(({ inputs }) => Object.keys(inputs))
@@ -157,11 +157,11 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   // It is run by start.ts, or by standalone.ts, which say where it stands.
   const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
   const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };
-  const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => inPlaceOf(file, contents)) : [];
+  const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => replaceFile(file, contents)) : [];
   const programPlugins = [
     await commandsWhenAskedFor(folder),
     ...Object.keys(PARTS).map(besides),
-    whenCalled(CRYPTO),
+    loadWhenCalled(CRYPTO),
     notedSchemas,
     ...plugins,
   ];
@@ -170,7 +170,7 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
       ...OPTIONS,
       ...whole,
       entryPoints: ["src/cli/main.ts"],
-      plugins: [laterInProgram(shared), ...programPlugins],
+      plugins: [loadPartsLater(shared), ...programPlugins],
       define,
       write: false,
     });
@@ -181,24 +181,24 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     build({
       ...OPTIONS,
       ...whole,
-      ...partOf(files),
-      plugins: [takingFrom(ofProgram, shared), ...programPlugins],
+      ...makePart(files),
+      plugins: [takeSharedFiles(ofProgram, shared), ...programPlugins],
       define,
       outfile: `${folder}/storage.js`,
       ...more,
     });
-  const ofStorage = new Set(inputsOf(await storagePart(doorsOf("storage"), { write: false })));
+  const ofStorage = new Set(inputsOf(await storagePart(getEntryFiles("storage"), { write: false })));
   const taken = new Set();
   const later = await build({
     ...OPTIONS,
     ...whole,
-    ...partOf(doorsOf("later")),
-    plugins: [takingFrom(new Set([...ofProgram, ...ofStorage]), taken), ...programPlugins],
+    ...makePart(getEntryFiles("later")),
+    plugins: [takeSharedFiles(new Set([...ofProgram, ...ofStorage]), taken), ...programPlugins],
     define,
     outfile: `${folder}/later.js`,
   });
   const storage = await storagePart([
-    ...new Set([...doorsOf("storage"), ...[...taken].filter((file) => !ofProgram.has(file))]),
+    ...new Set([...getEntryFiles("storage"), ...[...taken].filter((file) => !ofProgram.has(file))]),
   ]);
   for (const file of taken) if (ofProgram.has(file)) shared.add(file);
   const { outputFiles, metafile } = await program([...shared]);
@@ -213,9 +213,9 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     banner: { js: '"use strict";const KIT_URL=require("node:url").pathToFileURL(__filename).href;' },
   };
   // Names are half of what the libraries are.
-  const page = { plugins: [inPlaceOf("src/page/script.ts", await pageScriptModule())], minify: true };
+  const page = { plugins: [replaceFile("src/page/script.ts", await buildPageScript())], minify: true };
   const ofPage = await part("page", page);
-  writeFileSync(`${folder}/page.LICENSES.txt`, licencesOf(ofPage));
+  writeFileSync(`${folder}/page.LICENSES.txt`, collectLicences(ofPage));
   const made = [
     metafile,
     storage.metafile,

@@ -21,13 +21,13 @@ const NOTIFICATIONS: ReadonlySet<string> = new Set(["exit"]);
 // --- commands ----------------------------------------------------------------------------------------------------
 
 /** Returns the example of a command: the request and the reply. */
-export function exampleExchange(command: Command): Exchange {
+export function makeExampleExchange(command: Command): Exchange {
   const { result } = command.example;
   return exchange(command, result === undefined ? { error: refusalOf(command) } : { result });
 }
 
 /** Returns what a command answers where no host has registered its hook. */
-export function refusalExchange(command: Command): Exchange {
+export function makeRefusalExchange(command: Command): Exchange {
   return exchange(command, { error: refusalOf(command) });
 }
 
@@ -152,7 +152,7 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
   },
 };
 
-export function eventExample(name: EventName): Exchange {
+export function makeEventExample(name: EventName): Exchange {
   const { sessionId = exampleId, leafId, ...rest } = EVENTS[name];
   const payload = { sessionId, leafId, seq: Object.keys(EVENTS).indexOf(name) + 1, ...rest };
   return { jsonrpc: [joined(jsonrpcDialect.event(name, payload))], pi: [joined(piDialect.event(name, payload))] };
@@ -209,7 +209,7 @@ const HOOKS: { readonly [N in HookName]: HookExample } = {
   },
 };
 
-export function hookExample(name: HookName): Exchange {
+export function makeHookExample(name: HookName): Exchange {
   const { payload, answer } = HOOKS[name];
   const request = { jsonrpc: "2.0" as const, id: 0, method: name, params: payload };
   return {

@@ -2,7 +2,7 @@
 
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
 import type { SchemaOf } from "../src/server/openrpc.ts";
-import { isWithin, membersOf, membersTable, table } from "./reference-tables.ts";
+import { formatMembersTable, formatTable, getMembers, isWithin } from "./reference-tables.ts";
 
 export function formatText({ header, entryTypes, messageRoles }: Declarations, schemaOf: SchemaOf): string {
   const types = Object.entries(entryTypes);
@@ -10,23 +10,23 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
   const base = Object.keys(first.shape).filter((member) => types.every(([, schema]) => member in schema.shape));
   const sections = types.map(([type, schema]) => {
     const { description, ...json } = schemaOf(schema);
-    const own = membersOf(json).filter(({ name }) => !isWithin(name, base));
-    return [`### Entry: ${type}`, "", description ?? "", "", membersTable(own)].join("\n");
+    const own = getMembers(json).filter(({ name }) => !isWithin(name, base));
+    return [`### Entry: ${type}`, "", description ?? "", "", formatMembersTable(own)].join("\n");
   });
   const intro = [
     "## Session format",
     "",
     "A session file is UTF-8 text, one JSON object a line. The first line is the header:",
     "",
-    membersTable(membersOf(schemaOf(header))),
+    formatMembersTable(getMembers(schemaOf(header))),
     "",
     "Where something else stands before it, the first header counts, and what stands before it is damage (`bad_line`), which",
     "`repair_session` takes out. Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; lines are",
     "added and never changed. Entries that the server writes have all of these members, `type` first:",
     "",
-    membersTable([
+    formatMembersTable([
       { name: "type", optional: false, schema: { type: "string", description: "one of the types below, or another" } },
-      ...membersOf(schemaOf(first)).filter(({ name }) => name !== "type" && isWithin(name, base)),
+      ...getMembers(schemaOf(first)).filter(({ name }) => name !== "type" && isWithin(name, base)),
     ]),
     "",
     "An entry that was appended together with others, or with an idempotency key, also has `_batch` with `session`,",
@@ -45,20 +45,20 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
     ...Object.entries(messageRoles).flatMap(([role, schema]) => [
       `\`${role}\`:`,
       "",
-      membersTable(membersOf(schemaOf(schema))),
+      formatMembersTable(getMembers(schemaOf(schema))),
       "",
     ]),
     "What Pi writes in messages of each role, and readers may rely on.",
     "[Writing safely](#writing-safely) says which of these `append` adds where they are missing:",
     "",
-    table(
+    formatTable(
       ["role", "members"],
       MESSAGES.map(([role, members]) => [`\`${role}\``, members]),
     ),
     "",
     "An assistant message says in `stopReason` why it ends:",
     "",
-    table(
+    formatTable(
       ["`stopReason`", "meaning"],
       STOP_REASONS.map(([reason, meaning]) => [`\`${reason}\``, meaning]),
     ),
@@ -73,7 +73,7 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
     "`content` is a list of blocks; for a user message and a `custom` one it may also be a string. Blocks of other types",
     "are stored and returned as they are.",
     "",
-    table(
+    formatTable(
       ["`type`", "members", "in messages of"],
       BLOCKS.map(([type, members, roles]) => [`\`${type}\``, members, roles]),
     ),

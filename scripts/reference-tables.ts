@@ -9,9 +9,9 @@ interface TableMember {
   readonly schema: Schema;
 }
 
-export function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): TableMember[] {
+export function getShapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf): TableMember[] {
   const members = Object.entries(shape);
-  return membersOf({
+  return getMembers({
     properties: Object.fromEntries(members.map(([name, schema]) => [name, schemaOf(schema)])),
     required: members.filter(([, schema]) => schema._zod.optin !== "optional").map(([name]) => name),
   });
@@ -21,13 +21,13 @@ export function shapeMembers(shape: Readonly<Record<string, z.ZodType>>, schemaO
  * Returns the members of an object, each followed by those of the objects inside it, as `outer.inner` and
  * `list[].inner`.
  */
-export function membersOf({ properties = {}, required = [] }: Schema, before = ""): TableMember[] {
+export function getMembers({ properties = {}, required = [] }: Schema, before = ""): TableMember[] {
   return Object.entries(properties).flatMap(([name, schema]) => {
     const member = { name: `${before}${name}`, optional: !required.includes(name), schema };
     const isList = schema.type === "array";
     const inner = isList ? (schema.items as Schema) : schema;
     if (inner.properties === undefined || !isWorthRows(inner)) return [member];
-    return [member, ...membersOf(inner, `${member.name}${isList ? "[]" : ""}.`)];
+    return [member, ...getMembers(inner, `${member.name}${isList ? "[]" : ""}.`)];
   });
 }
 
@@ -40,18 +40,18 @@ function isWorthRows({ properties = {} }: Schema): boolean {
   return inner.length > 4 || inner.some((schema) => schema.description !== undefined || schema.properties);
 }
 
-export function membersTable(members: readonly TableMember[]): string {
-  return table(
+export function formatMembersTable(members: readonly TableMember[]): string {
+  return formatTable(
     ["member", "type", ""],
     members.map(({ name, optional, schema }) => [
       `\`${name}\`${optional ? "?" : ""}`,
-      typeText(schema),
+      formatType(schema),
       schema.description ?? "",
     ]),
   );
 }
 
-export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string =>
     `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
   return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
@@ -66,17 +66,17 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** Returns a type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
-export function typeText(schema: Schema): string {
+export function formatType(schema: Schema): string {
   const component = getComponentName(schema);
   if (component !== undefined) return NAMES[component];
   // This version of JSON Schema writes a reference with a description like this.
-  if (Array.isArray(schema.allOf) && schema.allOf.length === 1) return typeText(schema.allOf[0]);
+  if (Array.isArray(schema.allOf) && schema.allOf.length === 1) return formatType(schema.allOf[0]);
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return alternatives(schema.enum.map((value) => JSON.stringify(value)));
-  if (schema.anyOf) return alternatives(schema.anyOf.map(typeText));
-  if (Array.isArray(schema.type)) return alternatives(schema.type.map((type) => typeText({ ...schema, type })));
+  if (schema.anyOf) return alternatives(schema.anyOf.map(formatType));
+  if (Array.isArray(schema.type)) return alternatives(schema.type.map((type) => formatType({ ...schema, type })));
   if (schema.type === "array")
-    return `list of ${typeText(schema.items ?? {})}${countText(schema.minItems, schema.maxItems, "item")}`;
+    return `list of ${formatType(schema.items ?? {})}${countText(schema.minItems, schema.maxItems, "item")}`;
   if (schema.type === "object") return objectText(schema);
   return `${schema.type ?? "anything"}${limitsText(schema)}`;
 }
@@ -90,10 +90,10 @@ function objectText(schema: Schema): string {
   const { properties, required = [], additionalProperties } = schema;
   const named = typeof additionalProperties === "object" && Object.keys(additionalProperties).length > 0;
   if (properties === undefined || Object.keys(properties).length === 0)
-    return named ? `object of ${typeText(additionalProperties)} by name` : "object";
+    return named ? `object of ${formatType(additionalProperties)} by name` : "object";
   if (isWorthRows(schema)) return "object";
   const members = Object.entries(properties).map(
-    ([name, inner]) => `${name}${required.includes(name) ? "" : "?"}: ${typeText(inner)}`,
+    ([name, inner]) => `${name}${required.includes(name) ? "" : "?"}: ${formatType(inner)}`,
   );
   return `{ ${members.join(", ")} }`;
 }

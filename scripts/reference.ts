@@ -7,15 +7,28 @@ import type { EventName } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
 import { getRepetition, type Repetition } from "../src/handlers/shared/repetition.ts";
 import { makeReferringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
-import { type Exchange, eventExample, exampleExchange, hookExample, refusalExchange } from "./reference-examples.ts";
+import {
+  type Exchange,
+  makeEventExample,
+  makeExampleExchange,
+  makeHookExample,
+  makeRefusalExchange,
+} from "./reference-examples.ts";
 import { formatText } from "./reference-format.ts";
-import { isWithin, membersOf, membersTable, shapeMembers, table, typeText } from "./reference-tables.ts";
+import {
+  formatMembersTable,
+  formatTable,
+  formatType,
+  getMembers,
+  getShapeMembers,
+  isWithin,
+} from "./reference-tables.ts";
 
 /**
  * Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. A line
  * `<!-- generated: <part> -->` in the preface stands for a part that is read best in that place.
  */
-export function protocolText(declared: Declarations, preface: string): string {
+export function formatProtocol(declared: Declarations, preface: string): string {
   const schemaOf = makeReferringSchemas(declared);
   const parts: Readonly<Record<string, () => string>> = {
     "sending again": () => repetitionText(declared.commands),
@@ -154,7 +167,7 @@ function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
     ...grouped.flatMap(([title, members]) => [
       `**${title}**`,
       "",
-      table(
+      formatTable(
         ["command", "effect", ""],
         members.map((command) => [linkTo(command), command.effect, command.summary]),
       ),
@@ -167,7 +180,7 @@ function commandsText(declared: Declarations, schemaOf: SchemaOf): string {
     "Params that are the same everywhere. Every command takes `_meta`; commands on a session take `sessionId`;",
     "those that change or replace one take the other two.",
     "",
-    membersTable(shapeMembers(commonParams, schemaOf)),
+    formatMembersTable(getShapeMembers(commonParams, schemaOf)),
   ];
   const ordered = grouped.flatMap(([, members]) => members);
   return [lines.join("\n"), ...ordered.map((command) => commandText(command, declared, schemaOf))].join("\n\n");
@@ -186,7 +199,7 @@ function repetitionText(commands: readonly Command[]): string {
     "is safe differs by command. The client of this package does it; where it must not, it fails with",
     "`outcome_unknown`.",
     "",
-    table(["when the server died", "because", "commands"], rows),
+    formatTable(["when the server died", "because", "commands"], rows),
     "",
     "A [`branch`](#branch) without a summary and a label writes no entry: send nothing after it before its reply, or",
     "send it again only if nothing was sent after it. Keys are looked for among the last 10,000 entries.",
@@ -205,7 +218,7 @@ function anchorOf(command: Command): string {
 function commandText(command: Command, { commonParams, failures }: Declarations, schemaOf: SchemaOf): string {
   const { name, alias, summary, effect, example } = command;
   const common = Object.keys(command.params.shape).filter((member) => isCommon(command, member, commonParams));
-  const own = membersOf(schemaOf(command.params)).filter(({ name: member }) => !isWithin(member, common));
+  const own = getMembers(schemaOf(command.params)).filter(({ name: member }) => !isWithin(member, common));
   const also = common.map((member) => `\`${member}\``).join(", ");
   return [
     `### ${name}`,
@@ -214,7 +227,7 @@ function commandText(command: Command, { commonParams, failures }: Declarations,
     "",
     ...(own.length === 0
       ? [`Params: none of its own; ${also}.`]
-      : ["Params:", "", membersTable(own), "", `And ${also}.`]),
+      : ["Params:", "", formatMembersTable(own), "", `And ${also}.`]),
     "",
     ...(example.result === undefined ? ["Result: none; it always fails."] : resultText(schemaOf(command.result))),
     ...(command.pi
@@ -223,9 +236,9 @@ function commandText(command: Command, { commonParams, failures }: Declarations,
     "",
     `Failures: ${command.failures.length === 0 ? "none" : listOfFailures(command.failures, failures)}.`,
     "",
-    exchangeText(exampleExchange(command)),
+    exchangeText(makeExampleExchange(command)),
     ...(HOOKED.has(name)
-      ? ["", "Where no host has registered the hook:", "", exchangeText(refusalExchange(command))]
+      ? ["", "Where no host has registered the hook:", "", exchangeText(makeRefusalExchange(command))]
       : []),
   ].join("\n");
 }
@@ -250,9 +263,9 @@ function listOfFailures(names: Command["failures"], declared: Declarations["fail
 }
 
 function resultText(schema: Schema): string[] {
-  if (schema.properties === undefined) return [`Result: ${typeText(schema)}.`];
+  if (schema.properties === undefined) return [`Result: ${formatType(schema)}.`];
   const description = schema.description === undefined ? "" : ` ${schema.description}`;
-  return [`Result:${description}`, "", membersTable(membersOf(schema))];
+  return [`Result:${description}`, "", formatMembersTable(getMembers(schema))];
 }
 
 // --- events, hooks and failures -----------------------------------------------------------------------------------------
@@ -264,9 +277,9 @@ function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): st
       "",
       summary,
       "",
-      membersTable(shapeMembers(payload, schemaOf)),
+      formatMembersTable(getShapeMembers(payload, schemaOf)),
       "",
-      exchangeText(eventExample(name as EventName)),
+      exchangeText(makeEventExample(name as EventName)),
     ].join("\n"),
   );
   const intro = [
@@ -274,7 +287,7 @@ function eventsText({ events, eventBase }: Declarations, schemaOf: SchemaOf): st
     "",
     "Notifications from the server. Every event carries these members in addition to its own:",
     "",
-    membersTable(shapeMembers(eventBase, schemaOf)),
+    formatMembersTable(getShapeMembers(eventBase, schemaOf)),
   ].join("\n");
   return [intro, ...sections].join("\n\n");
 }
@@ -286,13 +299,13 @@ function hooksText({ hooks }: Declarations, schemaOf: SchemaOf): string {
       "",
       summary,
       "",
-      membersTable(shapeMembers(payload, schemaOf)),
+      formatMembersTable(getShapeMembers(payload, schemaOf)),
       "",
       "The answer may have:",
       "",
-      membersTable(shapeMembers(answer, schemaOf)),
+      formatMembersTable(getShapeMembers(answer, schemaOf)),
       "",
-      exchangeText(hookExample(name as HookName)),
+      exchangeText(makeHookExample(name as HookName)),
     ].join("\n"),
   );
   return ["## Hooks", "Requests from the server, to a host that named them in `initialize`.", ...sections].join("\n\n");
@@ -305,7 +318,7 @@ function failuresText({ failures }: Declarations): string {
     "`error.data.name` in JSON-RPC, `code` in Pi's dialect. Retryable: the same request may succeed later without",
     "the host changing it; `error.data.retryable` says so for the case at hand.",
     "",
-    table(
+    formatTable(
       ["name", "code", "retryable", "meaning"],
       Object.entries(failures).map(([name, { code, retryable, meaning }]) => [
         `\`${name}\``,

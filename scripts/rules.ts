@@ -7,7 +7,7 @@ const BEGIN = "<!-- rules -->";
 const END = "<!-- /rules -->";
 
 /** Returns the text of docs/conformance.md with the list of these rules. */
-export function withRules(text: string, themes: readonly Theme[]): string {
+export function writeRules(text: string, themes: readonly Theme[]): string {
   const [before] = text.split(BEGIN);
   const [, after] = text.split(END);
   const count = themes.reduce((sum, { rules }) => sum + rules.length, 0);

@@ -8,7 +8,7 @@ import { makeOpenRpcDocument, type Schema } from "../src/server/openrpc.ts";
  * `SessionStartEvent`, `SessionBeforeForkPayload` and `...Answer`, `Failure`, `Header`, `Entry`, `Draft`, `Message` and
  * so on. The document itself describes tables of these, by the names on the wire.
  */
-export function schemaBundle(declared: Declarations, version: string): Schema {
+export function makeSchemaBundle(declared: Declarations, version: string): Schema {
   const document = makeOpenRpcDocument(declared, version);
   const definitions: Record<string, Schema> = {};
   for (const [name, schema] of Object.entries(document.components.schemas))
@@ -76,8 +76,8 @@ export function schemaBundle(declared: Declarations, version: string): Schema {
  * Returns the same for the maker of TypeScript declarations, without the rules that no type can express. `written`: names
  * of types that are written by hand, in the place of the definitions of these names.
  */
-export function schemaForTypes(declared: Declarations, version: string, written: readonly string[]): Schema {
-  const bundle = schemaBundle(declared, version);
+export function makeTypesSchema(declared: Declarations, version: string, written: readonly string[]): Schema {
+  const bundle = makeSchemaBundle(declared, version);
   const definitions = bundle.definitions as Record<string, Schema>;
   const said = new Map<string, Schema>();
   for (const { name, summary, example } of declared.commands)

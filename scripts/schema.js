@@ -14,7 +14,7 @@ async function declared() {
     export { declarations } from "./src/handlers/shared/declarations.ts";
     export { getRepetition } from "./src/handlers/shared/repetition.ts";
     export { makeOpenRpcDocument } from "./src/server/openrpc.ts";
-    export { schemaBundle, schemaForTypes } from "./scripts/schema-bundle.ts";
+    export { makeSchemaBundle, makeTypesSchema } from "./scripts/schema-bundle.ts";
     export { VERSION } from "./src/version.ts";`;
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: root },
@@ -28,14 +28,14 @@ async function declared() {
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
-  const { declarations, makeOpenRpcDocument, getRepetition, schemaBundle, schemaForTypes, VERSION } = await declared();
+  const { declarations, makeOpenRpcDocument, getRepetition, makeSchemaBundle, makeTypesSchema, VERSION } = await declared();
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
   put("openrpc.json", `${JSON.stringify(makeOpenRpcDocument(declarations, VERSION), null, 2)}\n`);
-  put("schema.json", `${JSON.stringify(schemaBundle(declarations, VERSION), null, 2)}\n`);
+  put("schema.json", `${JSON.stringify(makeSchemaBundle(declarations, VERSION), null, 2)}\n`);
   const written = readFileSync(join(root, "src/client/conversation.ts"), "utf8").replace(/^\/\*\*.*?\*\/\n/s, "");
   const names = [...written.matchAll(/^export type (\w+)/gm)].map(([, name]) => name);
-  put("protocol.d.ts", (await declarationsText(schemaForTypes(declarations, VERSION, names))) + written);
+  put("protocol.d.ts", (await declarationsText(makeTypesSchema(declarations, VERSION, names))) + written);
   return Object.fromEntries(declarations.commands.map((command) => [command.name, getRepetition(command)]));
 }
 

@@ -8,20 +8,20 @@ import { build } from "esbuild";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const contents = `
-  export { recorded } from "./scripts/transcripts.ts";
+  export { recordTranscript } from "./scripts/transcripts.ts";
   export { transcriptsIn } from "./src/conformance/transcripts.ts";`;
 const home = mkdtempSync(join(tmpdir(), "pi-session-transcripts-"));
 const folder = join(root, "docs/conformance");
 try {
   const outfile = join(home, "recorder.mjs");
   await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
-  const { recorded, transcriptsIn } = await import(pathToFileURL(outfile).href);
+  const { recordTranscript, transcriptsIn } = await import(pathToFileURL(outfile).href);
   const command = [process.execPath, join(root, "dist/bin/pi-session-server.js")];
   const variables = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: home };
   for (const transcript of transcriptsIn(folder))
     writeFileSync(
       join(folder, `${transcript.name}.jsonl`),
-      await recorded(transcript, { command, cwd: home, variables }),
+      await recordTranscript(transcript, { command, cwd: home, variables }),
     );
 } finally {
   rmSync(home, { recursive: true, force: true });

@@ -19,7 +19,7 @@ export interface Studio {
  * Returns the text of a transcript with the server's answers to its messages: one for each that it receives, with names
  * in place of ids, paths and times. Placeholders for any value stay, wherever they are.
  */
-export async function recorded(
+export async function recordTranscript(
   { name: _name, steps, ...about }: Transcript,
   { command, ...surroundings }: Studio,
 ): Promise<string> {

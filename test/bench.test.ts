@@ -39,9 +39,9 @@ test("the growth of commands is measured and fitted", SWEEP, async () => {
     expect.arrayContaining(["get_state", "append", "get_tree, limit 100", "fork", "switch_session"]),
   );
   for (const { milliseconds } of rows) expect(milliseconds).toHaveLength(sizes.length);
-  const { exponent } = await import("../bench/scaling.js" as string);
-  expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
-  expect(exponent([10, 100, 1000], [3, 300, 30_000])).toBeCloseTo(2);
+  const { fitExponent } = await import("../bench/scaling.js" as string);
+  expect(fitExponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
+  expect(fitExponent([10, 100, 1000], [3, 300, 30_000])).toBeCloseTo(2);
 });
 
 test("what is large, what is many and what is cold is measured", SWEEP, () => {

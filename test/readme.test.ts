@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { withCommandLine } from "../scripts/command-line.ts";
+import { writeCommandLine } from "../scripts/command-line.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { SYSTEM } from "./support/tiers.ts";
 import { runHere } from "./support/verbs.ts";
@@ -52,7 +52,7 @@ test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", 
 });
 
 test("docs/command-line.md has the options and verbs as they are declared", () => {
-  expect(withCommandLine(commandLine), "npm run docs writes it").toBe(commandLine);
+  expect(writeCommandLine(commandLine), "npm run docs writes it").toBe(commandLine);
 });
 
 test("the README has 150 lines at most, and its three lines of JSON-RPC begin the transcript of the guide", () => {

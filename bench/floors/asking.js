@@ -3,8 +3,8 @@
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { newFile, once, onSession, ours, pipelined, run, state, using } from "../asking.js";
-import { Child, fresh } from "../measure.js";
+import { makeFileName, measurePipelined, once, onSession, ours, run, runWith, state } from "../asking.js";
+import { Child, runFresh } from "../measure.js";
 import { env, home, library, node } from "../options.js";
 
 const pathOf = (name) => fileURLToPath(new URL(name, import.meta.url));
@@ -26,7 +26,7 @@ export const sendingMany = (line) => [
   "as many bytes",
   async () => {
     const length = await lengthOf(line(1), (what) => once(ours("--no-session"), line(0), line(1), what));
-    return pipelined(server("send", length), line);
+    return measurePipelined(server("send", length), line);
   },
 ];
 
@@ -44,7 +44,7 @@ export const sendingAgain = (file, method, params) => [
   "as many bytes",
   async () => {
     const length = await lengthOn(file, method, params);
-    return using(server("send", length), async (child) => {
+    return runWith(server("send", length), async (child) => {
       for (let n = 0; n < 4; n++) await child.ask([state(n)]);
       return child.ask([state(9)]);
     });
@@ -69,8 +69,8 @@ export const openingContainer = (container) => working("kept", join(container, "
 export const appendingMany = (line, total) => [
   "one fdatasync together",
   async () => {
-    const length = await lengthOf("append", (what) => once(ours("--session", newFile()), line(0), line(1), what));
-    return using(server("append", newFile(), length), async (child) => {
+    const length = await lengthOf("append", (what) => once(ours("--session", makeFileName()), line(0), line(1), what));
+    return runWith(server("append", makeFileName(), length), async (child) => {
       await child.ask([line("warm")]);
       return total / (await child.keepAsking(total, 1000, line));
     });
@@ -98,9 +98,9 @@ export const importing = (file) => [
 ];
 
 /** A list of the sessions in a home. */
-export async function listing(home) {
+export async function measureListingFloor(home) {
   const database = join(home, "listing.db");
-  const found = await fresh(node, [pathOf("listing.js"), join(home, ".pi", "agent", "sessions"), database], env);
+  const found = await runFresh(node, [pathOf("listing.js"), join(home, ".pi", "agent", "sessions"), database], env);
   for (const end of ["", "-wal", "-shm"]) rmSync(`${database}${end}`, { force: true });
   return found.ms;
 }

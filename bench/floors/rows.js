@@ -1,15 +1,15 @@
 // Rows that benches of their own measure, here in turn with their floors: containers, and lists of many sessions.
 import { rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { firstReply, ours, state, using } from "../asking.js";
-import { makeSession, migrate, sizeOf } from "../containers.js";
+import { measureFirstReply, ours, runWith, state } from "../asking.js";
+import { makeSession, measureSize, migrate } from "../containers.js";
 import { Child, counted } from "../measure.js";
 import { env, home, large, node, program, quick } from "../options.js";
 import { segmentedGoal } from "../other-benches.js";
 import { makeSessions } from "../sessions.js";
-import { listing, migrating, openingContainer } from "./asking.js";
+import { measureListingFloor, migrating, openingContainer } from "./asking.js";
 
-export function* rows() {
+export function* makeFloorRows() {
   for (const count of quick ? [1000] : [10_000, 100_000]) {
     yield migration(count, "lean");
     yield migration(count, "realistic");
@@ -32,7 +32,7 @@ function migration(count, shape) {
       const file = makeSession(count, shape);
       const { size } = statSync(file);
       const { container, took } = await migrate(file);
-      made = { file: `${file}.migrated`, size, bytes: sizeOf(container) };
+      made = { file: `${file}.migrated`, size, bytes: measureSize(container) };
       return rate(size, took);
     },
     against: [
@@ -51,11 +51,11 @@ function resuming(count) {
     goal: count === 1_000_000 ? "40 ms" : undefined,
     async prepare() {
       container ??= (await migrate(makeSession(count, "lean"))).container;
-      await firstReply(ours("--session", container), state(0));
+      await measureFirstReply(ours("--session", container), state(0));
     },
     async ours() {
-      const bare = await firstReply(ours("--no-session"), state(0));
-      return (await firstReply(ours("--session", container), state(0))) - bare;
+      const bare = await measureFirstReply(ours("--no-session"), state(0));
+      return (await measureFirstReply(ours("--session", container), state(0))) - bare;
     },
     against: ["its index snapshot, and its sum", () => openingContainer(container)],
   };
@@ -77,13 +77,13 @@ function firstList(count, kilobytes, goal) {
         HOME: folder,
         PI_SESSION_SERVER_STATE_DIR: stateFolder,
       });
-      return using(server, async (child) => {
+      return runWith(server, async (child) => {
         await child.result("get_state");
         const { result, took } = await child.result("list_sessions", { limit: 50 });
         if (result.total !== count) throw new Error(`${result.total} of ${count} sessions are listed`);
         return took;
       });
     },
-    against: ["opened, read, a row each", () => listing(folder)],
+    against: ["opened, read, a row each", () => measureListingFloor(folder)],
   };
 }

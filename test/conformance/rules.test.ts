@@ -2,8 +2,8 @@
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { withRules } from "../../scripts/rules.ts";
-import { recorded } from "../../scripts/transcripts.ts";
+import { writeRules } from "../../scripts/rules.ts";
+import { recordTranscript } from "../../scripts/transcripts.ts";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { listThemes } from "../../src/conformance/rules.ts";
 import { fillNames, findDifference, loadTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
@@ -49,7 +49,7 @@ test("faults name rules", () => {
 
 test("docs/conformance.md lists the rules as `npm run docs` writes them", () => {
   const text = read("docs/conformance.md");
-  expect(text, "docs/conformance.md is stale: npm run docs").toBe(withRules(text, THEMES));
+  expect(text, "docs/conformance.md is stale: npm run docs").toBe(writeRules(text, THEMES));
 });
 
 test.each(share(loadTranscripts(), 4))(
@@ -58,7 +58,7 @@ test.each(share(loadTranscripts(), 4))(
   async (transcript) => {
     const place = temporaryPlace();
     const studio = { command: OWN, cwd: place.cwd, variables: programEnvironment(place) };
-    const text = await recorded(transcript, studio);
+    const text = await recordTranscript(transcript, studio);
     expect(text, "it is stale: npm run transcripts").toBe(read(`docs/conformance/${transcript.name}.jsonl`));
   },
 );

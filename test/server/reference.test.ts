@@ -1,8 +1,8 @@
 import { appendFileSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { GROUPS, protocolText } from "../../scripts/reference.ts";
-import { eventExample, hookExample } from "../../scripts/reference-examples.ts";
+import { GROUPS, formatProtocol } from "../../scripts/reference.ts";
+import { makeEventExample, makeHookExample } from "../../scripts/reference-examples.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
 import type { HookName } from "../../src/handlers/shared/hooks.ts";
@@ -14,7 +14,7 @@ import { call, frame, type HereServer, type Json, type Place, serveHere, tempora
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
-const text = protocolText(declarations, read("docs/protocol-preface.md"));
+const text = formatProtocol(declarations, read("docs/protocol-preface.md"));
 
 test("protocol.md is what `npm run docs` writes", () => {
   expect(read("protocol.md"), "protocol.md is stale: npm run docs").toBe(text);
@@ -136,17 +136,17 @@ test.each(["jsonrpc", "pi"] as const)("the examples of events and hooks have the
     const { method: _m, type: _t, id, hook, params, ...rest } = JSON.parse(line);
     expect(said.get(name), name).toContain(shapeOf(params ?? rest));
   };
-  for (const name of Object.keys(declarations.events) as EventName[]) expectShape(name, eventExample(name)[dialect][0]);
-  for (const name of Object.keys(declarations.hooks) as HookName[]) expectShape(name, hookExample(name)[dialect][0]);
+  for (const name of Object.keys(declarations.events) as EventName[]) expectShape(name, makeEventExample(name)[dialect][0]);
+  for (const name of Object.keys(declarations.hooks) as HookName[]) expectShape(name, makeHookExample(name)[dialect][0]);
 });
 
 test("the examples of events and hooks fit their declarations", () => {
   for (const [name, { payload }] of Object.entries(declarations.events)) {
-    const { params } = JSON.parse(eventExample(name as EventName).jsonrpc[0]);
+    const { params } = JSON.parse(makeEventExample(name as EventName).jsonrpc[0]);
     expect(z.strictObject({ ...declarations.eventBase, ...payload }).safeParse(params).error, name).toBeUndefined();
   }
   for (const [name, { payload, answer }] of Object.entries(declarations.hooks)) {
-    const [asked, answered] = hookExample(name as HookName).jsonrpc.map((line) => JSON.parse(line));
+    const [asked, answered] = makeHookExample(name as HookName).jsonrpc.map((line) => JSON.parse(line));
     expect(z.strictObject(payload).safeParse(asked.params).error, name).toBeUndefined();
     expect(z.strictObject(answer).safeParse(answered.result).error, name).toBeUndefined();
   }

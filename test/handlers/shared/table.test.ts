@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { exampleExchange, refusalExchange } from "../../../scripts/reference-examples.ts";
+import { makeExampleExchange, makeRefusalExchange } from "../../../scripts/reference-examples.ts";
 import { FAILURES } from "../../../src/core/failure.ts";
 import { type Command, commonParams } from "../../../src/handlers/shared/command.ts";
 import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts";
@@ -81,7 +81,7 @@ function mayBeMissing({ result }: Command, member: string): boolean {
 
 /** The reply of protocol.md to a command that refuses. */
 function documentedRefusal(command: Command, dialect: "jsonrpc" | "pi"): Json {
-  return JSON.parse(refusalExchange(command)[dialect][1]);
+  return JSON.parse(makeRefusalExchange(command)[dialect][1]);
 }
 
 /** What a place has, without what locks and lists leave there. */
@@ -161,7 +161,7 @@ describe.each(commandTable)("$name", (command) => {
       return;
     }
     // The document shows what comes: no member that is not there, and nothing where there is something.
-    const { data: documented } = JSON.parse(exampleExchange(command).pi[1]);
+    const { data: documented } = JSON.parse(makeExampleExchange(command).pi[1]);
     expect("data" in reply).toBe(documented !== undefined);
     const always = Object.keys(documented ?? {}).filter((member) => !mayBeMissing(command, member));
     expect(Object.keys(reply.data ?? {})).toEqual(expect.arrayContaining(always));
