@@ -60,15 +60,15 @@ test("what is large, what is many and what is cold is measured", SWEEP, () => {
   for (const row of rows.slice(1)) expect(row.split("|")[2]).toMatch(/^ \d+(\.\d+)? (ms|MB|k\/s) *$/);
 });
 
-const { README_ROWS, placeOf, figuresIn, withFigures, withReadmeFigures }: Json = await import(
+const { README_ROWS, getPlace, findFigures, withFigures, withReadmeFigures }: Json = await import(
   "../bench/figures.js" as string
 );
 const documentText = readFileSync(join(root, "docs/figures.md"), "utf8");
 const readmeText = readFileSync(join(root, "README.md"), "utf8");
 
 test("the README's figures are six of those of docs/figures.md, of one run", () => {
-  const { how, rows } = figuresIn(readmeText, "figures");
-  const place = placeOf(/^Node (v[\d.]+),/.exec(how)?.[1] ?? "");
+  const { how, rows } = findFigures(readmeText, "figures");
+  const place = getPlace(/^Node (v[\d.]+),/.exec(how)?.[1] ?? "");
   expect(README_ROWS).toHaveLength(6);
   expect(rows).toHaveLength(6);
   expect(withReadmeFigures(readmeText, documentText, place)).toBe(readmeText);
@@ -78,7 +78,7 @@ test("the README's figures are six of those of docs/figures.md, of one run", () 
 });
 
 test("a document takes new figures between its markers, and nothing else of it is changed", () => {
-  const figures = figuresIn(documentText, "figures of Node 20");
+  const figures = findFigures(documentText, "figures of Node 20");
   expect(withFigures(documentText, "figures of Node 20", figures)).toBe(documentText);
   const changed = withFigures(documentText, "figures of Node 20", { ...figures, how: "Node $& v1" });
   expect(changed).toBe(documentText.replace(figures.how, () => "Node $& v1"));
@@ -113,7 +113,7 @@ test("saved results are written into both documents, and into none when a row is
   };
 
   expect(write({}, "--figures")).toContain("| more ");
-  const made = figuresIn(readFileSync(document, "utf8"), "figures of Node 24");
+  const made = findFigures(readFileSync(document, "utf8"), "figures of Node 24");
   expect(made.how).toBe("Node v24.1.0, 2 processors, load 0.5 before, median of 3 (lowest-highest)");
   expect(made.head).toEqual(["what", "ours", "goal", "against", "ratio", "Pi 1", "ratio"]);
   expect(made.rows[0]).toEqual(["more", "12.3 ms (1.00-20.0)", "", "echo 10.0 ms", "1.23", "", ""]);
@@ -121,7 +121,7 @@ test("saved results are written into both documents, and into none when a row is
   expect(readFileSync(readme, "utf8")).toBe(readmeText);
 
   write({}, "--readme");
-  expect(figuresIn(readFileSync(readme, "utf8"), "figures")).toEqual({ ...made, rows: made.rows.slice(1), lost: [] });
+  expect(findFigures(readFileSync(readme, "utf8"), "figures")).toEqual({ ...made, rows: made.rows.slice(1), lost: [] });
   const written = readFileSync(document, "utf8");
   expect(() => write({ rows: results.rows.slice(2) }, "--readme")).toThrow();
   expect(readFileSync(document, "utf8")).toBe(written);

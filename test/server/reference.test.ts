@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { GROUPS, formatProtocol } from "../../scripts/reference.ts";
+import { formatProtocol, GROUPS } from "../../scripts/reference.ts";
 import { makeEventExample, makeHookExample } from "../../scripts/reference-examples.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
@@ -136,8 +136,10 @@ test.each(["jsonrpc", "pi"] as const)("the examples of events and hooks have the
     const { method: _m, type: _t, id, hook, params, ...rest } = JSON.parse(line);
     expect(said.get(name), name).toContain(shapeOf(params ?? rest));
   };
-  for (const name of Object.keys(declarations.events) as EventName[]) expectShape(name, makeEventExample(name)[dialect][0]);
-  for (const name of Object.keys(declarations.hooks) as HookName[]) expectShape(name, makeHookExample(name)[dialect][0]);
+  for (const name of Object.keys(declarations.events) as EventName[])
+    expectShape(name, makeEventExample(name)[dialect][0]);
+  for (const name of Object.keys(declarations.hooks) as HookName[])
+    expectShape(name, makeHookExample(name)[dialect][0]);
 });
 
 test("the examples of events and hooks fit their declarations", () => {
