@@ -1,6 +1,6 @@
 // Time to find sessions: makes many of them, then asks the built program over its streams.
 //
-// node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
+//   node bench/catalog.js --sessions 10000 [--kilobytes 100] [--rounds 200] [--json] [--no-sqlite]
 //
 // `--libraries` names packages with Pi's SessionManager, as JSON: how long each takes to list the same sessions.
 //

@@ -1,9 +1,9 @@
 // `node bench/client-latency.js`: cost of an agent behind the server, next to that agent alone and to a bare process
 // that passes its bytes on, in one run. The agents are the scripted ones of examples/agents.
 //
-// --runs <n>      turns of each kind (20)
-// --chunks <n>    chunks of the long turn (10,000)
-// --write         writes the table into docs/agents.md
+//   --runs <n>      turns of each kind (20)
+//   --chunks <n>    chunks of the long turn (10,000)
+//   --write         writes the table into docs/agents.md
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";

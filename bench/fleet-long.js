@@ -1,8 +1,7 @@
 // Times of a fleet with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
 //
-// node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns
-// 200]
-// [--only push,sessions,append,writers,saver] [--write]
+//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
+//                            [--only push,sessions,append,writers,saver] [--write]
 //
 // --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver,
 // which it installs into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.

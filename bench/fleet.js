@@ -1,8 +1,8 @@
 // Times of a fleet over a PostgreSQL on this machine, which it starts: sessions imported, listed and searched by a
 // server that has none of them, and appends that are durable there, next to those of files alone.
 //
-// node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json] [--write]
-// node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     time until a session of so many entries is usable
+//   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json] [--write]
+//   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     time until a session of so many entries is usable
 //
 // --write puts a table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";

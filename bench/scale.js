@@ -1,10 +1,10 @@
 // Measures the large, the many and the cold: a session of 10 GB, a line of 1 GB, 64 sessions in one server, 100,000
 // small ones, and the first start of a morning, with none of it in the page cache.
 //
-// node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
-// --parts <names>                        only these, with commas between: session, line, open, catalog, cold
-// --gigabytes 10 --line 1 --open 64 --sessions 100000 --entries 100000 --rounds 9
-// --home <dir>                           where files are made; the cold rows need a disk, not a file system in memory
+//   node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
+//     --parts <names>                        only these, with commas between: session, line, open, catalog, cold
+//     --gigabytes 10 --line 1 --open 64 --sessions 100000 --entries 100000 --rounds 9
+//     --home <dir>                           where files are made; the cold rows need a disk, not a file system in memory
 //
 // On Linux `dd` drops the pages of a file from the cache; elsewhere the cold rows are left out.
 import { constants } from "node:buffer";
@@ -263,19 +263,9 @@ async function cold() {
   const ourStart = (files) => firstReply(files, () => serverBy(runner, "--no-session"), asks);
   const echoStart = (files) => firstReply(files, () => new Child(runner, ["-e", ECHO], env), asks);
   await ourStart([]);
-  const reference = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
-  add(
-    "spawn to first reply, all in the page cache",
-    ms(await medians(() => ourStart([]))),
-    "",
-    await reference(() => []),
-  );
-  add(
-    "- nothing of it in the page cache",
-    ms(await medians(() => ourStart(ours()))),
-    "",
-    await reference(() => [runner]),
-  );
+  const bare = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
+  add("spawn to first reply, all in the page cache", ms(await medians(() => ourStart([]))), "", await bare(() => []));
+  add("- nothing of it in the page cache", ms(await medians(() => ourStart(ours()))), "", await bare(() => [runner]));
   for (const [name, file] of [
     ["1,000 entries", small],
     [`${counted(count)} entries`, large],

@@ -1,7 +1,7 @@
 // `node bench/sharing.js`: cost of sharing a session, next to a server that has it alone, in one run.
 //
-// --runs <n>      kills of a holder for each size (30)
-// --hosts <n>     hosts on one session at a time (32)
+//   --runs <n>      kills of a holder for each size (30)
+//   --hosts <n>     hosts on one session at a time (32)
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,10 +1,10 @@
 // `node bench/v2.js`: Session Store V2 next to JSONL, on the same entries; medians of several runs.
 //
-// --quick      small sizes, one run: shows that it works, not how fast
-// --runs <n>   runs of each measurement (5)
-// --million    also a session of a million entries
-// --json       figures with their spread, as JSON
-// --program    another build to measure: its dist/bin/pi-session-server.js
+//   --quick      small sizes, one run: shows that it works, not how fast
+//   --runs <n>   runs of each measurement (5)
+//   --million    also a session of a million entries
+//   --json       figures with their spread, as JSON
+//   --program    another build to measure: its dist/bin/pi-session-server.js
 //
 // Resume is the time from the start of a process to its answer to get_state; the first row is a server without a
 // session. A durable append is one request after the other, each answered when it is on the medium.

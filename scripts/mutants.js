@@ -1,11 +1,10 @@
 // Measures whether the tests see small faults: draws mutants of the sources by a seed, and runs the tests on them.
 //
-// node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
-// node scripts/mutants.js check                           lists those that are not in the sources any more
-// node scripts/mutants.js run [--lanes 2] [--only 7,12]    runs the tests against each, into test/mutants/results.jsonl
-// node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was
-// killed
-// in the other results survives
+//   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
+//   node scripts/mutants.js check                           lists those that are not in the sources any more
+//   node scripts/mutants.js run [--lanes 2] [--only 7,12]    runs the tests against each, into test/mutants/results.jsonl
+//   node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was killed
+//                                                           in the other results survives
 //
 // A mutant is found by its function and its text: it stays where lines move, and is missed where they change. All of
 // them are in one copy of the sources, each behind a switch, so that nothing is rebuilt. A run without mutants notes

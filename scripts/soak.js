@@ -1,10 +1,10 @@
 /**
  * The long tests, in parts that add up: soak-figures.json records the work done, by commit.
  *
- * npm run soak                      every suite in order, part by part, until all are done
- * npm run soak -- --list            the suites, and how much of each is done at this commit
- * npm run soak -- --part [suite]    the next part, of the suite or of the first that is not done; under nine minutes
- * npm run soak -- --report          writes the figures of this commit into docs/reliability.md
+ *   npm run soak                      every suite in order, part by part, until all are done
+ *   npm run soak -- --list            the suites, and how much of each is done at this commit
+ *   npm run soak -- --part [suite]    the next part, of the suite or of the first that is not done; under nine minutes
+ *   npm run soak -- --report          writes the figures of this commit into docs/reliability.md
  *
  * `--commit <id>` means the figures of another commit. PI_TEST_SEED=<unit> with `--part <suite>` repeats one unit.
  */

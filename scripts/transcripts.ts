@@ -1,7 +1,7 @@
 /** Records the golden transcripts of docs/conformance with our own server. */
 
 import { Conversation } from "../src/conformance/conversation.ts";
-import { isWireObject, type WireValue } from "../src/conformance/dialect.ts";
+import { isRecord, type WireValue } from "../src/conformance/dialect.ts";
 import { launch } from "../src/conformance/launch.ts";
 import { fillNames, type StoodFor, type Transcript } from "../src/conformance/transcripts.ts";
 
@@ -37,7 +37,7 @@ export async function recordTranscript(
   const named = (value: WireValue, before: WireValue, key: string): WireValue => {
     if (/^<(?:any|text|number|time)>$/.test(String(before))) return before;
     if (Array.isArray(value)) return value.map((item, at) => named(item, before?.[at], key));
-    if (!isWireObject(value)) return isChosen(value, key) ? value : nameFor(value, key, stoodFor);
+    if (!isRecord(value)) return isChosen(value, key) ? value : nameFor(value, key, stoodFor);
     const shown = Object.entries(value).filter(([name]) => !isOwn(name, value, key));
     const members = shown.map(([name, item]) => {
       const isHookId = key === "hook" && name === "id";

@@ -2,7 +2,7 @@
 // folder, on one thread, and puts a row for each into a new database where Node has SQLite. It ignores the content of
 // the files, and a row is a path, a stamp and 400 bytes. Prints the milliseconds.
 //
-// node bench/floors/listing.js <folder> <database>
+//   node bench/floors/listing.js <folder> <database>
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
 import { join } from "node:path";
 

@@ -57,7 +57,7 @@ const jsonrpc: WireDialect = {
 
   read(value, text) {
     if (Array.isArray(value)) return { kind: "batch", text, value };
-    if (!isWireObject(value)) return { kind: "unknown", text, value };
+    if (!isRecord(value)) return { kind: "unknown", text, value };
     if (typeof value.method === "string") {
       if ("id" in value) return { kind: "hook", text, value, idText: idTextIn(text), name: value.method };
       const { method } = value;
@@ -83,7 +83,7 @@ const pi: WireDialect = {
   failedAnswer: (idText, sentence) => `{"type":"hook_response","id":${idText},"error":${JSON.stringify(sentence)}}`,
 
   read(value, text) {
-    if (!isWireObject(value) || typeof value.type !== "string") return { kind: "unknown", text, value };
+    if (!isRecord(value) || typeof value.type !== "string") return { kind: "unknown", text, value };
     const { type } = value;
     if (type === "response") return { kind: "reply", text, value, idText: idTextIn(text) };
     if (type === "hook_request") return { kind: "hook", text, value, idText: idTextIn(text), name: value.hook };
@@ -93,6 +93,6 @@ const pi: WireDialect = {
 
 export const DIALECTS: Readonly<Record<Combination["dialect"], WireDialect>> = { jsonrpc, pi };
 
-export function isWireObject(value: WireValue): boolean {
+export function isRecord(value: WireValue): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,7 +1,7 @@
 /** One reply as the rules look at it, whichever dialect it came in. */
 
 import { valueAt } from "../core/json/json.ts";
-import { isWireObject, type Received, type WireValue } from "./dialect.ts";
+import { isRecord, type Received, type WireValue } from "./dialect.ts";
 import { RuleBroken } from "./verdict.ts";
 
 /** A failure in the form of both dialects. */
@@ -56,7 +56,7 @@ export class Reply {
   /** Returns a list of the result. Throws RuleBroken if it is not a list. */
   list(name: string): WireValue[] {
     const { result } = this;
-    const list = isWireObject(result) ? result[name] : undefined;
+    const list = isRecord(result) ? result[name] : undefined;
     if (!Array.isArray(list)) throw this.broken(`a result with the list \`${name}\``);
     return list;
   }
@@ -64,7 +64,7 @@ export class Reply {
   /** Returns a text of the result. Throws RuleBroken if it is not a text. */
   string(name: string): string {
     const { result } = this;
-    const text = isWireObject(result) ? result[name] : undefined;
+    const text = isRecord(result) ? result[name] : undefined;
     if (typeof text !== "string") throw this.broken(`a result with the text \`${name}\``);
     return text;
   }

@@ -7,12 +7,12 @@ import { isFileAt } from "./files.ts";
 import type { Reply } from "./reply.ts";
 import { NotApplicable } from "./verdict.ts";
 
-export function makeUserMessage(content: string): WireValue {
+export function makeUser(content: string): WireValue {
   return { type: "message", message: { role: "user", content } };
 }
 
 /** Returns an assistant's message with all that Pi needs in one. */
-export function makeAssistantMessage(text: string): WireValue {
+export function makeAssistant(text: string): WireValue {
   const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
   const usage = { input: 10, output: 5, cacheRead: 0, cacheWrite: 0, totalTokens: 15, cost };
   const who = { api: "anthropic-messages", provider: "anthropic", model: "claude-sonnet-4-5" };
@@ -21,7 +21,7 @@ export function makeAssistantMessage(text: string): WireValue {
   return { type: "message", message };
 }
 
-export function makeCustomEntry(data: WireValue): WireValue {
+export function makeCustom(data: WireValue): WireValue {
   return { type: "custom", customType: "conformance", data };
 }
 
@@ -31,17 +31,14 @@ export async function makeSession(conversation: Conversation): Promise<void> {
 }
 
 /** Appends entries at the leaf and returns their ids. */
-export async function appendMessage(conversation: Conversation, ...entries: readonly WireValue[]): Promise<string[]> {
+export async function append(conversation: Conversation, ...entries: readonly WireValue[]): Promise<string[]> {
   return (await conversation.ask("append", { entries })).list("entryIds");
 }
 
 /** Makes a new session current that holds a turn for each text, and returns the ids of the entries. */
 export async function makeTurns(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
   await makeSession(conversation);
-  return appendMessage(
-    conversation,
-    ...texts.flatMap((text) => [makeUserMessage(text), makeAssistantMessage(`Answer: ${text}`)]),
-  );
+  return append(conversation, ...texts.flatMap((text) => [makeUser(text), makeAssistant(`Answer: ${text}`)]));
 }
 
 /** Returns all entries of the current session, and the leaf. */
@@ -58,7 +55,7 @@ export async function getEntries(
 /** Checks that the current session has these entries and no others. */
 export async function mustHaveEntries(conversation: Conversation, ids: readonly string[]): Promise<void> {
   const { entries, reply } = await getEntries(conversation);
-  reply.must(isSameValue(getIds(entries), ids), `the entries ${ids.join(", ")}`);
+  reply.must(isEqual(getIds(entries), ids), `the entries ${ids.join(", ")}`);
 }
 
 /** Checks that nothing but events leaves the server after something that is not to be answered. */
@@ -144,6 +141,6 @@ export function getIds(values: readonly WireValue[]): unknown[] {
 }
 
 /** Returns whether two values have the same JSON text. */
-export function isSameValue(a: WireValue, b: WireValue): boolean {
+export function isEqual(a: WireValue, b: WireValue): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

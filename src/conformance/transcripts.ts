@@ -4,7 +4,7 @@
  */
 
 import type { Combination } from "./combination.ts";
-import { isWireObject, type WireValue } from "./dialect.ts";
+import { isRecord, type WireValue } from "./dialect.ts";
 import type { Rule, RuleContext, Theme } from "./rule.ts";
 import { readTranscriptFiles } from "./transcript-files.ts";
 
@@ -112,8 +112,8 @@ export function findDifference(
     const inOrder = path === "" ? inOrderOf(value, expected) : value;
     return firstOf(expected.map((item, at) => () => findDifference(`${path}[${at}]`, inOrder[at], item, stoodFor)));
   }
-  if (isWireObject(expected)) {
-    if (!isWireObject(value)) return `${here} is not an object`;
+  if (isRecord(expected)) {
+    if (!isRecord(value)) return `${here} is not an object`;
     return firstOf(
       Object.entries(expected).map(([name, item]) => () => {
         const inside = path === "" ? name : `${path}.${name}`;
@@ -145,6 +145,6 @@ function inOrderOf(replies: readonly WireValue[], expected: readonly WireValue[]
 export function fillNames(value: WireValue, stoodFor: StoodFor): WireValue {
   if (typeof value === "string") return stoodFor.get(value) ?? value;
   if (Array.isArray(value)) return value.map((item) => fillNames(item, stoodFor));
-  if (!isWireObject(value)) return value;
+  if (!isRecord(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, fillNames(item, stoodFor)]));
 }

@@ -4,7 +4,7 @@ import { isJsonrpc } from "../combination.ts";
 import type { Conversation, Request } from "../conversation.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, Theme } from "../rule.ts";
-import { appendMessage, getEntries, makeCustomEntry, makeSession, makeUserMessage } from "../steps.ts";
+import { append, getEntries, makeCustom, makeSession, makeUser } from "../steps.ts";
 
 const rules: readonly Rule[] = [
   {
@@ -42,7 +42,7 @@ const rules: readonly Rule[] = [
       const conversation = await context.plain();
       await makeSession(conversation);
       const { id, text } = conversation.request("get_entries");
-      const note = conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] });
+      const note = conversation.dialect.request(undefined, "append", { entries: [makeUser("By the way")] });
       conversation.send(`[${note},${text}]`);
       const replies = await conversation.batch();
       const isWhole = replies.length === 1 && replies[0].received.idText === id;
@@ -58,7 +58,7 @@ const rules: readonly Rule[] = [
       const conversation = await context.plain();
       await makeSession(conversation);
       await conversation.settle();
-      const note = conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] });
+      const note = conversation.dialect.request(undefined, "append", { entries: [makeUser("By the way")] });
       conversation.send(`[${note},${note}]`);
       const [other] = (await conversation.settle()).filter(({ kind }) => kind !== "event");
       if (other !== undefined) throw conversation.broken("no reply to notifications", other.text);
@@ -100,9 +100,9 @@ const rules: readonly Rule[] = [
       await makeSession(conversation);
       const [, before, , after] = sendBatch(
         conversation,
-        ["append", { entries: [makeCustomEntry(1)] }],
+        ["append", { entries: [makeCustom(1)] }],
         ["get_entries"],
-        ["append", { entries: [makeCustomEntry(2)] }],
+        ["append", { entries: [makeCustom(2)] }],
         ["get_entries"],
       );
       const replies = await conversation.batch();
@@ -120,13 +120,9 @@ const rules: readonly Rule[] = [
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      await appendMessage(conversation, makeCustomEntry(0));
+      await append(conversation, makeCustom(0));
       await conversation.settle();
-      sendBatch(
-        conversation,
-        ["append", { entries: [makeCustomEntry(1)] }],
-        ["append", { entries: [makeCustomEntry(2)] }],
-      );
+      sendBatch(conversation, ["append", { entries: [makeCustom(1)] }], ["append", { entries: [makeCustom(2)] }]);
       const came = [await conversation.next("an array of replies"), ...(await conversation.settle())];
       const kinds = came.map(({ kind, name }) => name ?? kind).join(", ");
       if (kinds !== "batch, session_append, session_append")

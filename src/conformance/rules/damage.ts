@@ -6,16 +6,16 @@ import type { WireValue } from "../dialect.ts";
 import { appendTo, isThere, readBytes, writeTo } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getDamage,
   getEntries,
   getIds,
   getState,
-  isSameValue,
-  makeCustomEntry,
+  isEqual,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
   mustHaveEntries,
   openSessionAt,
   requirePath,
@@ -169,7 +169,7 @@ export const damageTheme: Theme = {
       async run(context) {
         const bytes = file(header("survives"), GOOD[0], GOOD[1], "}{ broken", GOOD[2]);
         const { conversation, path } = await opened(context, "survives", bytes);
-        await appendMessage(conversation, makeUserMessage("After the damage"));
+        await append(conversation, makeUser("After the damage"));
         if (!readBytes(path).subarray(0, bytes.length).equals(bytes))
           throw conversation.broken("a file that still begins with its bytes", readBytes(path).toString());
         const { entries, reply } = await getEntries(conversation);
@@ -220,7 +220,7 @@ export const damageTheme: Theme = {
         const bytes = file(header("twice"), GOOD[0], GOOD[1], line("aaaaaaa1", "aaaaaaa2"));
         const { conversation } = await opened(context, "twice", bytes);
         const tree = await conversation.ask("get_tree", { format: "flat" });
-        tree.must(isSameValue(getIds(tree.list("nodes")), ["aaaaaaa1", "aaaaaaa2", "aaaaaaa1~2"]), "a node aaaaaaa1~2");
+        tree.must(isEqual(getIds(tree.list("nodes")), ["aaaaaaa1", "aaaaaaa2", "aaaaaaa1~2"]), "a node aaaaaaa1~2");
       },
     },
     {
@@ -256,7 +256,7 @@ export const damageTheme: Theme = {
         const again = await other.ask("get_tree", { format: "flat" });
         first.must(first.list("nodes").length === 2, "two nodes");
         again.must(
-          isSameValue(getIds(again.list("nodes")), getIds(first.list("nodes"))),
+          isEqual(getIds(again.list("nodes")), getIds(first.list("nodes"))),
           "the same ids in another process",
         );
       },
@@ -269,7 +269,7 @@ export const damageTheme: Theme = {
         for (const version of [1, 2]) {
           const bytes = oldFile(version);
           const { conversation, path } = await opened(context, `old-kept-${version}`, bytes);
-          await appendMessage(conversation, makeUserMessage("New"));
+          await append(conversation, makeUser("New"));
           const backup = `${path}.v${version}.bak`;
           const isKept = isThere(backup) && readBytes(backup).equals(bytes);
           if (!isKept) throw conversation.broken(`the original, byte for byte, as ${backup}`, "none, or another");
@@ -287,7 +287,7 @@ export const damageTheme: Theme = {
         const { conversation, path } = await opened(context, "newer", bytes);
         const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 3, "three entries");
-        const write = await conversation.ask("append", { entries: [makeCustomEntry(1)] });
+        const write = await conversation.ask("append", { entries: [makeCustom(1)] });
         write.mustFail("read_only", "unsupported_version");
         write.must(readBytes(path).equals(bytes), "the bytes of the file as they were");
       },
@@ -316,7 +316,7 @@ export const damageTheme: Theme = {
       async run(context) {
         const { conversation, path } = await opened(context, "foreign", file(header("foreign"), ...GOOD));
         appendTo(path, file(line("ddddddd1", "aaaaaaa3")));
-        const [own] = await appendMessage(conversation, makeUserMessage("After the other"));
+        const [own] = await append(conversation, makeUser("After the other"));
         const { entries, reply } = await getEntries(conversation);
         const foreign = entries.find(({ id }) => id === "ddddddd1");
         reply.must(foreign !== undefined, "the entry of the other program");
@@ -332,10 +332,10 @@ export const damageTheme: Theme = {
         const { conversation, path } = await opened(context, "foreign-event", file(header("foreign-event"), ...GOOD));
         await conversation.settle();
         appendTo(path, file(line("ddddddd2", "aaaaaaa3")));
-        await appendMessage(conversation, makeUserMessage("After the other"));
+        await append(conversation, makeUser("After the other"));
         const event = await conversation.event("session_append");
         const { entryIds, origin } = event.value;
-        const isRight = isSameValue(entryIds, ["ddddddd2"]) && origin === "foreign";
+        const isRight = isEqual(entryIds, ["ddddddd2"]) && origin === "foreign";
         if (!isRight) throw conversation.broken("session_append of ddddddd2 with the origin foreign", event.text);
       },
     },
@@ -362,7 +362,7 @@ export const damageTheme: Theme = {
         const other = await context.hooked();
         await openSessionAt(other, path);
         await mustHaveEntries(other, ids);
-        const write = await other.ask("append", { entries: [makeCustomEntry(1)] });
+        const write = await other.ask("append", { entries: [makeCustom(1)] });
         if (write.isFailure) {
           write.mustFail("session_locked");
           if (isJsonrpc(context.combination)) {
@@ -373,7 +373,7 @@ export const damageTheme: Theme = {
           ids.push(...(write.list("entryIds") as string[]));
           for (const conversation of [other, writer]) await mustHaveEntries(conversation, ids);
         }
-        await appendMessage(writer, makeUserMessage("Two"));
+        await append(writer, makeUser("Two"));
         const { entries, reply } = await getEntries(writer);
         const isChain = entries.every(({ parentId }, at) => parentId === (entries[at - 1]?.id ?? null));
         reply.must(entries.length === ids.length + 1 && isChain, "one entry more, and each the parent of the next");

@@ -4,14 +4,14 @@ import type { WireValue } from "../dialect.ts";
 import { readBytes } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getEntries,
   getIds,
-  isSameValue,
-  makeCustomEntry,
+  isEqual,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
   openSessionAt,
   requireFile,
   requirePath,
@@ -24,7 +24,7 @@ const AWAITED = 20;
 
 /** Returns the params of the n-th append of a stream. */
 function keyed(n: number): { entries: WireValue[]; idempotencyKey: string } {
-  const entries = Array.from({ length: GROUP }, (_, k) => makeCustomEntry({ n, k }));
+  const entries = Array.from({ length: GROUP }, (_, k) => makeCustom({ n, k }));
   return { entries, idempotencyKey: `stream-${n}` };
 }
 
@@ -44,7 +44,7 @@ export const durabilityTheme: Theme = {
         const conversation = context.start();
         const ids = await makeTurns(conversation, "One");
         const path = await requirePath(conversation);
-        for (let n = 0; n < 10; n++) ids.push(...(await appendMessage(conversation, makeCustomEntry(n))));
+        for (let n = 0; n < 10; n++) ids.push(...(await append(conversation, makeCustom(n))));
         await conversation.kill();
         const next = await context.plain();
         await openSessionAt(next, path);
@@ -86,12 +86,12 @@ export const durabilityTheme: Theme = {
           const again = await next.ask("append", keyed(n));
           const ids = again.list("entryIds");
           const before = acknowledged.get(n);
-          if (before !== undefined) again.must(isSameValue(ids, before), `the acknowledged ids ${before.join(", ")}`);
+          if (before !== undefined) again.must(isEqual(ids, before), `the acknowledged ids ${before.join(", ")}`);
         }
         const { entries, reply } = await getEntries(next);
         const kept = entries.filter(({ type }) => type === "custom").map(({ data }) => `${data?.n}.${data?.k}`);
         const expected = Array.from({ length: STREAM * GROUP }, (_, at) => `${Math.floor(at / GROUP)}.${at % GROUP}`);
-        reply.must(isSameValue(kept, expected), "the entries of all appends, each once and in order");
+        reply.must(isEqual(kept, expected), "the entries of all appends, each once and in order");
       },
     },
     {
@@ -103,14 +103,14 @@ export const durabilityTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         const path = await requirePath(conversation);
-        await appendMessage(conversation, makeUserMessage("One"));
-        const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-2" };
+        await append(conversation, makeUser("One"));
+        const params = { entries: [makeUser("Once"), makeCustom(1)], idempotencyKey: "key-2" };
         const ids = (await conversation.ask("append", params)).list("entryIds");
         await makeSession(conversation);
         const other = await context.hooked();
         await openSessionAt(other, path);
         const again = await other.ask("append", params);
-        again.must(isSameValue(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
+        again.must(isEqual(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
         const { entries, reply } = await getEntries(other);
         reply.must(entries.length === 3, "three entries, those with the key once");
       },
@@ -150,7 +150,7 @@ export const durabilityTheme: Theme = {
           .map((line) => JSON.parse(line));
         const isHeader = header?.type === "session" && header.version === 3 && typeof header.id === "string";
         if (!isHeader) throw broken("a header with the type session, the version 3 and an id");
-        if (!isSameValue(getIds(entries), ids)) throw broken(`the entries ${ids.join(", ")}`);
+        if (!isEqual(getIds(entries), ids)) throw broken(`the entries ${ids.join(", ")}`);
         const areWhole = entries.every((entry) => Object.keys(entry)[0] === "type" && "parentId" in entry);
         if (!areWhole) throw broken("entries with type first and parentId");
       },
@@ -166,11 +166,11 @@ export const durabilityTheme: Theme = {
         const file = await requireFile(conversation);
         let before = readBytes(file);
         const writes = [
-          ["append", { entries: [makeCustomEntry(1)] }],
+          ["append", { entries: [makeCustom(1)] }],
           ["set_label", { entryId: first, label: "begin" }],
           ["set_session_name", { name: "Named" }],
           ["branch", { entryId: first }],
-          ["append", { entries: [makeUserMessage("Three")] }],
+          ["append", { entries: [makeUser("Three")] }],
         ] as const;
         for (const [command, params] of writes) {
           const reply = await conversation.ask(command, params);
@@ -189,7 +189,7 @@ export const durabilityTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("One"));
+        await append(conversation, makeUser("One"));
         const file = await requireFile(conversation);
         const data = '{"z":1.0,"a":[1e3,"\\u00e9"],"large":12345678901234567890}';
         const reply = await conversation.ask(

@@ -3,14 +3,7 @@
 import type { Conversation } from "../conversation.ts";
 import type { Params, Received } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
-import {
-  appendMessage,
-  makeAssistantMessage,
-  makeCustomEntry,
-  makeSession,
-  makeTurns,
-  makeUserMessage,
-} from "../steps.ts";
+import { append, makeAssistant, makeCustom, makeSession, makeTurns, makeUser } from "../steps.ts";
 
 /** Sends a command and returns the events that come with its reply. */
 async function eventsOf(conversation: Conversation, command: string, params: Params): Promise<Received[]> {
@@ -34,7 +27,7 @@ export const eventsTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         await conversation.settle();
-        const { result } = await conversation.ask("append", { entries: [makeUserMessage("Hello")] });
+        const { result } = await conversation.ask("append", { entries: [makeUser("Hello")] });
         const { value, text } = await conversation.event("session_append");
         const isWhole = typeof value.sessionId === "string" && Number.isInteger(value.seq);
         if (!isWhole || value.leafId !== result.leafId)
@@ -49,7 +42,7 @@ export const eventsTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         await conversation.settle();
-        const ids = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"));
+        const ids = await append(conversation, makeUser("One"), makeAssistant("1"));
         const { value, text } = await conversation.event("session_append");
         if (JSON.stringify(value.entryIds) !== JSON.stringify(ids) || value.origin !== "self")
           throw conversation.broken(`the entries ${ids.join(", ")} and the origin self`, text);
@@ -108,7 +101,7 @@ export const eventsTheme: Theme = {
         const conversation = await context.plain();
         await makeTurns(conversation, "One");
         await conversation.settle();
-        const failing = { entries: [makeCustomEntry(1)], expectedLeafId: "elsewhere" };
+        const failing = { entries: [makeCustom(1)], expectedLeafId: "elsewhere" };
         (await conversation.ask("append", failing)).mustFail("content_modified");
         const [event] = (await conversation.settle()).filter(({ kind }) => kind === "event");
         if (event !== undefined) throw conversation.broken("no event", event.text);
@@ -121,7 +114,7 @@ export const eventsTheme: Theme = {
       async run(context) {
         const conversation = await context.modest();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("Hello"));
+        await append(conversation, makeUser("Hello"));
         void (await conversation.ask("set_session_name", { name: "Quiet" })).result;
         const came = (await conversation.settle()).filter(({ kind }) => kind === "event");
         const others = came.filter(({ name }) => name !== "session_append");

@@ -3,14 +3,7 @@
 import { isHeaders, isJsonrpc, isLines } from "../combination.ts";
 import { frameMessage } from "../frames.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
-import {
-  appendMessage,
-  getEntries,
-  makeCustomEntry,
-  makeSession,
-  makeUserMessage,
-  mustNotBeAnswered,
-} from "../steps.ts";
+import { append, getEntries, makeCustom, makeSession, makeUser, mustNotBeAnswered } from "../steps.ts";
 import { NotApplicable } from "../verdict.ts";
 
 /** A text whose characters, UTF-16 units and bytes are three different numbers. */
@@ -67,7 +60,7 @@ export const framingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const { id, text } = conversation.request("append", { entries: [makeUserMessage(WIDE)] });
+        const { id, text } = conversation.request("append", { entries: [makeUser(WIDE)] });
         const frame = frameMessage(context.combination.framing, text);
         for (let at = 0; at < frame.length; at += 7) {
           conversation.sendBytes(frame.subarray(at, at + 7), `${text} in pieces of 7 bytes`);
@@ -97,7 +90,7 @@ export const framingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("a\u2028b\u2029c"));
+        await append(conversation, makeUser("a\u2028b\u2029c"));
         const { entries, reply } = await getEntries(conversation);
         reply.must(!/[\u2028\u2029]/.test(reply.received.text), "no raw U+2028 or U+2029");
         reply.must(entries.at(-1)?.message?.content === "a\u2028b\u2029c", "the text as it was sent");
@@ -111,7 +104,7 @@ export const framingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const [first, second] = conversation.begin(["append", { entries: [makeCustomEntry(WIDE)] }], ["get_entries"]);
+        const [first, second] = conversation.begin(["append", { entries: [makeCustom(WIDE)] }], ["get_entries"]);
         void (await conversation.replyTo(first)).result;
         void (await conversation.replyTo(second)).result;
       },
@@ -124,7 +117,7 @@ export const framingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeCustomEntry(WIDE));
+        await append(conversation, makeCustom(WIDE));
         const [first, second] = conversation.begin(["get_entries"], ["get_state"]);
         const reply = await conversation.replyTo(first);
         reply.must(reply.list("entries").at(-1)?.data === WIDE, "the text as it was sent");
@@ -172,7 +165,7 @@ export const framingTheme: Theme = {
       async run(context) {
         const limit = await limitOf(context);
         const conversation = await context.plain();
-        const { id, text } = conversation.request("append", { entries: [makeCustomEntry("")] });
+        const { id, text } = conversation.request("append", { entries: [makeCustom("")] });
         const { framing } = context.combination;
         conversation.sendBytes(Buffer.alloc(0), "a message over the limit");
         await conversation.pour(

@@ -1,6 +1,6 @@
 /** Rules about `initialize`. */
 
-import { isWireObject } from "../dialect.ts";
+import { isRecord } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
 
 const LISTS = ["commands", "events", "hooks", "framings", "dialects", "stores", "formats"];
@@ -19,7 +19,7 @@ export const introductionTheme: Theme = {
         const isNamed = typeof serverInfo?.name === "string" && typeof serverInfo?.version === "string";
         reply?.must(isNamed, "serverInfo with name and version");
         for (const name of LISTS) reply?.must(Array.isArray(capabilities?.[name]), `the list capabilities.${name}`);
-        reply?.must(isWireObject(capabilities?.limits), "the object capabilities.limits");
+        reply?.must(isRecord(capabilities?.limits), "the object capabilities.limits");
         const { framing, dialect } = context.combination;
         reply?.must(capabilities.framings.includes(framing), `the framing ${framing} in the list`);
         reply?.must(capabilities.dialects.includes(dialect), `the dialect ${dialect} in the list`);

@@ -3,15 +3,15 @@
 import { isJsonrpc } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   beginFork,
   getEntries,
   getState,
-  makeAssistantMessage,
-  makeCustomEntry,
+  makeAssistant,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
 } from "../steps.ts";
 
 /** Requests that are sent together. */
@@ -42,7 +42,7 @@ export const orderTheme: Theme = {
         const ids = conversation.begin(
           ...Array.from({ length: 30 }, (_, n) =>
             n % 3 === 0
-              ? (["append", { entries: [makeCustomEntry(n)] }] as const)
+              ? (["append", { entries: [makeCustom(n)] }] as const)
               : (["get_entries", { limit: 1 }] as const),
           ),
         );
@@ -63,7 +63,7 @@ export const orderTheme: Theme = {
         await makeSession(conversation);
         const ids = conversation.begin(
           ...Array.from({ length: 10 }, (_, n) =>
-            n % 2 === 0 ? (["append", { entries: [makeCustomEntry(n)] }] as const) : (["get_entries"] as const),
+            n % 2 === 0 ? (["append", { entries: [makeCustom(n)] }] as const) : (["get_entries"] as const),
           ),
         );
         for (const [n, id] of ids.entries()) {
@@ -81,10 +81,10 @@ export const orderTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         const ids = conversation.begin(
-          ["append", { entries: [makeCustomEntry(1)] }],
+          ["append", { entries: [makeCustom(1)] }],
           ["get_entry", { entryId: "nowhere" }],
-          ["append", { entries: [makeCustomEntry(2)], expectedLeafId: "elsewhere" }],
-          ["append", { entries: [makeCustomEntry(3)] }],
+          ["append", { entries: [makeCustom(2)], expectedLeafId: "elsewhere" }],
+          ["append", { entries: [makeCustom(3)] }],
         );
         for (const [n, id] of ids.entries()) {
           const reply = await conversation.anyReply();
@@ -102,11 +102,11 @@ export const orderTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("Begin"), makeAssistantMessage("Begun"));
+        await append(conversation, makeUser("Begin"), makeAssistant("Begun"));
         await conversation.settle();
         const ids = conversation.begin(
-          ["append", { entries: [makeCustomEntry(1)] }],
-          ["append", { entries: [makeCustomEntry(2)] }],
+          ["append", { entries: [makeCustom(1)] }],
+          ["append", { entries: [makeCustom(2)] }],
           ["get_entries"],
         );
         for (const [n, id] of ids.entries()) {
@@ -202,7 +202,7 @@ export const orderTheme: Theme = {
         const {
           ids: [fork, later],
           hook,
-        } = await beginFork(conversation, ["append", { entries: [makeCustomEntry(1)] }]);
+        } = await beginFork(conversation, ["append", { entries: [makeCustom(1)] }]);
         conversation.send(conversation.dialect.request(undefined, "$/cancelRequest", `{"id":${later}}`));
         conversation.answer(hook, {});
         void (await conversation.replyTo(fork)).result;

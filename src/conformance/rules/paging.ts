@@ -2,16 +2,7 @@
 
 import type { Params } from "../dialect.ts";
 import { MODEST_REPLY, type Rule, type Theme } from "../rule.ts";
-import {
-  appendMessage,
-  getIds,
-  isSameValue,
-  makeCustomEntry,
-  makeSession,
-  makeTurns,
-  makeUserMessage,
-  readPages,
-} from "../steps.ts";
+import { append, getIds, isEqual, makeCustom, makeSession, makeTurns, makeUser, readPages } from "../steps.ts";
 
 /** Entries of the sessions that are paged through. */
 const COUNT = 23;
@@ -27,14 +18,14 @@ function paged(name: string, command: string, member: string, params: Params = {
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      await appendMessage(conversation, ...Array.from({ length: COUNT }, (_, n) => makeUserMessage(`Number ${n}`)));
+      await append(conversation, ...Array.from({ length: COUNT }, (_, n) => makeUser(`Number ${n}`)));
       const whole = (await conversation.ask(command, params)).list(member);
       const { items, pages } = await readPages(conversation, command, member, { ...params, limit: LIMIT });
       const [first] = pages;
       first.must(whole.length === COUNT, `${COUNT} items without a limit`);
       for (const page of pages) page.must(page.list(member).length <= LIMIT, `at most ${LIMIT} items`);
       first.must(typeof first.result.nextCursor === "string", "a nextCursor, because there is more");
-      if (!isSameValue(items, whole))
+      if (!isEqual(items, whole))
         throw pages[pages.length - 1].broken(`all ${whole.length} items, each once and in order; ${items.length} came`);
     },
   };
@@ -79,16 +70,15 @@ export const pagingTheme: Theme = {
       async run(context) {
         const conversation = await context.modest();
         await makeSession(conversation);
-        const texts = Array.from({ length: 20 }, (_, n) => makeUserMessage(`${n} ${"é".repeat(300)}`));
+        const texts = Array.from({ length: 20 }, (_, n) => makeUser(`${n} ${"é".repeat(300)}`));
         const ids: unknown[] = [];
-        for (const text of texts) ids.push(...(await appendMessage(conversation, text)));
+        for (const text of texts) ids.push(...(await append(conversation, text)));
         const { items, pages } = await readPages(conversation, "get_entries", "entries", {});
         for (const page of pages) {
           const size = Buffer.byteLength(page.received.text);
           if (size > MODEST_REPLY) throw page.broken(`at most ${MODEST_REPLY} bytes; it has ${size}`);
         }
-        if (!isSameValue(getIds(items), ids))
-          throw pages[0].broken("pages with all 20 entries, each once and in order");
+        if (!isEqual(getIds(items), ids)) throw pages[0].broken("pages with all 20 entries, each once and in order");
       },
     },
     {
@@ -98,7 +88,7 @@ export const pagingTheme: Theme = {
       async run(context) {
         const conversation = await context.modest();
         await makeSession(conversation);
-        const [large] = await appendMessage(conversation, makeCustomEntry("x".repeat(2 * MODEST_REPLY)));
+        const [large] = await append(conversation, makeCustom("x".repeat(2 * MODEST_REPLY)));
         (await conversation.ask("get_entry", { entryId: large })).mustFail("message_too_large");
         void (await conversation.ask("get_entries", { types: ["message"] })).result;
       },
@@ -115,7 +105,7 @@ export const pagingTheme: Theme = {
         void (await conversation.ask("get_entries", { limit: 1 })).result;
         void (await conversation.ask("get_state")).result;
         const next = await conversation.ask("get_entries", { limit: 4, cursor });
-        next.must(isSameValue(getIds(next.list("entries")), ids.slice(4)), `the entries ${ids.slice(4).join(", ")}`);
+        next.must(isEqual(getIds(next.list("entries")), ids.slice(4)), `the entries ${ids.slice(4).join(", ")}`);
       },
     },
   ],

@@ -2,7 +2,7 @@
 
 import { isPi } from "../combination.ts";
 import type { Rule, Theme } from "../rule.ts";
-import { appendMessage, makeSession, makeTurns, makeUserMessage } from "../steps.ts";
+import { append, makeSession, makeTurns, makeUser } from "../steps.ts";
 
 const rules: readonly Rule[] = [
   {
@@ -69,7 +69,7 @@ const rules: readonly Rule[] = [
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      const [id] = await appendMessage(conversation, makeUserMessage("Hello"));
+      const [id] = await append(conversation, makeUser("Hello"));
       const event = await conversation.take(
         ({ kind, text }) => kind === "event" && text.includes(id),
         "the event session_append with the id of the entry",

@@ -3,15 +3,15 @@
 import type { WireValue } from "../dialect.ts";
 import type { Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getEntries,
   getIds,
-  isSameValue,
-  makeAssistantMessage,
-  makeCustomEntry,
+  isEqual,
+  makeAssistant,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
 } from "../steps.ts";
 
 export const readingTheme: Theme = {
@@ -26,12 +26,12 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[0] })).result;
-        ids.push(...(await appendMessage(conversation, makeUserMessage("Three"))));
+        ids.push(...(await append(conversation, makeUser("Three"))));
         const { entries, reply } = await getEntries(conversation);
         const messages = entries.filter(({ type }) => type === "message");
-        reply.must(isSameValue(getIds(messages), ids), `the messages ${ids.join(", ")}`);
+        reply.must(isEqual(getIds(messages), ids), `the messages ${ids.join(", ")}`);
         const later = await conversation.ask("get_entries", { since: ids[2], types: ["message"] });
-        later.must(isSameValue(getIds(later.list("entries")), ids.slice(3)), `the messages ${ids.slice(3).join(", ")}`);
+        later.must(isEqual(getIds(later.list("entries")), ids.slice(3)), `the messages ${ids.slice(3).join(", ")}`);
       },
     },
     {
@@ -44,7 +44,7 @@ export const readingTheme: Theme = {
         const [first, second] = await makeTurns(conversation, "One");
         void (await conversation.ask("set_label", { entryId: first, label: "begin" })).result;
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [third] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
+        const [third] = await append(conversation, makeAssistant("Another answer"));
         const reply = await conversation.ask("get_entry", { entryId: first });
         const { entry, label } = reply.result;
         reply.must(entry?.id === first && entry.message?.content === "One", "the entry");
@@ -62,12 +62,9 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const ids = await makeTurns(conversation, "One", "Two");
         const whole = await conversation.ask("get_path");
-        whole.must(isSameValue(getIds(whole.list("entries")), ids), `the entries ${ids.join(", ")}`);
+        whole.must(isEqual(getIds(whole.list("entries")), ids), `the entries ${ids.join(", ")}`);
         const part = await conversation.ask("get_path", { entryId: ids[1] });
-        part.must(
-          isSameValue(getIds(part.list("entries")), ids.slice(0, 2)),
-          `the entries ${ids.slice(0, 2).join(", ")}`,
-        );
+        part.must(isEqual(getIds(part.list("entries")), ids.slice(0, 2)), `the entries ${ids.slice(0, 2).join(", ")}`);
       },
     },
     {
@@ -79,14 +76,14 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const [first] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [last] = await appendMessage(conversation, makeAssistantMessage("Another answer"));
+        const [last] = await append(conversation, makeAssistant("Another answer"));
         const { entries } = await getEntries(conversation);
         const reply = await conversation.ask("get_tree", { format: "flat" });
         const nodes = reply.list("nodes");
-        reply.must(isSameValue(getIds(nodes), getIds(entries)), "a node for each entry, in file order");
+        reply.must(isEqual(getIds(nodes), getIds(entries)), "a node for each entry, in file order");
         const parents = entries.map(({ parentId = null }) => parentId);
         reply.must(
-          isSameValue(
+          isEqual(
             nodes.map(({ parentId }) => parentId),
             parents,
           ),
@@ -94,7 +91,7 @@ export const readingTheme: Theme = {
         );
         const counts = entries.map(({ id }) => parents.filter((parent) => parent === id).length);
         reply.must(
-          isSameValue(
+          isEqual(
             nodes.map(({ childCount }) => childCount),
             counts,
           ),
@@ -112,10 +109,10 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const [, second] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
-        await appendMessage(conversation, makeCustomEntry({ hidden: true }), makeUserMessage("Three"));
+        await append(conversation, makeCustom({ hidden: true }), makeUser("Three"));
         const reply = await conversation.ask("get_messages");
         const roles = reply.list("messages").map(({ role }) => role);
-        reply.must(isSameValue(roles, ["user", "assistant", "user"]), "the roles user, assistant, user");
+        reply.must(isEqual(roles, ["user", "assistant", "user"]), "the roles user, assistant, user");
         reply.must(!reply.received.text.includes("Two"), "nothing of the branch that was left");
       },
     },
@@ -137,7 +134,7 @@ export const readingTheme: Theme = {
         reply.must(messages.length === 3 && messages[1].content === "Three", "then the kept messages, and no others");
         const whole = await conversation.ask("get_context", { leafId: ids[5] });
         whole.must(whole.list("messages").length === 6, "six messages at the leaf before the compaction");
-        whole.must(isSameValue(whole.list("entryIds"), ids), "the ids of the entries that they come from");
+        whole.must(isEqual(whole.list("entryIds"), ids), "the ids of the entries that they come from");
       },
     },
     {
@@ -168,7 +165,7 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
-        const [last] = await appendMessage(conversation, makeUserMessage("Three"));
+        const [last] = await append(conversation, makeUser("Three"));
         const describe = (list: WireValue[]): string =>
           list.map(({ entryId, text }) => `${entryId} ${text}`).join(", ");
         const all = await conversation.ask("get_fork_messages");
@@ -188,12 +185,12 @@ export const readingTheme: Theme = {
         await makeSession(conversation);
         const none = await conversation.ask("get_last_assistant_text");
         none.must((none.result?.text ?? null) === null, "null in an empty session");
-        const [, second] = await appendMessage(
+        const [, second] = await append(
           conversation,
-          makeUserMessage("One"),
-          makeAssistantMessage("First"),
-          makeUserMessage("Two"),
-          makeAssistantMessage("Last"),
+          makeUser("One"),
+          makeAssistant("First"),
+          makeUser("Two"),
+          makeAssistant("Last"),
         );
         const last = await conversation.ask("get_last_assistant_text");
         last.must(last.string("text") === "Last", "the text of the last answer");
@@ -211,7 +208,7 @@ export const readingTheme: Theme = {
         const conversation = await context.plain();
         const [, second] = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: second })).result;
-        await appendMessage(conversation, makeUserMessage("Three"));
+        await append(conversation, makeUser("Three"));
         const reply = await conversation.ask("get_session_stats");
         const { userMessages, assistantMessages, tokens } = reply.result;
         reply.must(userMessages === 3 && assistantMessages === 2, "3 messages of the user and 2 of the model");
@@ -245,7 +242,7 @@ export const readingTheme: Theme = {
         const ids = await makeTurns(conversation, "One", "Two");
         const reply = await conversation.ask("prepare_branch_summary", { targetId: ids[1] });
         const left = getIds(reply.list("entriesToSummarize"));
-        reply.must(isSameValue(left, ids.slice(2)), `the entries ${ids.slice(2).join(", ")}`);
+        reply.must(isEqual(left, ids.slice(2)), `the entries ${ids.slice(2).join(", ")}`);
         reply.must(reply.result.commonAncestorId === ids[1], `the common ancestor ${ids[1]}`);
         const { leafId } = await getEntries(conversation);
         reply.must(leafId === ids[3], "the leaf where it was");

@@ -1,16 +1,16 @@
 /** Rules about single requests of JSON-RPC, and about the errors that answer them. */
 
 import { isJsonrpc } from "../combination.ts";
-import { isWireObject } from "../dialect.ts";
+import { isRecord } from "../dialect.ts";
 import type { Rule, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getEntries,
-  makeAssistantMessage,
-  makeCustomEntry,
+  makeAssistant,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
   mustNotBeAnswered,
 } from "../steps.ts";
 
@@ -40,7 +40,7 @@ const rules: readonly Rule[] = [
       const bad = await conversation.ask("get_entry", { entryId: "nowhere" });
       const { error, jsonrpc } = bad.received.value;
       bad.must(jsonrpc === "2.0", 'jsonrpc "2.0"');
-      bad.must(isWireObject(error) && !("result" in bad.received.value), "an error and no result");
+      bad.must(isRecord(error) && !("result" in bad.received.value), "an error and no result");
       const isWhole = Number.isInteger(error.code) && typeof error.message === "string" && error.message !== "";
       bad.must(isWhole, "an error with a whole number as its code and a sentence as its message");
     },
@@ -79,9 +79,7 @@ const rules: readonly Rule[] = [
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      conversation.send(
-        conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }),
-      );
+      conversation.send(conversation.dialect.request(undefined, "append", { entries: [makeUser("By the way")] }));
       const { entries, reply } = await getEntries(conversation);
       reply.must(entries.length === 1, "the entry that the notification appended");
     },
@@ -96,7 +94,7 @@ const rules: readonly Rule[] = [
       await conversation.settle();
       conversation.send(
         conversation.dialect.request(undefined, "get_state"),
-        conversation.dialect.request(undefined, "append", { entries: [makeUserMessage("By the way")] }),
+        conversation.dialect.request(undefined, "append", { entries: [makeUser("By the way")] }),
         conversation.dialect.request(undefined, "get_entry", { entryId: "nowhere" }),
         conversation.dialect.request(undefined, "get_entry", { entryId: 5 }),
       );
@@ -184,11 +182,11 @@ const rules: readonly Rule[] = [
         await conversation.ask("get_entry", { entryId: "nowhere" }),
         await conversation.ask("get_entry", {}),
         await conversation.ask("no_such_command"),
-        await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: "elsewhere" }),
+        await conversation.ask("append", { entries: [makeCustom(1)], expectedLeafId: "elsewhere" }),
       ];
       for (const reply of replies) {
         const { data } = reply.failure;
-        const isWhole = isWireObject(data) && typeof data.name === "string" && typeof data.retryable === "boolean";
+        const isWhole = isRecord(data) && typeof data.name === "string" && typeof data.retryable === "boolean";
         reply.must(isWhole, "error.data with the text `name` and the boolean `retryable`");
       }
     },
@@ -205,7 +203,7 @@ const rules: readonly Rule[] = [
         [await conversation.ask("get_entry", { entryId: "nowhere" }), "entry_not_found", -32002],
         [await conversation.ask("get_entries", { cursor: "nothing" }), "cursor_expired", -32002],
         [
-          await conversation.ask("append", { entries: [makeCustomEntry(1)], expectedLeafId: null }),
+          await conversation.ask("append", { entries: [makeCustom(1)], expectedLeafId: null }),
           "content_modified",
           -32801,
         ],
@@ -252,7 +250,7 @@ const rules: readonly Rule[] = [
     async run(context) {
       const conversation = await context.plain();
       await makeSession(conversation);
-      const [first] = await appendMessage(conversation, makeUserMessage("One"), makeAssistantMessage("1"));
+      const [first] = await append(conversation, makeUser("One"), makeAssistant("1"));
       const params = { summary: "One was said.", firstKeptEntryId: first, tokensBefore: 10 };
       (await conversation.ask("compact-append", params)).string("entryId");
     },

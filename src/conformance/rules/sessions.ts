@@ -5,14 +5,14 @@ import type { Conversation } from "../conversation.ts";
 import { isFileAt, isThere, readBytes, writeTo } from "../files.ts";
 import type { RuleContext, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getEntries,
   getState,
-  isSameValue,
-  makeCustomEntry,
+  isEqual,
+  makeCustom,
   makeSession,
   makeTurns,
-  makeUserMessage,
+  makeUser,
   mustHaveEntries,
   openSessionAt,
   requireFile,
@@ -65,7 +65,7 @@ export const sessionsTheme: Theme = {
         const opened = await conversation.ask("open_session", { sessionPath: left.path });
         opened.must(opened.string("sessionId") === left.sessionId, `the sessionId ${left.sessionId}`);
         const { sessionId } = left;
-        const written = await conversation.ask("append", { entries: [makeCustomEntry(1)], sessionId });
+        const written = await conversation.ask("append", { entries: [makeCustom(1)], sessionId });
         const read = await conversation.ask("get_entries", { sessionId });
         read.must(read.list("entries").length === 3, "three entries in the session that was named");
         const own = await conversation.ask("get_entries");
@@ -148,7 +148,7 @@ export const sessionsTheme: Theme = {
         const reply = await conversation.ask("get_session_family");
         reply.must(reply.result.root === parent, `the root ${parent}`);
         const order = reply.list("nodes").map(({ sessionId }) => sessionId);
-        reply.must(isSameValue(order, [parent, child]), `the sessions ${parent} and ${child}`);
+        reply.must(isEqual(order, [parent, child]), `the sessions ${parent} and ${child}`);
       },
     },
     {
@@ -159,7 +159,7 @@ export const sessionsTheme: Theme = {
         const conversation = await context.plain();
         const sessionId = "01991f6e-1f1d-7c3e-b0a4-ffffffffffff";
         (await conversation.ask("get_entries", { sessionId })).mustFail("session_not_found");
-        (await conversation.ask("append", { entries: [makeCustomEntry(1)], sessionId })).mustFail("session_not_found");
+        (await conversation.ask("append", { entries: [makeCustom(1)], sessionId })).mustFail("session_not_found");
       },
     },
     {
@@ -291,7 +291,7 @@ export const sessionsTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("One"));
+        await append(conversation, makeUser("One"));
         void (await conversation.ask("set_model", { provider: "openai", modelId: "gpt-4o" })).result;
         void (await conversation.ask("set_thinking_level", { level: "high" })).result;
         const reply = await conversation.ask("get_state");
@@ -313,7 +313,7 @@ export const sessionsTheme: Theme = {
         const conversation = await context.plain();
         const [first] = await makeTurns(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
-        await appendMessage(conversation, makeCustomEntry(1));
+        await append(conversation, makeCustom(1));
         await requirePath(conversation);
         const reply = await conversation.ask("get_state");
         const { entryCount, messageCount, branchCount, persisted, version } = reply.result;

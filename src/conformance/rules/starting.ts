@@ -4,12 +4,12 @@ import { isJsonrpc } from "../combination.ts";
 import { isThere, readBytes, writeTo } from "../files.ts";
 import type { Rule, Theme } from "../rule.ts";
 import {
-  appendMessage,
+  append,
   getEntries,
   getState,
-  makeAssistantMessage,
+  makeAssistant,
   makeSession,
-  makeUserMessage,
+  makeUser,
   openSessionAt,
   requireFile,
   requirePath,
@@ -66,7 +66,7 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("Hello"), makeAssistantMessage("Hello"));
+        await append(conversation, makeUser("Hello"), makeAssistant("Hello"));
         await getEntries(conversation);
         if (conversation.complaints !== "") throw conversation.broken("nothing on stderr", conversation.complaints);
       },
@@ -80,7 +80,7 @@ export const startingTheme: Theme = {
         await makeSession(conversation);
         const path = await requirePath(conversation);
         if (isThere(path)) throw conversation.broken("no file before the first entry", `${path} is there`);
-        await appendMessage(conversation, makeUserMessage("Hello"));
+        await append(conversation, makeUser("Hello"));
         if (!isThere(path)) throw conversation.broken("a file with the first entry", `${path} is not there`);
       },
     },
@@ -96,7 +96,7 @@ export const startingTheme: Theme = {
         void (await conversation.ask("set_session_name", { name: "Waiting" })).result;
         void (await conversation.ask("set_thinking_level", { level: "high" })).result;
         if (isThere(path)) throw conversation.broken("no file before the first conversation entry", `${path} is there`);
-        await appendMessage(conversation, makeUserMessage("Hello"));
+        await append(conversation, makeUser("Hello"));
         const { entries, reply } = await getEntries(conversation);
         const types = entries.map(({ type }) => type);
         const areThere = ["session_info", "thinking_level_change", "message"].every((type) => types.includes(type));
@@ -111,10 +111,10 @@ export const startingTheme: Theme = {
         const conversation = context.start();
         const { sessionFile } = await getState(conversation);
         const ids = conversation.begin(
-          ["append", { entries: [makeUserMessage("Last words")] }],
+          ["append", { entries: [makeUser("Last words")] }],
           ["get_state"],
           ["get_entries"],
-          ["append", { entries: [makeAssistantMessage("Really the last")] }],
+          ["append", { entries: [makeAssistant("Really the last")] }],
         );
         const { status } = await conversation.finish();
         for (const id of ids) void (await conversation.replyTo(id)).result;
@@ -137,7 +137,7 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = context.start();
         const [first, second, last] = conversation.begin(
-          ["append", { entries: [makeUserMessage("Before the end")] }],
+          ["append", { entries: [makeUser("Before the end")] }],
           ["get_entries"],
           ["shutdown"],
         );
@@ -156,7 +156,7 @@ export const startingTheme: Theme = {
       applies: isJsonrpc,
       async run(context) {
         const conversation = context.start();
-        await appendMessage(conversation, makeUserMessage("Before the end"));
+        await append(conversation, makeUser("Before the end"));
         conversation.send(conversation.dialect.request(undefined, "exit"));
         const { status } = await conversation.ended("that the server ends after exit");
         if (status !== 0) throw conversation.broken("the exit status 0", String(status));
@@ -169,7 +169,7 @@ export const startingTheme: Theme = {
       async run(context) {
         if (process.platform === "win32") throw new NotApplicable("the system has no such signals");
         const conversation = context.start();
-        await appendMessage(conversation, makeUserMessage("Before the end"));
+        await append(conversation, makeUser("Before the end"));
         conversation.signal("SIGTERM");
         const { status, signal } = await conversation.ended("that the server ends after SIGTERM");
         if (status !== 0) throw conversation.broken("the exit status 0", signal ?? String(status));
@@ -188,7 +188,7 @@ export const startingTheme: Theme = {
         const state = await conversation.ask("get_state");
         state.must(state.isFailure, "that commands on the session fail");
         await makeSession(conversation);
-        await appendMessage(conversation, makeUserMessage("Hello"));
+        await append(conversation, makeUser("Hello"));
         if (!readBytes(path).equals(Buffer.from(text)))
           throw conversation.broken("the file as it was", readBytes(path).toString());
       },
@@ -201,12 +201,7 @@ export const startingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const [, , second] = await appendMessage(
-          conversation,
-          makeUserMessage("One"),
-          makeAssistantMessage("1"),
-          makeUserMessage("Two"),
-        );
+        const [, , second] = await append(conversation, makeUser("One"), makeAssistant("1"), makeUser("Two"));
         const source = await requireFile(conversation);
         const before = readBytes(source);
         const fork = await conversation.ask("fork", { entryId: second });

@@ -1,18 +1,9 @@
 /** Rules about writing, and reading it back. */
 
-import { isWireObject } from "../dialect.ts";
+import { isRecord } from "../dialect.ts";
 import type { Reply } from "../reply.ts";
 import type { Rule, RuleContext, Theme } from "../rule.ts";
-import {
-  appendMessage,
-  getEntries,
-  isSameValue,
-  makeAssistantMessage,
-  makeCustomEntry,
-  makeSession,
-  makeTurns,
-  makeUserMessage,
-} from "../steps.ts";
+import { append, getEntries, isEqual, makeAssistant, makeCustom, makeSession, makeTurns, makeUser } from "../steps.ts";
 
 /** Appends an entry by its text, and returns the reply that has it back. */
 async function stored(context: RuleContext, entryText: string): Promise<Reply> {
@@ -53,7 +44,7 @@ export const writingTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         const reply = await conversation.ask("append", {
-          entries: [makeUserMessage("One"), makeAssistantMessage("1"), makeCustomEntry(2)],
+          entries: [makeUser("One"), makeAssistant("1"), makeCustom(2)],
         });
         const ids = reply.list("entryIds");
         reply.must(ids.length === 3 && new Set(ids).size === 3, "three different ids");
@@ -71,11 +62,7 @@ export const writingTheme: Theme = {
         const conversation = await context.plain();
         const [first] = await makeTurns(conversation, "One");
         void (await conversation.ask("branch", { entryId: first })).result;
-        const [third, fourth] = await appendMessage(
-          conversation,
-          makeAssistantMessage("Another"),
-          makeUserMessage("Two"),
-        );
+        const [third, fourth] = await append(conversation, makeAssistant("Another"), makeUser("Two"));
         const { entries, reply } = await getEntries(conversation);
         const parentOf = (id: string): unknown => entries.find((entry) => entry.id === id)?.parentId;
         reply.must(parentOf(third) === first, `that ${third} continues ${first}`);
@@ -132,7 +119,7 @@ export const writingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeSession(conversation);
-        const [id] = await appendMessage(conversation, { ...makeUserMessage("One"), id: "chosen_1-a" });
+        const [id] = await append(conversation, { ...makeUser("One"), id: "chosen_1-a" });
         const { entries, reply } = await getEntries(conversation);
         reply.must(id === "chosen_1-a" && entries[0]?.id === id, "the id chosen_1-a");
       },
@@ -151,10 +138,7 @@ export const writingTheme: Theme = {
             .join() === "mood,role",
           "the members that were sent, first",
         );
-        reply.must(
-          isWireObject(usage) && usage.input === 0 && isWireObject(usage.cost),
-          "usage with zeros and its cost",
-        );
+        reply.must(isRecord(usage) && usage.input === 0 && isRecord(usage.cost), "usage with zeros and its cost");
         reply.must(typeof stopReason === "string" && typeof timestamp === "number", "stopReason and timestamp");
         reply.must(
           [provider, model, api].every((text) => typeof text === "string"),
@@ -170,7 +154,7 @@ export const writingTheme: Theme = {
       async run(context) {
         const reply = await stored(context, '{"type":"message","message":{"role":"assistant","content":"Blue."}}');
         const content = reply.result.entry?.message?.content;
-        reply.must(isSameValue(content, [{ type: "text", text: "Blue." }]), "one block of text");
+        reply.must(isEqual(content, [{ type: "text", text: "Blue." }]), "one block of text");
       },
     },
     {
@@ -182,7 +166,7 @@ export const writingTheme: Theme = {
         await makeTurns(conversation, "One");
         const label = { type: "label", targetId: "nowhere", label: "lost" };
         const reply = await conversation.ask("append", {
-          entries: [makeUserMessage("Two"), label, makeUserMessage("Three")],
+          entries: [makeUser("Two"), label, makeUser("Three")],
         });
         reply.must(reply.isFailure, "a failure, because the label names an entry that does not exist");
         const { entries, reply: read } = await getEntries(conversation);
@@ -213,11 +197,11 @@ export const writingTheme: Theme = {
         const conversation = await context.plain();
         await makeSession(conversation);
         const odd = { type: "message", message: { role: "wizard", content: "Abracadabra" } };
-        const reply = await conversation.ask("append", { entries: [makeUserMessage("One"), odd] });
+        const reply = await conversation.ask("append", { entries: [makeUser("One"), odd] });
         const [warning] = reply.list("warnings");
         const isReported = typeof warning?.message === "string" && warning.path?.startsWith("entries.1.");
         reply.must(isReported, "a warning with a path below entries.1");
-        const good = await conversation.ask("append", { entries: [makeUserMessage("Two")] });
+        const good = await conversation.ask("append", { entries: [makeUser("Two")] });
         good.must(!("warnings" in good.result), "no warnings where there is nothing to report");
       },
     },
@@ -229,7 +213,7 @@ export const writingTheme: Theme = {
         const conversation = await context.plain();
         const [first, second] = await makeTurns(conversation, "One");
         const write = (leaf: string): Promise<Reply> =>
-          conversation.ask("append", { entries: [makeCustomEntry(leaf)], expectedLeafId: leaf });
+          conversation.ask("append", { entries: [makeCustom(leaf)], expectedLeafId: leaf });
         (await write(first)).mustFail("content_modified");
         const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 2, "the two entries from before");
@@ -243,12 +227,12 @@ export const writingTheme: Theme = {
       async run(context) {
         const conversation = await context.plain();
         await makeTurns(conversation, "One");
-        const params = { entries: [makeUserMessage("Once"), makeCustomEntry(1)], idempotencyKey: "key-1" };
+        const params = { entries: [makeUser("Once"), makeCustom(1)], idempotencyKey: "key-1" };
         const first = await conversation.ask("append", params);
         const ids = first.list("entryIds");
-        await appendMessage(conversation, makeUserMessage("Later"));
+        await append(conversation, makeUser("Later"));
         const again = await conversation.ask("append", params);
-        again.must(isSameValue(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
+        again.must(isEqual(again.list("entryIds"), ids), `the entryIds ${ids.join(", ")}`);
         const { entries, reply } = await getEntries(conversation);
         reply.must(entries.length === 5, "five entries, those with the key once");
       },
@@ -330,7 +314,7 @@ export const writingTheme: Theme = {
         const conversation = await context.plain();
         const ids = await makeTurns(conversation, "One", "Two");
         void (await conversation.ask("branch", { entryId: ids[1] })).result;
-        await appendMessage(conversation, makeUserMessage("Three"));
+        await append(conversation, makeUser("Three"));
         const params = { summary: "So far.", firstKeptEntryId: ids[2], tokensBefore: 10 };
         (await conversation.ask("compact_append", params)).mustFail("invalid_boundary");
       },
