@@ -17,7 +17,6 @@ const MESSAGES = 6;
 /** Characters of each. */
 const MESSAGE_LENGTH = 300;
 
-/** Yields the lines of the list of rules. */
 export function* formatRuleList({ themes }: RuleList, { paint, width }: OutputStyle): Generator<string> {
   for (const { name, rules } of themes) {
     if (rules.length === 0) continue;

@@ -85,7 +85,6 @@ function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generat
   if (left > 0) yield page.paint("dim", `(${count(left, "line", "lines")} more; --full shows them)`);
 }
 
-/** Yields the lines of an entry of a path. */
 export function* formatEntry(entry: AnyResult, page: OutputStyle, isWhole: boolean): Generator<string> {
   const { type, id, timestamp } = entry;
   if (type === "message") {

@@ -3,7 +3,6 @@
 /** Beginning of a text that a spreadsheet takes for a formula, and may run. */
 const FORMULA = /^[\s"']*[=+\-@\uff0b\uff0d\uff1d\uff20|%]|^[\t\r\n]/;
 
-/** Returns the rows of a table as one text. */
 export function formatCsv(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((row) => `${row.map(cellText).join(",")}\r\n`).join("");
 }

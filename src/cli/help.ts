@@ -35,7 +35,6 @@ ${paragraph("pi-session-server --help also lists the options of the server.", wi
 `;
 }
 
-/** Returns the help of one verb. */
 export function formatVerbHelp(verb: Verb, width = WIDEST): string {
   const { meaning, flags, more = "", takesCommand, aliases = [], subverbs = [] } = verb;
   const own = Object.entries({ ...flags, ...without(COMMON_FLAGS, flags) });

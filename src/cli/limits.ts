@@ -3,7 +3,7 @@
 import type { OutputStyle } from "./terminal/page.ts";
 import { escapeControls, wrap } from "./terminal/text.ts";
 
-/** Yields them, where a reply says so. */
+/** Yields the lines if the reply has `limited`. */
 export function* formatLimits(
   { limited }: { readonly limited?: string },
   { width, paint }: OutputStyle,

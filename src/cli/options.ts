@@ -38,7 +38,6 @@ export const AGENTS_FLAG: Flag = {
   meaning: "add sessions of other agents, such as claude,codex; pi means our own; alone, of all agents",
 };
 
-/** Returns the agents that an option names. */
 export function parseAgents(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
   const names = flags.get("--agents");
   return names === undefined || names === "all" ? names : names.split(",").map((name) => name.trim());

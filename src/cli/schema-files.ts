@@ -7,7 +7,6 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readWhole, realDisk } from "../storage/fs/disk.ts";
 
-/** Returns a file of dist/schema. */
 export function readSchemaFile(name: string): Uint8Array {
   const program = dirname(fileURLToPath(import.meta.url));
   return readWhole(realDisk, join(program, "../schema", name));

@@ -55,7 +55,6 @@ export function formatSessionLine(
   return line.filter((text) => text !== "").join(" ".repeat(GAP));
 }
 
-/** Returns the line above the list. */
 export function formatListHead(widths: SessionColumns, age: string, amount: string, width: number): string {
   const title = pad("NAME OR FIRST MESSAGE", widths.title);
   const heads = { age, count: "MSGS", amount, title, cwd: "DIRECTORY", id: "ID" };

@@ -201,7 +201,7 @@ function utcOf({ year, month, day, hour = 0, minute = 0, second = 0 }: Calendar)
   return date.getTime();
 }
 
-/** Returns what clocks in a zone show. */
+/** Returns the date and time that clocks in a zone show. */
 function calendarAt(moment: number, zone: string): Required<Calendar> {
   const shown = new Date(moment + offsetAt(moment, zone));
   return {

@@ -212,7 +212,7 @@ function named(names: readonly string[], total: number): string {
   return [...names.slice(0, NAMED), ...(more > 0 ? [`${group(more)} more`] : [])].join(", ");
 }
 
-/** Yields the sentences about what the figures leave out. */
+/** Yields sentences about the parts that the figures leave out. */
 function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
   const { totals, total, rows, unpricedModels, incomplete, incompleteCount, archivedLeftOut } = result;
   const sentences: string[] = [];

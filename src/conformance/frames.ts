@@ -11,7 +11,6 @@ interface OutputPiece {
   readonly bytes: Buffer;
 }
 
-/** Returns a message in its frame. */
 export function frameMessage(framing: Combination["framing"], message: string | Uint8Array): Buffer {
   const payload = Buffer.from(message as string);
   if (framing === "lines") return Buffer.concat([payload, LINE_FEED]);

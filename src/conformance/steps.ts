@@ -135,7 +135,6 @@ export async function readPages(
 
 const MOST_PAGES = 500;
 
-/** Returns the ids of entries or nodes. */
 export function getIds(values: readonly WireValue[]): unknown[] {
   return values.map((value) => value?.id);
 }

@@ -36,7 +36,6 @@ const KINDS: Readonly<Record<string, (value: WireValue) => boolean>> = {
   "<time>": (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/.test(String(value)),
 };
 
-/** Returns the transcripts of the package. */
 export function loadTranscripts(): Transcript[] {
   return readTranscriptFiles()
     .filter(([name]) => name.endsWith(".jsonl"))

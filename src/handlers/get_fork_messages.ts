@@ -90,7 +90,7 @@ function writeFound(out: TextBlock, line: Uint8Array, places: MessagePlaces): bo
   return end - start > 2;
 }
 
-/** Does so for a message that is parsed. */
+/** Writes the text of a message from its parsed line. */
 function writeParsed(out: TextBlock, line: Uint8Array): boolean {
   const { message } = parse(line) as { message?: { content?: unknown } };
   const text = contentText(message?.content);

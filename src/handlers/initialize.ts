@@ -12,7 +12,7 @@ import { cursorResult, makeResumeCursor, resumedResult, resumeFrom, resumeParams
 const PROTOCOL_VERSION = 1 as const;
 const WRONG_VERSION = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send the number ${PROTOCOL_VERSION}`;
 
-/** Has the host stand where it wishes, in the current session and in those that it opens later. */
+/** Puts the host at the leaf that it chose, in the current session and in those that it opens later. */
 function settle(workspace: Workspace, choice: LeafChoice & { clientInfo?: { name: string } }): void {
   const { current } = workspace;
   const { leaf, head, clientInfo } = choice;

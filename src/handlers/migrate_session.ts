@@ -67,7 +67,7 @@ export default defineCommand({
   },
 });
 
-/** Returns what a migration or rollback would do. */
+/** Returns the plan of a migration or rollback. */
 async function plan(context: CommandContext, path: string | undefined, to: "v2" | "jsonl") {
   const { workspace, progress } = context;
   const { migrations } = workspace.stores;

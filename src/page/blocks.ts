@@ -34,7 +34,6 @@ function isBase64(text: string): boolean {
   return !/[^A-Za-z0-9+/=]/.test(text) && (filling < 0 || filling >= text.length - 2);
 }
 
-/** Returns a value as indented JSON. */
 export function toIndentedJson(value: unknown): string {
   try {
     return JSON.stringify(value, null, 2) ?? "";

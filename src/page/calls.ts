@@ -133,7 +133,6 @@ function frame(name: string, head: string, state: string, inside: string): strin
   return `<div class="call${failed}"><p class="what"><b>${escapeHtml(name)}</b> ${head}${word}</p>${inside}</div>\n`;
 }
 
-/** Returns a call and its result in one block. */
 export function renderCall(call: ToolCall, result: CallResult | undefined): string {
   const drawn = htmlToolCall(call, result);
   const failed = result?.message.isError === true;
@@ -151,7 +150,6 @@ export function renderLoneResult(result: CallResult): string {
   return frame(`Result of ${shownText(message.toolName) || "a call"}`, "", failed ? "failed" : "", inside);
 }
 
-/** Returns a command that the person ran. */
 export function renderCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
   const ran = shownText(command);
   const code = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";

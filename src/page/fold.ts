@@ -72,7 +72,7 @@ function countLines(text: string): number {
   return lines;
 }
 
-/** Returns something that is opened by its title. */
+/** Returns a fold that opens by its title. */
 export function renderFold(style: string, title: string, inside: string): string {
   return `<details class="${style}"><summary>${title}</summary>${inside}</details>`;
 }

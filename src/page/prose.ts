@@ -101,7 +101,6 @@ function blockOf(code: string, name: string): string {
   return renderLines(code, renderCode(code, findLanguage(name)), "code");
 }
 
-/** Returns prose as HTML. */
 export function renderProse(text: string): string {
   if (text.trim() === "") return "";
   if (text.length > MOST) return renderLines(text, escapeHtml(text), "plain");

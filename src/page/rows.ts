@@ -46,7 +46,6 @@ function unmarked(text: string): string {
   return text.slice(0, 1000).replace(/^#{1,6} +|\*\*|^```\w*$|`/gm, "");
 }
 
-/** Returns an entry as one row. */
 export function toRow({ number, above, anchor, body, label }: PageEntry): RowTuple {
   const message = body.type === "message" ? membersOf(body.message) : {};
   const { role } = message;

@@ -98,7 +98,6 @@ function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Ge
   yield "</nav>\n";
 }
 
-/** Returns a link to a branch, with its length. */
 export function renderBranchLink({ number, preview, length }: PageBranch): string {
   const said = preview() || `Branch ${number}`;
   return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${formatCount(length, "entry", "entries")}</span>`;

@@ -34,7 +34,6 @@ interface SpentRow
   readonly cwd?: string | null;
 }
 
-/** Returns the page of costs. */
 export async function renderCostsPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
   const span = SPANS.find(([days]) => days === query.get("days"))?.[0] ?? USUAL;
   const cwd = parseDirectory(query, host);

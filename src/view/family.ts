@@ -16,7 +16,6 @@ interface FamilyMember {
   readonly level: number;
 }
 
-/** Returns the page of a family. */
 export async function renderFamilyPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
   const sessionId = query.get("id") ?? "";
   const { nodes } = await host.ask("get_session_family", { sessionId });

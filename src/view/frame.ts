@@ -123,7 +123,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   message_too_large: 413,
 };
 
-/** Returns the HTTP status that says what failed. */
+/** Returns the HTTP status of a failure. */
 export function getHttpStatus({ failure }: AskFailed): number {
   return STATUSES[failure] ?? 500;
 }

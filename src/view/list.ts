@@ -77,7 +77,7 @@ function agentsOf({ others }: ListOptions, { agents }: ViewHost): "all" | readon
   return agents ?? (others ? "all" : undefined);
 }
 
-/** Returns the list, or what a search found. */
+/** Returns the list, or the hits of a search. */
 export async function renderListPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
   const options = parseOptions(query, host);
   const hitsCursor = query.get("hits") ?? undefined;

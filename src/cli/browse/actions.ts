@@ -374,7 +374,7 @@ function undone(change: BrowseChange, { text, kind, sessionPath }: ResultOf<"und
   return { change, notice: `${text} ${hint}`, undone: { kind, sessionPath } };
 }
 
-/** Runs what a server without operations does not know. */
+/** Runs a change that a server without operations does not know. */
 async function recorded(change: BrowseChange, run: () => Promise<ChangeOutcome>): Promise<ChangeOutcome> {
   try {
     return await run();

@@ -165,7 +165,6 @@ function more(state: BrowseState): Step {
   return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : toStep(state);
 }
 
-/** Adds the request for the preview of the selection. */
 function followed(step: Step): Step {
   return joinSteps(step, previewSelected(step.state));
 }
@@ -210,12 +209,11 @@ export function clearHits(state: BrowseState): BrowseState {
   return withList(state, { found: state.list.found ?? { words: state.list.query.words, hits: [] } });
 }
 
-/** Returns where a search looks. */
+/** Returns the scope of a search. */
 function placeOf({ cwd, agents }: ListQuery): Pick<ListQuery, "cwd" | "agents"> {
   return { cwd, ...(agents ? { agents } : {}) };
 }
 
-/** Moves the selection. */
 export function moveInList(state: BrowseState, key: Key): Step | undefined {
   const { selected, rows, cursor } = state.list;
   const to = moveSelection(selected, rows.length, computeLayout(state).listHeight, key);
@@ -282,7 +280,6 @@ export function removeSession(state: BrowseState, sessionPath: string): Step {
   return requestLookup(followed(more(next)));
 }
 
-/** Changes members of a session in the list. */
 export function amendSession(state: BrowseState, sessionPath: string, change: Partial<BrowsedSession>): BrowseState {
   const amend = (session: BrowsedSession): BrowsedSession =>
     session.sessionPath === sessionPath ? { ...session, ...change } : session;

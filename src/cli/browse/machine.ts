@@ -139,7 +139,7 @@ function failed(state: BrowseState, { isList, message }: BrowseEvent & { what: "
     : toStep(next);
 }
 
-/** Takes over what a change did. */
+/** Applies the outcome of a change. */
 function done(before: BrowseState, outcome: ChangeOutcome): Step {
   if (outcome.question) return toStep({ ...before, prompt: outcome.question });
   const state: BrowseState = { ...before, notice: outcome.notice, text: outcome.text ?? before.text };

@@ -40,7 +40,6 @@ function kindOf({ type, role }: ShownEntry): string {
 /** An entry of a tree, or of one of two branches. */
 type ShownEntry = Pick<FlatNode, "type" | "role" | "toolName" | "isError">;
 
-/** Returns the colour for the beginning of an entry. */
 export function getEntryColour(node: ShownEntry): Colour {
   const kind = kindOf(node);
   return node.isError ? "red" : Object.hasOwn(COLOURS, kind) ? COLOURS[kind] : "dim";
@@ -99,7 +98,6 @@ export function formatHeads(names: readonly string[] | undefined): string {
   return ` (${names.length === 1 ? "head" : "heads"} ${names.map(escapeLine).join(", ")})`;
 }
 
-/** Returns a row as one line of a page. */
 export function formatTreeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const { paint, width } = page;
   const node = branches.node(row);
@@ -124,7 +122,7 @@ function lineText(branches: Branches, row: number, { paint }: OutputStyle, width
   return `${paint("dim", facts)}${paint("green", headNames)}`;
 }
 
-/** Returns what a folded line has: entries, calls, failures. */
+/** Returns the figures of a folded line: entries, calls, failures. */
 function lineFacts(branches: Branches, row: number): string {
   let calls = 0;
   let failed = 0;

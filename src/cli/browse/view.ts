@@ -238,7 +238,6 @@ function withPreview(state: BrowseState, lines: string[], page: OutputStyle): st
   });
 }
 
-/** Pads a painted line. */
 function padded(line: string, width: number): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: removes the colours
   const bare = line.replace(/\u001b\[\d+m/g, "");

@@ -35,7 +35,6 @@ interface ScreenOptions {
   readonly stop?: () => void;
 }
 
-/** Takes over a terminal. */
 export function openScreen(input: ReadStream, output: WriteStream, { size, stop }: ScreenOptions = {}): Screen {
   const decoder = new StringDecoder("utf8");
   let unread = "";

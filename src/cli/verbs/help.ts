@@ -9,7 +9,6 @@ function subverbOf(verb: Verb, word: string | undefined): Verb {
   throw new UsageError(`There is no verb ${verb.name} ${word}. ${verb.name} --help says what there is.`);
 }
 
-/** Returns the verb that prints the help of all verbs, or of one. */
 export function defineHelp(groups: () => readonly VerbGroup[], find: (name: string) => Verb): Verb {
   return {
     name: "help",

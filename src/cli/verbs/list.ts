@@ -153,7 +153,6 @@ const WHOLE = 12;
 /** Columns of a title at least. */
 const TITLE = 16;
 
-/** Returns column widths that fit sessions onto a page. */
 function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
   const widest = (least: number, of: (session: ListedSession) => string): number =>
     sessions.reduce((most, session) => Math.max(most, getWidth(of(session))), least);

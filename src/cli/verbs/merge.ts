@@ -37,7 +37,7 @@ export default defineVerb({
   },
 });
 
-/** Returns what a summariser needs of a branch. */
+/** Returns the material for a summary of a branch. */
 async function prepared(asking: VerbContext, session: string, from: string, other: string | undefined) {
   await openNamedSession(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });

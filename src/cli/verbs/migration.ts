@@ -85,7 +85,6 @@ function plan(
   ];
 }
 
-/** Returns the lines that report a migration or a rollback. */
 function movementLines(
   result: ResultOf<"migrate_session"> | ResultOf<"rollback_migration">,
   { home }: OutputStyle,

@@ -65,7 +65,7 @@ export default defineVerb({
   },
 });
 
-/** Returns what `--by` names, each once. Throws UsageError. */
+/** Returns the groups that `--by` names, each once. Throws UsageError. */
 function groupsOf({ flags }: VerbArguments): GroupName[] {
   const given = (flags.get("--by") ?? "day").split(",").map((name) => name.trim());
   const unknown = given.find((name) => !(GROUPS as readonly string[]).includes(name));

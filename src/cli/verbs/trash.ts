@@ -32,7 +32,6 @@ export default defineVerb({
   print: (result, _given, page) => formatTrash(result, page),
 });
 
-/** Returns the lines about the content of the trash. */
 export function* formatTrash(
   { items, total, totalBytes }: ResultOf<"list_trash">,
   page: OutputStyle,

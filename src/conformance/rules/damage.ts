@@ -68,7 +68,6 @@ async function opened(
   return { conversation, path };
 }
 
-/** Opens each damaged file. */
 async function eachDamaged(
   context: RuleContext,
   rule: string,

@@ -26,7 +26,7 @@ export const moveParams = {
 
 export const operationId = z.string().describe("for undo");
 
-/** Returns the wishes that params are. Throws BadParams. */
+/** Parses the params of a move. Throws BadParams. */
 export function toMoveOptions({ group, expected }: z.output<z.ZodObject<typeof moveParams>>): MoveWishes {
   if (!expected) return { group };
   const modified = readMoment("expected.modified", expected.modified ?? undefined) ?? null;

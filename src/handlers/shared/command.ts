@@ -46,7 +46,7 @@ export interface CommandContext {
    * Throws session_locked, naming the process that shares it.
    */
   alone<T>(session: Session, run: () => T): T;
-  /** Applies the host's wishes from `initialize`. Throws nothing. */
+  /** Applies the host's params of `initialize`. Throws nothing. */
   introduce(introduction: Introduction): void;
 }
 

@@ -1,4 +1,4 @@
-/** Entries in brief, for trees and previews: the beginning of their text, the calls, and whether they failed. */
+/** Previews of entries, for trees and lists: the beginning of their text, the calls, and failures. */
 
 import * as z from "zod";
 import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
@@ -30,7 +30,7 @@ type Body = Readonly<Record<string, unknown>>;
 /** Bytes of an entry beyond which its texts are cut before parsing. */
 export const LONG_ENTRY = 1 << 14;
 
-/** Parses an entry, known to be JSON, for a brief; of a long one, only the first `seen` bytes of each text. */
+/** Parses an entry, known to be JSON, for a preview; of a long one, only the first `seen` bytes of each text. */
 export function parsePreviewBody(line: Uint8Array, seen: number): Body {
   return parseAbridged(withFewMembers(line), seen, Math.max(LONG_ENTRY, seen), knownValueEnd) as Body;
 }
@@ -39,7 +39,6 @@ function messageIn({ message }: Body): Body {
   return typeof message === "object" && message !== null ? (message as Body) : {};
 }
 
-/** Returns the calls in a message's content. */
 export function getPreviewCalls(content: unknown): PreviewCall[] {
   return toolCalls(content).map(({ name, arguments: args }) => ({ name, argument: preview(mainArgument(args)) }));
 }

@@ -26,7 +26,7 @@ export interface LeafChoice {
   readonly head?: string;
 }
 
-/** Has our host stand where it wishes. Without a wish it stays, in a session that `isNew` where others are opened. */
+/** Puts our host at the chosen leaf. Without a choice it keeps its leaf, or gets the usual one in a session that `isNew`. */
 export function chooseLeaf(
   { head: usual, env }: Workspace,
   session: Session,

@@ -52,7 +52,6 @@ export function toWire({ since, ...rest }: Leftover): z.input<typeof leftover> {
   return { ...rest, since: new Date(since).toISOString() };
 }
 
-/** Returns the bytes of all. */
 export function sumBytes(things: readonly { readonly sizeBytes: number }[]): number {
   return things.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }

@@ -110,7 +110,6 @@ function headOf(name: string, argument: string, state: string): string {
   return `**${escapeTextLine(name)}**${argument === "" ? "" : ` ${argument}`}${word}\n\n`;
 }
 
-/** Returns a call and its result. */
 export function writeCall(call: ToolCall, result: CallResult | undefined): string {
   const written = markdownToolCall(call, result);
   const failed = result?.message.isError === true;
@@ -125,7 +124,6 @@ export function writeLoneResult(result: CallResult): string {
   return headOf(name, "", failed ? "failed" : "") + resultMarkdown(result, { argument: "", below: "" }, failed);
 }
 
-/** Returns a command that the person ran. */
 export function writeCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
   const { argument, below } = writtenCommand(shownText(command));
   const failed = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";

@@ -17,7 +17,7 @@ interface Written {
   model: string;
 }
 
-/** Yields a branch; what compactions replaced is folded. */
+/** Yields a branch; entries replaced by compactions are folded. */
 export function* writeBranch(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
   const written: Written = { turns: 0, model: "" };
   const folds = branch.folds();
@@ -51,7 +51,6 @@ function* leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): Gener
   yield "\n";
 }
 
-/** Returns a link to a branch, with its length. */
 function branchLink({ number, preview: said, length }: PageBranch): string {
   return `[${escapeTextLine(said() || `Branch ${number}`)}](#branch.${number}), ${formatCount(length, "entry", "entries")}`;
 }

@@ -26,12 +26,10 @@ export function escapeTextLines(lines: string): string {
     .replace(/^[-+=#>:](?!\\)/gm, "\\$&");
 }
 
-/** Returns text on one line. */
 export function escapeTextLine(text: string): string {
   return escapeTextLines(escapeText(text.replace(/\s+/g, " ").trim()));
 }
 
-/** Returns text on one line as code. */
 export function makeCodeSpan(text: string, most = 300): string {
   const whole = text.length > most ? `${text.slice(0, most)}…` : text;
   const line = toReadable(whole).replace(/\s+/g, " ").trim();
@@ -70,7 +68,6 @@ export function foldCode(title: string, text: string, language = ""): string {
   return foldOf(title, `<pre${lang}><code>${unbroken(elementText(text.replace(/\n$/, "")))}</code></pre>`);
 }
 
-/** Returns text behind one click. */
 export function foldText(title: string, text: string): string {
   return foldOf(
     title,
@@ -87,7 +84,6 @@ function elementText(text: string): string {
   return changeBySlices(escapeHtml(text), (slice) => slice.replaceAll("&quot;", '"').replaceAll("&#39;", "'"));
 }
 
-/** Returns a title on one line of HTML. */
 export function makeSummary(title: string): string {
   return elementText(title.replace(/\s+/g, " ").trim());
 }

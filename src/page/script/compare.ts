@@ -19,7 +19,6 @@ interface ComparisonActions {
 
 const LETTERS = ["A", "B"] as const;
 
-/** Opens the comparison. */
 export function openComparison(model: TreeModel, a: number, b: number, asked: ComparisonActions): HTMLDialogElement {
   const { common, branches: ends } = compareBranches(model, a, b);
   const dialog = create("dialog", { class: "compare", "aria-labelledby": "compare.title" });

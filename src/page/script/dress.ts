@@ -39,7 +39,6 @@ function showPart(summary: HTMLElement): void {
   else summary.prepend(part);
 }
 
-/** Opens every fold around an element. */
 export function openAround(element: Element): void {
   for (let fold = element.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null)
     fold.open = true;

@@ -19,7 +19,6 @@ export const KIND_NAMES: Readonly<Record<TreeRow["kind"], string>> = {
   o: "Entry",
 };
 
-/** Returns the speaker and the words of an entry. */
 export function describeSpeaker({ kind, text, more }: TreeRow): { readonly who: string; readonly words: string } {
   if (kind === "r") return { who: more.n ?? "result", words: text };
   if (kind === "a" && text === "" && more.c) return { who: "", words: formatRowCalls(more.c) };
@@ -49,7 +48,7 @@ export function describeStretch(
   return { words: `${rows.length} steps${list.length > 0 ? `: ${list.slice(0, 5).join(", ")}` : ""}`, failed };
 }
 
-/** Returns how long something took. */
+/** Returns a duration in words. */
 export function formatSpan(seconds: number): string {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
