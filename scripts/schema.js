@@ -28,7 +28,8 @@ async function declared() {
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
-  const { declarations, makeOpenRpcDocument, getRepetition, makeSchemaBundle, makeTypesSchema, VERSION } = await declared();
+  const { declarations, makeOpenRpcDocument, getRepetition, makeSchemaBundle, makeTypesSchema, VERSION } =
+    await declared();
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
   put("openrpc.json", `${JSON.stringify(makeOpenRpcDocument(declarations, VERSION), null, 2)}\n`);
