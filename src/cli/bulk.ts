@@ -1,7 +1,7 @@
 /** Verbs that do the same with each of several sessions. */
 
 import type { Listed } from "../core/ports/catalog.ts";
-import { momentText } from "../core/search/listing.ts";
+import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
@@ -58,7 +58,7 @@ export async function doEach<Of extends { readonly operand: string }, One extend
 
 /** Returns the facts about a session that a person saw in a list, as conditions of the move. */
 export function expectUnchangedSince({ modified, messageCount }: Pick<Listed, "modified" | "messageCount">) {
-  return { modified: momentText(modified), messageCount };
+  return { modified: formatTime(modified), messageCount };
 }
 
 /** Returns the printing and the status of such a verb, from the lines about one session. */

@@ -1,7 +1,7 @@
 /** Prints a conversation as lines for a person: messages of the context, or the entries of a path. */
 
-import { contentText, toolCalls } from "../core/format/message.ts";
-import { jsonText } from "../core/json/json.ts";
+import { getContentText, getToolCalls } from "../core/format/message.ts";
+import { toJsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { count, cutTo, escapeControls, escapeLine, escapeLines, formatClock, pad, wrap } from "./terminal/text.ts";
 import type { AnyResult } from "./verb.ts";
@@ -29,7 +29,7 @@ export function* formatMessage(
     yield* escapeLines(`$ ${message.command}`);
     return yield* shortened(message.output ?? "", page, isWhole);
   }
-  const text = typeof message?.summary === "string" ? message.summary : contentText(content);
+  const text = typeof message?.summary === "string" ? message.summary : getContentText(content);
   if (role === "toolResult") yield* shortened(text, page, isWhole);
   else if (text !== "") yield* textLines(text, page);
   yield* imageLines(content, page);
@@ -55,8 +55,8 @@ function* assistantLines({ content, errorMessage }: AnyResult, page: OutputStyle
     else if (block?.type === "thinking" && block.thinking)
       for (const line of escapeLines(block.thinking)) yield page.paint("dim", `  ${line}`);
     else if (block?.type === "toolCall") {
-      const [{ name, arguments: args }] = toolCalls([block]);
-      const given = escapeLine(jsonText(args));
+      const [{ name, arguments: args }] = getToolCalls([block]);
+      const given = escapeLine(toJsonText(args));
       const call = `${page.isPlain ? "calls" : ">"} ${escapeLine(name)} ${given}`;
       yield page.paint("yellow", page.isPlain ? call : cutTo(call, page.width));
     }
@@ -100,7 +100,7 @@ export function* formatEntry(entry: AnyResult, page: OutputStyle, isWhole: boole
       return yield* textLines(entry.summary ?? "", page);
     case "custom_message":
       yield note(entry.customType);
-      return yield* textLines(contentText(entry.content), page);
+      return yield* textLines(getContentText(entry.content), page);
     case "model_change":
       return yield note(`${entry.provider}/${entry.modelId}`);
     case "thinking_level_change":

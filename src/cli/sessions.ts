@@ -2,9 +2,9 @@
 
 import { resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { sessionsOfAgents } from "../core/foreign/named.ts";
+import { findAgentSessions } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
-import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred } from "../core/search/named.ts";
+import { findOurSessions, isPath, LEAST_OF_ID, type Preferred, requireOneSession } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
 import { UsageError } from "./options.ts";
 import { CommandFailed, type VerbContext } from "./verb-context.ts";
@@ -37,7 +37,7 @@ export async function openNamedSession(asking: VerbContext, operand: string) {
     const own = await ours(asking, operand, "listed");
     const found = own.length > 0 ? own : await theirs(asking, operand);
     if (found.length === 0) throw isNoId(error) ? unknownSession(operand) : error;
-    return asking.ask("switch_session", { sessionPath: onlyOne(found, operand).path });
+    return asking.ask("switch_session", { sessionPath: requireOneSession(found, operand).path });
   }
 }
 
@@ -54,7 +54,7 @@ export async function findNamedSession(
     const [other] = await theirs(asking, operand);
     throw other ? notOurs(other) : unknownSession(operand);
   }
-  const listed = onlyOne(found, operand);
+  const listed = requireOneSession(found, operand);
   const byName = !listed.id.startsWith(operand);
   if (!byName && listed.id !== operand && operand.length < LEAST_OF_ID)
     throw new UsageError(`${operand} is too little of an id. Give at least ${LEAST_OF_ID} characters of it.`);
@@ -90,16 +90,16 @@ function notOurs({ id, agent, path }: Listed): Failure {
 export async function findAgentFile(asking: VerbContext, operand: string): Promise<string> {
   if (isPath(operand) || exists(asking.disk, resolve(asking.cwd, operand))) return operand;
   const found = await theirs(asking, operand);
-  return found.length === 0 ? operand : onlyOne(found, operand).path;
+  return found.length === 0 ? operand : requireOneSession(found, operand).path;
 }
 
 /** Returns our sessions that an operand names. */
 function ours({ service, progress }: VerbContext, operand: string, preferred: Preferred): Promise<readonly Listed[]> {
-  return ourSessions(service.catalog, operand, preferred, (done, total) => progress(done, total, "list_sessions"));
+  return findOurSessions(service.catalog, operand, preferred, (done, total) => progress(done, total, "list_sessions"));
 }
 
 /** Returns the sessions of other agents that an operand names. */
 function theirs({ service, progress }: VerbContext, operand: string): Promise<readonly Listed[]> {
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
-  return sessionsOfAgents(service.catalog, operand, { progress: report, sha256: service.sha256 });
+  return findAgentSessions(service.catalog, operand, { progress: report, sha256: service.sha256 });
 }

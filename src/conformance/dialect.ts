@@ -1,6 +1,6 @@
 /** Messages of the two dialects as a host writes and reads them. */
 
-import { memberOf, members, textOf } from "../core/json/json.ts";
+import { decodeText, findMember, getMembers } from "../core/json/json.ts";
 import type { Combination } from "./combination.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what a server sends is looked at, member by member, by the rules
@@ -39,8 +39,8 @@ function textOfParams(params: Params | string): string {
 /** Returns the JSON text of a message's id, as it came. */
 function idTextIn(text: string): string | undefined {
   const bytes = Buffer.from(text);
-  const found = memberOf(members(bytes) ?? [], "id");
-  return found && textOf(bytes, found.start, found.end);
+  const found = findMember(getMembers(bytes) ?? [], "id");
+  return found && decodeText(bytes, found.start, found.end);
 }
 
 const jsonrpc: WireDialect = {

@@ -1,6 +1,6 @@
 /** One reply as the rules look at it, whichever dialect it came in. */
 
-import { valueAt } from "../core/json/json.ts";
+import { findValue } from "../core/json/json.ts";
 import { isRecord, type Received, type WireValue } from "./dialect.ts";
 import { RuleBroken } from "./verdict.ts";
 
@@ -72,7 +72,7 @@ export class Reply {
   /** Returns the JSON text of a value inside the result, as it came; undefined if the result lacks it. */
   textAt(...path: readonly (string | number)[]): string | undefined {
     const bytes = Buffer.from(this.received.text);
-    const found = valueAt(bytes, { start: 0, end: bytes.length }, [this.isPi ? "data" : "result", ...path]);
+    const found = findValue(bytes, { start: 0, end: bytes.length }, [this.isPi ? "data" : "result", ...path]);
     return found && bytes.toString("utf8", found.start, found.end);
   }
 

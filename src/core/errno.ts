@@ -2,7 +2,7 @@
 
 import { Failure } from "./failure.ts";
 
-/** Whether an error is one of the system. Errors of Node itself have codes, too; those begin with ERR_. */
+/** Returns whether an error is one of the system. Errors of Node itself also have codes; those begin with ERR_. */
 export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code: string } {
   const { code } = (error ?? {}) as { code?: unknown };
   return typeof code === "string" && /^E(?!RR_)[A-Z0-9]+$/.test(code);
@@ -14,7 +14,7 @@ const PERMANENT = new Set(["EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EISDIR",
  * Returns the failure that a caller gets for an errno error of a write or read; a failure is returned as it is.
  * Rethrows any other error: the disk did not cause it, and advice to ask again would not help.
  */
-export function storageFailure(error: unknown, doing: string): Failure {
+export function toStorageFailure(error: unknown, doing: string): Failure {
   if (error instanceof Failure) return error;
   if (!isErrno(error)) throw error;
   const { code } = error;
@@ -35,43 +35,43 @@ export function storageFailure(error: unknown, doing: string): Failure {
   return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
-/** Returns that failure for an error after which something stays changed. `stays`: sentences that say what. */
-export function unfinished(error: unknown, doing: string, stays: string, more: object = {}): Failure {
-  const { name, message, details, retryable } = storageFailure(error, doing);
+/** Returns that failure for an error after which something stays changed. `state`: sentences about the data. */
+export function toUnfinishedFailure(error: unknown, doing: string, state: string, more: object = {}): Failure {
+  const { name, message, details, retryable } = toStorageFailure(error, doing);
   const [what] = message.split(" Nothing was changed");
-  return new Failure(name, `${what} ${stays}`, { ...details, ...more }, { cause: error, retryable });
+  return new Failure(name, `${what} ${state}`, { ...details, ...more }, { cause: error, retryable });
 }
 
-/** Returns it for an error after which all is done: asked for again, the same request would mean something else. */
-export function doneBut(error: unknown, doing: string, stays: string): Failure {
-  const { name, message, details } = unfinished(error, doing, stays);
+/** Returns the failure for an error after the work was done: a repeated request would do something else. */
+export function toDoneFailure(error: unknown, doing: string, state: string): Failure {
+  const { name, message, details } = toUnfinishedFailure(error, doing, state);
   return new Failure(name, message, details, { cause: error, retryable: false });
 }
 
 /**
- * Returns the failure for an error after which a new session was to be removed. `found`: the id of the session that is at its
- * path now; undefined where something else is there, or nobody can tell what; null where nothing is.
+ * Returns the failure for an error after which a new session was to be removed. `found`: the id of the session that is
+ * at its path now; null if the path is empty; undefined if something else is there or the path is unreadable.
  */
-export function notMade(
+export function toNotMadeFailure(
   error: unknown,
   doing: string,
   { id, sessionPath, found }: { id: string; sessionPath: string; found: string | null | undefined },
 ): unknown {
   const isGone = found === null || (found !== undefined && found !== id);
   if (isGone) return error;
-  const stays =
+  const state =
     found === id
       ? `The new session is there all the same, at ${sessionPath}, because another process works with it or it could not be removed. switch_session opens it, delete_session removes it.`
       : `What is at ${sessionPath} now may be left of the new session, or be another program's. Look at it before you remove it.`;
-  return unfinished(error, doing, stays, { sessionPath });
+  return toUnfinishedFailure(error, doing, state, { sessionPath });
 }
 
 /**
- * Returns the failure for an error of a commit whose entries stay in the session's file, because another program wrote to it
- * after them. A sync after one that failed proves nothing: Linux counts what it could not write as written.
+ * Returns the failure for an error of a commit whose entries stay in the session's file, because another program wrote
+ * to it after them. A successful sync after a failed one proves nothing: Linux counts the lost pages as written.
  */
-export function notUndone(error: unknown): Failure {
-  const { name, details } = storageFailure(error, "making the changes durable");
+export function toNotUndoneFailure(error: unknown): Failure {
+  const { name, details } = toStorageFailure(error, "making the changes durable");
   if (name === "outcome_unknown") return error as Failure;
   const sentence =
     "The changes could not be made durable, and stay in the session's file all the same, because another program wrote to it after them. A loss of power may take them away. Read the state and decide again; clone writes all that is there to a new file, durably.";
@@ -79,8 +79,8 @@ export function notUndone(error: unknown): Failure {
 }
 
 /** Returns the failure for an error of a commit whose entries could not be taken away again, and may be there. */
-export function maybeThere(error: unknown): Failure {
-  const { name, details } = storageFailure(error, "making the changes durable");
+export function toUncertainFailure(error: unknown): Failure {
+  const { name, details } = toStorageFailure(error, "making the changes durable");
   if (name === "outcome_unknown") return error as Failure;
   const sentence =
     "The changes could not be made durable, and could not be taken back either: the disk refused, or another program moved the session's files. They may be there, now or after the next opening. Read the state and decide again.";

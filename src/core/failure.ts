@@ -3,9 +3,9 @@
 interface FailureKind {
   /** JSON-RPC error code. */
   readonly code: number;
-  /** Whether the same request may succeed later without the host changing it. */
+  /** True if the same request may succeed later without the host changing it. */
   readonly retryable: boolean;
-  /** Its meaning, and what to do next. */
+  /** Its meaning, and the next step. */
   readonly meaning: string;
 }
 
@@ -126,12 +126,12 @@ export class Failure extends Error {
   /** Members of `error.data` besides name and retryable. */
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;
-  /** Whether other programs changed the session's files meanwhile, so that it is no fault of the disk. */
+  /** True if another program changed the session's files, so that the failure is no fault of the disk. */
   readonly byOthers: boolean;
-  /** Sentences for the person at the client, where one is to see them besides the reply. */
+  /** Sentences for the person at the client, if there are some in addition to the reply. */
   readonly notice: string | undefined;
 
-  /** Takes a sentence that says what to do next; by default it is the meaning from the table. */
+  /** Takes a sentence about the next step; by default it is the meaning from the table. */
   constructor(
     name: FailureName,
     sentence?: string,

@@ -1,10 +1,10 @@
 import * as z from "zod";
-import { type Draft, draftOfText } from "../core/format/entry.ts";
+import { type Draft, makeTextDraft } from "../core/format/entry.ts";
 import { draft } from "../core/format/schemas.ts";
-import { bytesOf, elements, knownValueEnd } from "../core/json/json.ts";
-import { completedDraft, Speakers } from "../core/session/message-defaults.ts";
+import { findKnownValueEnd, getElements, toBytes } from "../core/json/json.ts";
+import { completeDraft, Speakers } from "../core/session/message-defaults.ts";
 import { requireReferences } from "../core/session/references.ts";
-import { doubtsOf } from "../core/session/warnings.ts";
+import { findDoubts } from "../core/session/warnings.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { assistantExample } from "./shared/shapes.ts";
@@ -75,18 +75,18 @@ export default defineCommand({
   },
   run(context, params) {
     const { session } = context;
-    const bytes = context.text("entries") ?? bytesOf(JSON.stringify(params.entries));
-    const ranges = elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
+    const bytes = context.text("entries") ?? toBytes(JSON.stringify(params.entries));
+    const ranges = getElements(bytes, 0, bytes.length, findKnownValueEnd) ?? [];
     requireReferences(session, params.entries);
     const speakers = new Speakers(session);
     const drafts = ranges.map((range, index): Draft => {
       const value = params.entries[index];
       const sent = bytes.subarray(range.start, range.end);
       const around = { time: () => timeOf(context, value.timestamp), speaker: speakers.next(value) };
-      const text = completedDraft(sent, value, around);
+      const text = completeDraft(sent, value, around);
       return text === sent
-        ? draftOfText(bytes, range, value)
-        : draftOfText(text, { start: 0, end: text.length }, value);
+        ? makeTextDraft(bytes, range, value)
+        : makeTextDraft(text, { start: 0, end: text.length }, value);
     });
     const { ids, oldLeafId, branchChanged } = appendEntries(context, drafts);
     if (branchChanged) context.notify("session_tree", { newLeafId: session.leafId, oldLeafId });
@@ -107,7 +107,7 @@ function timeOf({ workspace }: CommandContext, timestamp: string | undefined): n
 
 function warningsOf(entries: readonly z.output<typeof draft>[]): { warnings?: { path: string; message: string }[] } {
   const warnings = entries.flatMap((entry, index) =>
-    doubtsOf(entry).map(({ path, message }) => ({ path: `entries.${index}.${path}`, message })),
+    findDoubts(entry).map(({ path, message }) => ({ path: `entries.${index}.${path}`, message })),
   );
   return warnings.length === 0 ? {} : { warnings };
 }

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { type Draft, draftOf } from "../core/format/entry.ts";
-import { contentText } from "../core/format/message.ts";
+import { type Draft, makeDraft } from "../core/format/entry.ts";
+import { getContentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
-import { beforeLabel, noteMove } from "../core/session/changes.ts";
+import { captureLabel, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, getEntryTypes, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
@@ -121,14 +121,14 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
     summaryEntryId = session.newEntryId();
     // The entry names the position that is left, because that is what the summary is about (reliability case T13).
     const rest = { fromId: oldLeafId ?? "root", ...summary };
-    drafts.push({ ...draftOf("branch_summary", rest), id: summaryEntryId, parentId });
+    drafts.push({ ...makeDraft("branch_summary", rest), id: summaryEntryId, parentId });
   }
   if (label !== undefined && (summaryEntryId !== undefined || parentId !== null)) {
     const rest = { targetId: summaryEntryId ?? parentId, label };
-    drafts.push({ ...draftOf("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
+    drafts.push({ ...makeDraft("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
   }
   const labelled = drafts.at(-1)?.type === "label" ? (summaryEntryId ?? parentId) : null;
-  const before = labelled === null ? undefined : beforeLabel(session, labelled);
+  const before = labelled === null ? undefined : captureLabel(session, labelled);
   let lines: readonly Uint8Array[] = [];
   let ids: readonly string[] = [];
   if (drafts.length > 0) ({ lines, ids } = appendEntries(context, drafts));
@@ -142,7 +142,7 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
 
 /** Returns the text of a user or custom message, which the host puts back into its editor. */
 function messageText(entry: { type: string; message?: unknown; content?: unknown }): string | undefined {
-  if (entry.type === "custom_message") return contentText(entry.content);
+  if (entry.type === "custom_message") return getContentText(entry.content);
   const message = entry.message as { role?: unknown; content?: unknown } | undefined;
-  return message?.role === "user" || message?.role === "custom" ? contentText(message.content) : undefined;
+  return message?.role === "user" || message?.role === "custom" ? getContentText(message.content) : undefined;
 }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
-import { compactionDraft } from "../core/session/compaction-draft.ts";
+import { makeCompactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { getCompactionPreparation } from "./shared/compaction.ts";
@@ -70,7 +70,7 @@ async function compacted(
   const answer = toHookAnswer("session_before_compact", asked.answer);
   if (!answer.compaction) throw withoutSummary();
   const { summary, firstKeptEntryId, tokensBefore, details } = answer.compaction;
-  const draft = compactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
+  const draft = makeCompactionDraft(session, { summary, firstKeptEntryId, tokensBefore, details, fromHook: true });
   const { ids, lines } = appendEntries(context, [draft]);
   context.notify("session_compact", { compactionEntry: Raw.of(lines[0]), fromExtension: true });
   return { cancelled: false, entryId: ids[0], summary, firstKeptEntryId, tokensBefore, details };

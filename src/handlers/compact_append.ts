@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
-import { compactionDraft } from "../core/session/compaction-draft.ts";
+import { makeCompactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
@@ -28,7 +28,7 @@ export default defineCommand({
   },
   run(context, params) {
     const { session } = context;
-    const draft = compactionDraft(session, {
+    const draft = makeCompactionDraft(session, {
       summary: params.summary,
       firstKeptEntryId: params.firstKeptEntryId,
       tokensBefore: params.tokensBefore,

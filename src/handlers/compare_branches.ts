@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { bytesOf } from "../core/json/json.ts";
-import { type BranchEnd, type Outline, outlineOf, shownIdAt } from "../core/session/compare.ts";
-import { entryNamed } from "../core/session/entry-names.ts";
+import { toBytes } from "../core/json/json.ts";
+import { type BranchEnd, getShownId, makeOutline, type Outline } from "../core/session/compare.ts";
+import { findEntryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
 import { findParting, lookAt, lookIntoOther, toOtherSession } from "./shared/any-session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
@@ -147,7 +147,7 @@ export default defineCommand({
 });
 
 function endOf(session: Session, name = "leaf"): BranchEnd {
-  return { session, position: entryNamed(session, name) };
+  return { session, position: findEntryNamed(session, name) };
 }
 
 function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: number) {
@@ -157,12 +157,12 @@ function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: nu
   const other = openBranch(b, parting.b, limit);
   const result = {
     commonAncestorId: common.length === 0 ? null : a.session.log.nodes.id(common[common.length - 1]),
-    commonShownId: common.length === 0 ? null : shownIdAt(a.session, common[common.length - 1]),
+    commonShownId: common.length === 0 ? null : getShownId(a.session, common[common.length - 1]),
     commonEntryCount: common.length,
     a: one.facts,
     b: other.facts,
   };
-  fill(context, [one, other], context.host.sizeOf(bytesOf(JSON.stringify(result))));
+  fill(context, [one, other], context.host.sizeOf(toBytes(JSON.stringify(result))));
   return result;
 }
 
@@ -176,14 +176,14 @@ interface OpenBranch {
 }
 
 function openBranch({ session, position }: BranchEnd, positions: Int32Array, limit: number): OpenBranch {
-  const outline = outlineOf(session, positions, limit);
+  const outline = makeOutline(session, positions, limit);
   const { counts, failedCalls, tools, models, files, areMoreFiles, startedAt, endedAt, durationMs, last } = outline;
   const facts = {
     sessionId: session.id,
     sessionPath: session.file,
     sessionName: session.name,
     entryId: session.idOrNull(position),
-    shownId: shownIdAt(session, position),
+    shownId: getShownId(session, position),
     entryCount: positions.length,
     ...counts,
     failedCalls,
@@ -216,7 +216,7 @@ function fill({ host }: CommandContext, branches: readonly OpenBranch[], size: n
     for (const { outline, facts } of branches) {
       if (i >= outline.said.length) continue;
       const entry = shown(outline.said[i]);
-      available -= host.sizeOf(bytesOf(JSON.stringify(entry))) + 1;
+      available -= host.sizeOf(toBytes(JSON.stringify(entry))) + 1;
       if (available > 0) facts.entries.push(entry);
     }
   for (const { outline, facts, before } of branches) {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { draftOf } from "../core/format/entry.ts";
+import { makeDraft } from "../core/format/entry.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
@@ -22,7 +22,7 @@ export default defineCommand({
   },
   run(context, { targetId, replacement }) {
     context.session.position(targetId);
-    const draft = draftOf("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
+    const draft = makeDraft("context_edit", { targetId, replacement: context.text("replacement") ?? replacement });
     return { entryId: appendEntries(context, [draft]).ids[0] };
   },
   repeat: makeRepeat("context_edit"),

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { pageOf } from "../core/export/page.ts";
-import { nameable } from "../core/format/entry.ts";
+import { makeExportPage } from "../core/export/page.ts";
+import { toFileNamePart } from "../core/format/entry.ts";
 import { defineCommand } from "./shared/command.ts";
 import { exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
@@ -29,14 +29,14 @@ export default defineCommand({
     const { session, workspace } = context;
     const { outputPath, overwrite } = params;
     const redacted = await redactSession(context, session, params, true);
-    const named = outputPath ?? `pi-session-${nameable(session.id)}.html`;
+    const named = outputPath ?? `pi-session-${toFileNamePart(session.id)}.html`;
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
     // Pages are drawn by a file of its own, which no start needs.
     const { renderHtml: htmlPieces } = await import("../page/main.ts");
     const jsonl = () => exportJsonl(workspace.stores, session, redacted?.session, true);
     const family = await findRelatives(context, session, redacted !== undefined);
     const { pictureLimit: room, isPacked, report } = makePageParts(session, params.jsonl !== false);
-    const page = pageOf(redacted?.session ?? session, "all", family, room);
+    const page = makeExportPage(redacted?.session ?? session, "all", family, room);
     const pieces = htmlPieces(page, isPacked ? { jsonl } : {});
     return { path: await workspace.stores.writeOutput(named, pieces, taken), ...report(), ...redacted?.report() };
   },

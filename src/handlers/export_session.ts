@@ -1,11 +1,11 @@
 import * as z from "zod";
-import { RESUMING, type ResumableSession, resumable } from "../core/export/agents/resumable.ts";
-import { recentPath } from "../core/export/branches.ts";
-import { type ExportPage, type PageExtent, pageOf } from "../core/export/page.ts";
-import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
+import { makeResumable, RESUMING, type ResumableSession } from "../core/export/agents/resumable.ts";
+import { getRecentPath } from "../core/export/branches.ts";
+import { type ExportPage, makeExportPage, type PageExtent } from "../core/export/page.ts";
+import { parseRoleRules, readTrainingRecords, SEED_MARKER } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
-import { withoutHalves } from "../core/json/halves.ts";
-import { bytesOf, concat, jsonText } from "../core/json/json.ts";
+import { replaceHalves } from "../core/json/halves.ts";
+import { concat, toBytes, toJsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
@@ -106,7 +106,7 @@ export default defineCommand({
       throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
     if (!agent && leafId !== undefined)
       throw new BadParams([{ path: "leafId", message: "only claude and codex take one; branch moves the leaf" }]);
-    const rules = roleRules(params.rolePatterns, params.roleMarker);
+    const rules = parseRoleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
@@ -119,12 +119,12 @@ export default defineCommand({
       const redacted = await redactSession(context, stored, params, all || leafId !== undefined);
       const session = redacted?.session ?? stored;
       const family = isPage ? await findRelatives(context, stored, redacted !== undefined) : undefined;
-      const file = agent && resumable(agent, session, { leaf, all, env: session.env });
+      const file = agent && makeResumable(agent, session, { leaf, all, env: session.env });
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
-        for (const record of trainingRecords(session, rules, all)) {
+        for (const record of readTrainingRecords(session, rules, all)) {
           records = (records ?? 0) + 1;
-          yield `${withoutHalves(jsonText(record))}\n`;
+          yield `${replaceHalves(toJsonText(record))}\n`;
         }
       };
       const jsonl = (): Iterable<Uint8Array> => exportJsonl(workspace.stores, stored, redacted?.session, all);
@@ -139,7 +139,7 @@ export default defineCommand({
             ? await drawn(
                 context,
                 format,
-                countingReads(pageOf(session, extent, family, parts?.pictureLimit), reads),
+                countingReads(makeExportPage(session, extent, family, parts?.pictureLimit), reads),
                 parts?.isPacked ? jsonl : undefined,
               )
             : jsonl();
@@ -227,7 +227,7 @@ async function drawn(
 
 /** Throws message_too_large where entries are known to be larger than a reply, before anything of them is read. */
 function requireReadable(session: Session, extent: PageExtent, isPage: boolean): void {
-  const shown = extent === "all" ? undefined : extent === "path" ? session.tree.path() : recentPath(session);
+  const shown = extent === "all" ? undefined : extent === "path" ? session.tree.path() : getRecentPath(session);
   const size = countLineBytes(session, shown);
   if (size <= MAX_CONTENT) return;
   const less =
@@ -250,7 +250,7 @@ async function contentOf({ host, workspace }: CommandContext, pieces: ExportPiec
       paused = size;
       await workspace.stores.pause();
     }
-    const bytes = typeof piece === "string" ? bytesOf(piece) : Uint8Array.from(piece);
+    const bytes = typeof piece === "string" ? toBytes(piece) : Uint8Array.from(piece);
     size += bytes.length;
     if (size > most)
       throw new Failure("message_too_large", "The export is larger than a reply may be. Name a file as outputPath.");

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { contentText } from "../core/format/message.ts";
+import { getContentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
 import { forkedExample, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
@@ -33,7 +33,7 @@ export default defineCommand({
     let text = "";
     if (position === "before") {
       if (nodes.role(entry) !== "user") throw new Failure("not_a_user_message", undefined, { entryId });
-      text = contentText((session.entry(entry).message as { content?: unknown } | undefined)?.content);
+      text = getContentText((session.entry(entry).message as { content?: unknown } | undefined)?.content);
       end = Math.max(nodes.parent(entry), ROOT);
     }
     if (context.asks("session_before_fork")) {
@@ -47,7 +47,7 @@ export default defineCommand({
   recall({ workspace }, made, { entryId, position = "before" }) {
     // The message is in the session that was forked, because the fork ends before it.
     const entry = position === "before" ? workspace.entryIn(made.parentSession, entryId) : undefined;
-    const text = contentText((entry?.message as { content?: unknown } | undefined)?.content);
+    const text = getContentText((entry?.message as { content?: unknown } | undefined)?.content);
     return { text, ...toReplacement(made) };
   },
 });

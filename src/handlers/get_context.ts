@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { explain, REASONS } from "../core/context/explain.ts";
-import { paired, type Shown } from "../core/context/pairing.ts";
+import { pairMessages, type Shown } from "../core/context/pairing.ts";
 import type { ImageForm } from "../core/format/images.ts";
-import { bytesOf, concat } from "../core/json/json.ts";
+import { concat, toBytes } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
@@ -78,7 +78,7 @@ export default defineCommand({
     let all = shownAt(session, leaf, images);
     // A message was just found to be damaged, and each id must belong to the message at its index.
     if (session.rebuildAfterLosses()) all = shownAt(session, leaf, images);
-    const shown = strict ? paired(session.tree, all) : all;
+    const shown = strict ? pairMessages(session.tree, all) : all;
     const why =
       params.explain && params.cursor === undefined
         ? explain(session.tree, session, leaf, all, shown).map(({ position, by, ...reason }) => ({
@@ -88,7 +88,7 @@ export default defineCommand({
           }))
         : undefined;
     const withId = (i: number): Uint8Array =>
-      concat([shown[i].text, bytesOf(`,${JSON.stringify(nodes.id(shown[i].item.position))}`)]);
+      concat([shown[i].text, toBytes(`,${JSON.stringify(nodes.id(shown[i].item.position))}`)]);
     // A host that does not ask for pages would take the first for the whole context.
     const isPaged = params.limit !== undefined || params.cursor !== undefined || params.fromEnd !== undefined;
     const span = isPaged
@@ -98,7 +98,7 @@ export default defineCommand({
           shown.length,
           page.index,
           withId,
-          why && context.host.sizeOf(bytesOf(JSON.stringify(why))),
+          why && context.host.sizeOf(toBytes(JSON.stringify(why))),
         )
       : { from: 0, past: shown.length, next: undefined };
     const onPage = shown.slice(span.from, span.past);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { entryWithoutImages } from "../core/format/images.ts";
+import { removeEntryImages } from "../core/format/images.ts";
 import { Raw } from "../core/json/raw.ts";
 import { defineCommand } from "./shared/command.ts";
 import { entry, images, makeEntryExample, typeStored } from "./shared/shapes.ts";
@@ -25,7 +25,7 @@ export default defineCommand({
     const position = session.position(entryId);
     const line = session.line(position);
     return {
-      entry: Raw.of(images ? entryWithoutImages(line, images, session.log.nodes.id(position)) : line),
+      entry: Raw.of(images ? removeEntryImages(line, images, session.log.nodes.id(position)) : line),
       childIds: Array.from(session.tree.children(position), (child) => session.log.nodes.id(child)),
       label: session.tree.labels.get(position)?.label ?? null,
     };

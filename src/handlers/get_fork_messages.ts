@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { contentText } from "../core/format/message.ts";
+import { getContentText } from "../core/format/message.ts";
 import { isAsWritten, MessagePlaces, PLACE } from "../core/format/message-places.ts";
-import { bytesWithoutHalves } from "../core/json/halves.ts";
-import { bytesOf, parse } from "../core/json/json.ts";
+import { replaceHalvesInBytes } from "../core/json/halves.ts";
+import { parse, toBytes } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import { TextBlock } from "../core/json/text-block.ts";
 import type { Session } from "../core/session/session.ts";
@@ -54,8 +54,8 @@ export default defineCommand({
 });
 
 const NOTHING = new Uint8Array(0);
-const ENTRY_ID = bytesOf('{"entryId":');
-const TEXT = bytesOf(',"text":');
+const ENTRY_ID = toBytes('{"entryId":');
+const TEXT = toBytes(',"text":');
 
 function* there(texts: Iterable<Uint8Array | undefined>): Generator<Uint8Array> {
   for (const text of texts) if (text) yield text;
@@ -76,7 +76,7 @@ function* messageTexts(session: Session, positions: readonly number[]): Generato
     const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
     out.byte(0x7d);
     const text = isThere ? out.bytes.subarray(0, out.length) : undefined;
-    yield text && log.nodes.messageStart(position) === 0 ? bytesWithoutHalves(text) : text;
+    yield text && log.nodes.messageStart(position) === 0 ? replaceHalvesInBytes(text) : text;
   }
 }
 
@@ -93,7 +93,7 @@ function writeFound(out: TextBlock, line: Uint8Array, places: MessagePlaces): bo
 /** Writes the text of a message from its parsed line. */
 function writeParsed(out: TextBlock, line: Uint8Array): boolean {
   const { message } = parse(line) as { message?: { content?: unknown } };
-  const text = contentText(message?.content);
+  const text = getContentText(message?.content);
   out.json(text);
   return text !== "";
 }

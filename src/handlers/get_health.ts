@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
-import { uniqueBeginning } from "../core/search/listing.ts";
+import { findUniqueBeginning } from "../core/search/listing.ts";
 import { defineCommand } from "./shared/command.ts";
 import { typeStored, unreadFile } from "./shared/shapes.ts";
 
@@ -177,7 +177,7 @@ export default defineCommand({
     const shortId = (id: string | null) =>
       id === null
         ? null
-        : uniqueBeginning(
+        : findUniqueBeginning(
             id,
             ids.filter((other) => other !== id),
           );

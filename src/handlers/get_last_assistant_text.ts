@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { contentText } from "../core/format/message.ts";
+import { getContentText } from "../core/format/message.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
 
@@ -18,7 +18,7 @@ export default defineCommand({
       const content = message?.content;
       // An answer that was aborted before it had any content does not count, as in Pi.
       if (message?.stopReason === "aborted" && (!Array.isArray(content) || content.length === 0)) continue;
-      const text = contentText(content).trim();
+      const text = getContentText(content).trim();
       return { text: text === "" ? null : text };
     }
     return { text: null };

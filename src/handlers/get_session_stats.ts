@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { contextUsageOf, statsOf } from "../core/session/stats.ts";
+import { computeStats, getContextUsage } from "../core/session/stats.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { lookAt } from "./shared/any-session.ts";
 import { defineCommand } from "./shared/command.ts";
@@ -59,8 +59,8 @@ export default defineCommand({
       return {
         sessionFile: session.file,
         sessionId: session.id,
-        ...statsOf(session, leaf),
-        contextUsage: contextUsageOf(session, leaf),
+        ...computeStats(session, leaf),
+        contextUsage: getContextUsage(session, leaf),
       };
     }),
   pi: (_context, stats) => removeNulls(stats),

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { contextWindowOf, UNKNOWN_MODEL } from "../core/context/models.ts";
-import { lasting } from "../core/json/raw.ts";
+import { findContextWindow, UNKNOWN_MODEL } from "../core/context/models.ts";
+import { makeLasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { type ClientSettings, defineCommand } from "./shared/command.ts";
 import { removeNulls, toPiModel } from "./shared/pi-shapes.ts";
@@ -66,7 +66,7 @@ export function toStateResult(session: Session, settings: ClientSettings): State
   const messageCount = session.messageCount();
   const contextDamage = session.contextDamage();
   const model = session.model();
-  const contextWindow = model ? contextWindowOf(model.id) : undefined;
+  const contextWindow = model ? findContextWindow(model.id) : undefined;
   return {
     sessionId: session.id,
     sessionFile: session.file,
@@ -136,7 +136,7 @@ function currentState(session: Session, settings: ClientSettings): StateResult {
   if (known && facts.every((fact, index) => fact === known.facts[index])) return known.state;
   const state = toStateResult(session, settings);
   if (state.diagnostics.length > 0) return state;
-  knownStates.set(session, { facts, state: lasting(state) });
+  knownStates.set(session, { facts, state: makeLasting(state) });
   return state;
 }
 
@@ -182,7 +182,7 @@ export default defineCommand({
     const model = state.model ?? context.server.model ?? UNKNOWN_MODEL;
     const known = piStates.get(state);
     if (known?.model === model) return known.shaped;
-    const shaped = lasting({ ...removeNulls(state), model: toPiModel(model) });
+    const shaped = makeLasting({ ...removeNulls(state), model: toPiModel(model) });
     piStates.set(state, { model, shaped });
     return shaped;
   },

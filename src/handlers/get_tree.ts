@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { withoutHalves } from "../core/json/halves.ts";
-import { bytesOf } from "../core/json/json.ts";
-import { gathered, Raw } from "../core/json/raw.ts";
+import { replaceHalves } from "../core/json/halves.ts";
+import { toBytes } from "../core/json/json.ts";
+import { gatherPieces, Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Label, Tree } from "../core/tree/tree.ts";
 import { defineCommand } from "./shared/command.ts";
@@ -65,7 +65,7 @@ export default defineCommand({
       // The text is made when the reply leaves, but must show the tree as it is now.
       const positions = session.tree.depthFirst();
       const labels = new Map(session.tree.labels);
-      return { tree: new Raw(() => gathered(nestedTexts(session, positions, labels))), leafId: session.leafId };
+      return { tree: new Raw(() => gatherPieces(nestedTexts(session, positions, labels))), leafId: session.leafId };
     }
     const most = getMostItems(context, params.limit);
     const found: number[] = [];
@@ -90,7 +90,7 @@ function* nestedTexts(session: Session, positions: Int32Array, labels: Tree["lab
   const open: number[] = [];
   const end = (position: number): Uint8Array => {
     const label = labels.get(position);
-    return label ? bytesOf(withoutHalves(`]${labelText(session, label)}}`)) : END;
+    return label ? toBytes(replaceHalves(`]${labelText(session, label)}}`)) : END;
   };
   let begin = FIRST;
   let i = 0;
@@ -108,12 +108,12 @@ function* nestedTexts(session: Session, positions: Int32Array, labels: Tree["lab
   yield LIST_END;
 }
 
-const LIST = bytesOf("[");
-const LIST_END = bytesOf("]");
-const FIRST = bytesOf('{"entry":');
-const NEXT = bytesOf(',{"entry":');
-const CHILDREN = bytesOf(',"children":[');
-const END = bytesOf("]}");
+const LIST = toBytes("[");
+const LIST_END = toBytes("]");
+const FIRST = toBytes('{"entry":');
+const NEXT = toBytes(',{"entry":');
+const CHILDREN = toBytes(',"children":[');
+const END = toBytes("]}");
 
 function labelText(session: Session, label: Label): string {
   const { timestamp } = session.entry(label.setBy) as { timestamp?: unknown };

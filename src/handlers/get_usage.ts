@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { preview } from "../core/format/message.ts";
-import { bytesOf } from "../core/json/json.ts";
+import { toPreview } from "../core/format/message.ts";
+import { toBytes } from "../core/json/json.ts";
 import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
-import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
+import { findIndexAfter, makeRowCursor } from "../core/search/usage.ts";
 import { defineCommand } from "./shared/command.ts";
 import { makeDayCounter } from "./shared/days.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
@@ -151,11 +151,11 @@ export default defineCommand({
     };
     const report = await context.workspace.stores.catalog.usage(wanted, context.progress);
     const { count } = report.rows;
-    const from = indexAfter(report.rows, cursor, groupBy);
+    const from = findIndexAfter(report.rows, cursor, groupBy);
     const length = Math.min(limit ?? count, count - from);
     const found = Array.from({ length }, (_, i) => report.rows.row(from + i));
     const rows = found.map((row) => toRow(row, report));
-    const past = findPageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     const { totals, unpricedModels, incomplete, archivedLeftOut, limited } = report;
     return {
       rows: rows.slice(0, past),
@@ -165,7 +165,7 @@ export default defineCommand({
       incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((one) => toIncomplete(one, report)),
       incompleteCount: incomplete.length,
       archivedLeftOut,
-      nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,
+      nextCursor: from + past < count ? makeRowCursor(found[past - 1], groupBy) : undefined,
       limited,
     };
   },
@@ -186,7 +186,7 @@ function toRow({ session, ...row }: UsageRow, { shortId }: UsageReport) {
     sessionId: id,
     shortId: shortId(id),
     name,
-    firstMessage: firstMessage === null ? null : preview(firstMessage, FIRST_MESSAGE),
+    firstMessage: firstMessage === null ? null : toPreview(firstMessage, FIRST_MESSAGE),
     archived,
     ...row,
   };

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { bytesOf } from "../core/json/json.ts";
+import { toBytes } from "../core/json/json.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd, parseIndex } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
@@ -51,7 +51,7 @@ export default defineCommand({
       };
     });
     const end = findPageEnd(context, params.limit, listed.length, from, (index) =>
-      bytesOf(JSON.stringify(heads[index - from])),
+      toBytes(JSON.stringify(heads[index - from])),
     );
     return {
       heads: heads.slice(0, end - from),

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { bytesOf } from "../core/json/json.ts";
+import { toBytes } from "../core/json/json.ts";
 import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
-import { History, textOfGroup } from "../core/session/history.ts";
+import { formatGroup, History } from "../core/session/history.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd } from "./shared/page.ts";
@@ -79,7 +79,7 @@ export default defineCommand({
     if (cursor !== undefined && start === 0) throw new Failure("cursor_expired", undefined, { cursor });
     const rest = found.slice(start, limit === undefined ? undefined : start + limit);
     const rows = rest.map((operation) => (grouped ? groupRow : rowOf)(workspace, history, operation));
-    const past = findPageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, rows.length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     return {
       operations: rows.slice(0, past),
       nextCursor: start + past < found.length ? rest[past - 1]?.id : undefined,
@@ -108,7 +108,7 @@ function groupRow(workspace: Workspace, history: History, newest: Operation): z.
     rows.find(({ canUndo }) => canUndo) ?? rows.find(({ undoneBy }) => undoneBy === undefined) ?? rows[rows.length - 1];
   const [first] = members;
   const root = history.root(first) ?? first;
-  const event = textOfGroup(root, members.length);
+  const event = formatGroup(root, members.length);
   const text = root === first ? event : `${first.kind === "undo" ? "Took back" : "Did again"}: ${event}`;
   const undone = rows.filter(({ undoneBy }) => undoneBy !== undefined).length;
   return { ...shown, operationId: first.id, at: newest.at, text, size: rows.length, undone };

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { bytesOf } from "../core/json/json.ts";
+import { toBytes } from "../core/json/json.ts";
 import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
-import { momentText } from "../core/search/listing.ts";
+import { formatTime } from "../core/search/listing.ts";
 import { agentMember, agentsParam, toAgentNames } from "./shared/agents.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
@@ -159,7 +159,7 @@ export default defineCommand({
     const shown = found.slice(0, limit);
     const heldBy = holdersOf(context, shown, holders);
     const sessions = shown.map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing), ...heldBy(listed) }));
-    const past = findPageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
+    const past = findPageEnd(context, limit, found.length, 0, (i) => toBytes(JSON.stringify(sessions[i])));
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
@@ -196,7 +196,7 @@ function progressOf(context: CommandContext, stream: boolean): ListProgress | un
     const sessions = found.map(toRow);
     let from = 0;
     do {
-      const past = findPageEnd(context, undefined, sessions.length, from, (i) => bytesOf(JSON.stringify(sessions[i])));
+      const past = findPageEnd(context, undefined, sessions.length, from, (i) => toBytes(JSON.stringify(sessions[i])));
       progress(done, total, { sessions: sessions.slice(from, past) });
       from = past;
     } while (from < sessions.length);
@@ -234,8 +234,8 @@ function toRow(listed: Listed) {
     cwd,
     name,
     parentSession,
-    created: momentText(listed.created),
-    modified: momentText(listed.modified),
+    created: formatTime(listed.created),
+    modified: formatTime(listed.modified),
     messageCount,
     firstMessage,
     sizeBytes,

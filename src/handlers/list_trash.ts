@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { bytesOf } from "../core/json/json.ts";
+import { toBytes } from "../core/json/json.ts";
 import type { Trashed } from "../core/ports/lifecycle.ts";
 import { defineCommand } from "./shared/command.ts";
 import { findPageEnd, parseIndex } from "./shared/page.ts";
@@ -65,7 +65,7 @@ export default defineCommand({
     const all = lifeCycle.trash().filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId));
     const from = parseIndex(cursor, Math.max(all.length, 1));
     const rows = all.slice(from, limit === undefined ? undefined : from + limit).map(toRow);
-    const past = findPageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const past = findPageEnd(context, limit, rows.length, 0, (i) => toBytes(JSON.stringify(rows[i])));
     return {
       items: rows.slice(0, past),
       total: all.length,

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { BadParams, Failure } from "../core/failure.ts";
-import { draftOf, setMembers } from "../core/format/entry.ts";
-import { bytesOf } from "../core/json/json.ts";
+import { makeDraft, setMembers } from "../core/format/entry.ts";
+import { toBytes } from "../core/json/json.ts";
 import { noteMove } from "../core/session/changes.ts";
-import { type Merged, mergedIn, mergeOf, outlineOf } from "../core/session/compare.ts";
-import { entryNamed } from "../core/session/entry-names.ts";
+import { findMerge, type Merged, makeOutline, readMerged } from "../core/session/compare.ts";
+import { findEntryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
 import { findParting, lookIntoOther, toOtherSession } from "./shared/any-session.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
@@ -84,11 +84,11 @@ export default defineCommand({
     const { provenance, files } = other
       ? await lookIntoOther(context.workspace, other, (of) => branchOf(session, of, params.from))
       : branchOf(session, session, params.from);
-    const details = context.text("details") ?? bytesOf(JSON.stringify(files));
-    const draft = draftOf("branch_summary", {
+    const details = context.text("details") ?? toBytes(JSON.stringify(files));
+    const draft = makeDraft("branch_summary", {
       fromId: provenance.fromId,
       summary: params.summary,
-      details: setMembers(details, { merged: bytesOf(JSON.stringify(provenance)) }),
+      details: setMembers(details, { merged: toBytes(JSON.stringify(provenance)) }),
       usage: context.text("usage"),
       fromHook: params.fromHook,
     });
@@ -100,7 +100,7 @@ export default defineCommand({
   repeat(context, entryIds) {
     requireTypes(context, entryIds, ["branch_summary"]);
     const [entryId] = entryIds;
-    const known = mergedIn(context.session.entry(context.session.position(entryId)));
+    const known = readMerged(context.session.entry(context.session.position(entryId)));
     if (!known) throw new BadParams([{ path: "idempotencyKey", message: "was used by branch; choose a new one" }]);
     return { entryId, leafId: entryId, ...known };
   },
@@ -110,11 +110,11 @@ export default defineCommand({
 function branchOf(session: Session, of: Session, name: string): { provenance: Merged; files: object } {
   const { tree } = session;
   const here = { session, position: tree.leaf };
-  const end = { session: of, position: entryNamed(of, name) };
+  const end = { session: of, position: findEntryNamed(of, name) };
   const { common, a: since, b: branch } = findParting(here, end);
   if (branch.length === 0) throw new Failure("nothing_to_merge", undefined, { leafId: session.leafId });
   const fromId = of.log.nodes.id(end.position);
-  const before = mergeOf(session, since, of.id, (id) => {
+  const before = findMerge(session, since, of.id, (id) => {
     const to = of.find(id);
     return to >= 0 && of.tree.isAncestor(end.position, to);
   });
@@ -123,7 +123,7 @@ function branchOf(session: Session, of: Session, name: string): { provenance: Me
     const sentence = `The entry ${entryId} has merged all of that branch already. To merge it anew, move the leaf before that.`;
     throw new Failure("nothing_to_merge", sentence, { entryId });
   }
-  const { startedAt, endedAt, files } = outlineOf(of, branch, 0);
+  const { startedAt, endedAt, files } = makeOutline(of, branch, 0);
   const commonAncestorId = common.length === 0 ? null : session.log.nodes.id(common[common.length - 1]);
   const elsewhere = of === session ? {} : { sessionId: of.id, ...(of.file === null ? {} : { sessionPath: of.file }) };
   return {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { prepareBranchSummary } from "../core/context/compaction.ts";
 import { BadParams } from "../core/failure.ts";
 import { Raw } from "../core/json/raw.ts";
-import { entryNamed } from "../core/session/entry-names.ts";
+import { findEntryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
@@ -58,7 +58,7 @@ export default defineCommand({
       throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
     session.rebuildAfterLosses();
     const { tree } = session;
-    const from = fromId === undefined ? tree.leaf : entryNamed(session, fromId);
+    const from = fromId === undefined ? tree.leaf : findEntryNamed(session, fromId);
     const target = targetId === undefined ? tree.leaf : targetId === null ? ROOT : session.position(targetId);
     const plan = prepareBranchSummary(tree, session, from, target);
     return {

@@ -36,7 +36,7 @@ export default defineCommand({
         sessionId,
       });
     const { entryIds, renamed } = addBranch(session, lines);
-    notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
+    notifyForeign(session, session.externalChanges.fresh(), (name, payload) => context.notify(name, payload));
     if (entryIds.length > 0) context.notify("session_append", { entryIds: [...entryIds], origin: "self" });
     return {
       entryIds: [...entryIds],

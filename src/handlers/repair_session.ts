@@ -1,9 +1,9 @@
 import * as z from "zod";
-import { lostResult } from "../core/context/pairing.ts";
-import { type Draft, draftOf } from "../core/format/entry.ts";
+import { makeLostResult } from "../core/context/pairing.ts";
+import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { noteMove } from "../core/session/changes.ts";
-import { incompleteMessages } from "../core/session/check.ts";
-import { noteRepaired, repairedBut } from "../core/session/repair.ts";
+import { findIncompleteMessages } from "../core/session/check.ts";
+import { noteRepaired, toRepairedFailure } from "../core/session/repair.ts";
 import { appendEntries, notifyForeign } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { damageResult } from "./shared/shapes.ts";
@@ -39,9 +39,9 @@ export default defineCommand({
   example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
-    const { repaired, backupPath, operationId, step } = session.repair(dryRun, incompleteMessages);
+    const { repaired, backupPath, operationId, step } = session.repair(dryRun, findIncompleteMessages);
     const begun = operationId !== undefined && step ? { operationId, step } : undefined;
-    notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
+    notifyForeign(session, session.externalChanges.fresh(), (name, payload) => context.notify(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
       entryId: session.log.nodes.id(position),
@@ -50,7 +50,7 @@ export default defineCommand({
     }));
     const results = dryRun
       ? []
-      : calls.map((call) => draftOf("message", { message: lostResult(call, context.workspace.env.now()) }));
+      : calls.map((call) => makeDraft("message", { message: makeLostResult(call, context.workspace.env.now()) }));
     const done = (ids: readonly string[]) => ({
       repaired: repaired.map((found) => ({ ...found })),
       backupPath,
@@ -82,7 +82,7 @@ async function answerAfter(
     return ids;
   } catch (error) {
     const more = " repair_session once more adds the results that tool calls lack.";
-    throw repairedBut(error, "adding the results of tool calls", backupPath, more);
+    throw toRepairedFailure(error, "adding the results of tool calls", backupPath, more);
   } finally {
     if (begun) noteRepaired(session, begun, backupPath);
   }

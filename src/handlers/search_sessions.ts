@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
-import { bytesOf } from "../core/json/json.ts";
+import { toBytes } from "../core/json/json.ts";
 import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
-import { momentText } from "../core/search/listing.ts";
+import { formatTime } from "../core/search/listing.ts";
 import { agentMember, agentsParam, toAgentNames } from "./shared/agents.ts";
 import { defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
@@ -159,7 +159,7 @@ export default defineCommand({
     };
     const { hits, more, limited, notRead = [] } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(toRow);
-    const past = findPageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
+    const past = findPageEnd(context, limit, hits.length, 0, (i) => toBytes(JSON.stringify(shown[i])));
     const hasMore = hits.length > 0 && (past < hits.length || more);
     return {
       hits: shown.slice(0, past),
@@ -183,7 +183,7 @@ function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, to
     part,
     tool,
     line,
-    at: momentText(at),
+    at: formatTime(at),
     shortId,
     name,
     firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { draftOf } from "../core/format/entry.ts";
-import { beforeLabel, noteSetting } from "../core/session/changes.ts";
+import { makeDraft } from "../core/format/entry.ts";
+import { captureLabel, noteSetting } from "../core/session/changes.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
@@ -14,8 +14,8 @@ export default defineCommand({
   example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
   run(context, params) {
     context.session.position(params.entryId);
-    const draft = draftOf("label", { targetId: params.entryId, label: params.label || undefined });
-    const before = beforeLabel(context.session, params.entryId);
+    const draft = makeDraft("label", { targetId: params.entryId, label: params.label || undefined });
+    const before = captureLabel(context.session, params.entryId);
     const [entryId] = appendEntries(context, [draft]).ids;
     noteSetting(context.session, before, entryId);
     return { entryId };

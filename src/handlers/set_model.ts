@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { draftOf } from "../core/format/entry.ts";
+import { makeDraft } from "../core/format/entry.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 import { toPiModel } from "./shared/pi-shapes.ts";
@@ -12,7 +12,7 @@ export default defineCommand({
   result: () => z.looseObject({ provider: z.string(), id: z.string() }).describe("the current model"),
   example: { params: { provider: "openai", modelId: "gpt-4o" }, result: { provider: "openai", id: "gpt-4o" } },
   run(context, { provider, modelId }) {
-    appendEntries(context, [draftOf("model_change", { provider, modelId })]);
+    appendEntries(context, [makeDraft("model_change", { provider, modelId })]);
     return { provider, id: modelId };
   },
   pi: (_context, model) => toPiModel(model),

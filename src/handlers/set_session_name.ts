@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
-import { type Draft, draftOf } from "../core/format/entry.ts";
-import { beforeRename, noteSetting } from "../core/session/changes.ts";
+import { type Draft, makeDraft } from "../core/format/entry.ts";
+import { captureName, noteSetting } from "../core/session/changes.ts";
 import type { Session } from "../core/session/session.ts";
 import { sessionName } from "../core/session/workspace.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
@@ -24,10 +24,10 @@ export default defineCommand({
   failures: ["not_a_session", "path_outside_root", "session_locked", "session_not_found"],
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
   run(context, { name, sessionPath, ...params }) {
-    const draft = draftOf("session_info", { name: sessionName(name) });
+    const draft = makeDraft("session_info", { name: sessionName(name) });
     const { expectedLeafId } = params as { expectedLeafId?: string | null };
     if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
-    const before = beforeRename(context.session);
+    const before = captureName(context.session);
     const [entryId] = appendEntries(context, [draft]).ids;
     noteSetting(context.session, before, entryId);
     context.notify("session_info_changed", { name: context.session.name });
@@ -62,7 +62,7 @@ async function rename(
     session.refresh();
     if (session.id !== id) throw displaced(session, id);
     session.guard(expectedLeafId);
-    const state = beforeRename(session);
+    const state = captureName(session);
     const [entryId] = session.append([draft], key, false).ids;
     noteSetting(session, state, entryId);
     await session.commit();

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { draftOf } from "../core/format/entry.ts";
+import { makeDraft } from "../core/format/entry.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
@@ -11,7 +11,7 @@ export default defineCommand({
   result: () => z.null(),
   example: { params: { level: "high" }, result: null },
   run(context, { level }) {
-    appendEntries(context, [draftOf("thinking_level_change", { thinkingLevel: level })]);
+    appendEntries(context, [makeDraft("thinking_level_change", { thinkingLevel: level })]);
     return null;
   },
   repeat(context, entryIds) {

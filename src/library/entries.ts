@@ -3,19 +3,19 @@
 import {
   type Bodies,
   type ContextItem,
-  contextAt,
+  getContext,
+  getContextSpan,
+  getMessageText,
+  getModelAt,
+  getThinkingLevelAt,
   isVoid,
-  levelAt,
   type Model,
-  messageText,
-  modelAt,
   type Span,
-  spanAt,
 } from "../core/context/context.ts";
 import { CURRENT_VERSION, type Entry } from "../core/format/entry.ts";
 import { HeadReader } from "../core/format/head.ts";
-import { idOfLine, migrateV1, migrateV2 } from "../core/format/older-versions.ts";
-import { bytesOf, parse, parseText, textOf } from "../core/json/json.ts";
+import { deriveLineId, migrateV1, migrateV2 } from "../core/format/older-versions.ts";
+import { decodeText, parse, parseText, toBytes } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";
 import { Tree } from "../core/tree/tree.ts";
 import { absolutePath, disk, env, readAt, scanLines, useFile } from "./here.ts";
@@ -33,7 +33,7 @@ import type {
 /** Entries in a caller's array as a tree with bodies. */
 class ArrayEntries implements Bodies {
   readonly tree: Tree;
-  /** The leaf as Pi's functions find it: an unknown id and none at all mean the last entry. */
+  /** The leaf as Pi's functions find it: an unknown id and a missing one mean the last entry. */
   readonly leaf: number;
   private readonly entries: readonly SessionEntry[];
 
@@ -59,7 +59,7 @@ class ArrayEntries implements Bodies {
   }
 
   line(position: number): Uint8Array {
-    return bytesOf(JSON.stringify(this.entries[position]));
+    return toBytes(JSON.stringify(this.entries[position]));
   }
 
   entry(position: number): Entry {
@@ -74,7 +74,7 @@ function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): AgentMessage 
     // Returned as it is in its entry; a message without content may need some.
     if (message?.content !== undefined && message.content !== null) return message;
   }
-  const text = messageText(tree, bodies, item);
+  const text = getMessageText(tree, bodies, item);
   return text && (parse(text) as AgentMessage);
 }
 
@@ -83,7 +83,7 @@ export function spanEntries({ compaction, kept, after }: Span): number[] {
   return compaction === ROOT ? [...after] : [compaction, ...kept, ...after];
 }
 
-/** Returns a context with the entry that each message comes from. */
+/** Returns a context with the source entry of each message. */
 export function projection(
   tree: Tree,
   bodies: Bodies,
@@ -93,7 +93,7 @@ export function projection(
 ): SessionProjection {
   const messages: AgentMessage[] = [];
   const bySource = new Map<number, AgentMessage[]>();
-  const context = contextAt(tree, bodies, leaf);
+  const context = getContext(tree, bodies, leaf);
   for (const item of context.items) {
     const message = messageOf(tree, bodies, item);
     if (!message) continue;
@@ -110,8 +110,8 @@ export function projection(
 }
 
 /**
- * Returns the entries of the path to a leaf that its context is made of: the latest compaction, what it keeps, what
- * follows. Without an id the leaf is the last entry; null is the place before the first.
+ * Returns the entries of the path to a leaf that make its context: the latest compaction, the entries that it keeps,
+ * and those after it. Without an id the leaf is the last entry; null is the place before the first.
  */
 export function buildContextEntries(
   entries: SessionEntry[],
@@ -119,10 +119,12 @@ export function buildContextEntries(
   byId?: Map<string, SessionEntry>,
 ): SessionEntry[] {
   const at = new ArrayEntries(entries, leafId, byId);
-  return spanEntries(spanAt(at.tree, at, at.leaf)).map((position) => at.entry(position) as unknown as SessionEntry);
+  return spanEntries(getContextSpan(at.tree, at, at.leaf)).map(
+    (position) => at.entry(position) as unknown as SessionEntry,
+  );
 }
 
-/** Does the same as {@link buildSessionContext}, and returns the entry that each message comes from. */
+/** Does the same as {@link buildSessionContext}, and returns the source entry of each message. */
 export function buildSessionProjection(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -130,10 +132,10 @@ export function buildSessionProjection(
 ): SessionProjection {
   const at = new ArrayEntries(entries, leafId, byId);
   const { leaf } = at;
-  return projection(at.tree, at, leaf, modelAt(at.tree, at, leaf), levelAt(at.tree, at, leaf) ?? "off");
+  return projection(at.tree, at, leaf, getModelAt(at.tree, at, leaf), getThinkingLevelAt(at.tree, at, leaf) ?? "off");
 }
 
-/** Returns what the model sees at a leaf, which is found as in {@link buildContextEntries}. */
+/** Returns the model's view at a leaf, which is found as in {@link buildContextEntries}. */
 export function buildSessionContext(
   entries: SessionEntry[],
   leafId?: string | null,
@@ -163,7 +165,7 @@ export function parseSessionEntries(content: string): FileEntry[] {
 
 function addLine(entries: FileEntry[], line: string | Uint8Array): void {
   try {
-    const text = typeof line === "string" ? line : textOf(line).replace(/^\ufeff/, "");
+    const text = typeof line === "string" ? line : decodeText(line).replace(/^\ufeff/, "");
     if (text.trim() === "") return;
     const value = parseText(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) entries.push(value as FileEntry);
@@ -172,7 +174,7 @@ function addLine(entries: FileEntry[], line: string | Uint8Array): void {
   }
 }
 
-/** Does the same for a file of any size; for no file, or one that is no session, none. Throws errno errors. */
+/** Does the same for a file of any size; an empty list for a missing file, or no session. Throws errno errors. */
 export function loadEntriesFromFile(filePath: string): FileEntry[] {
   const entries: FileEntry[] = [];
   try {
@@ -193,7 +195,7 @@ export function loadEntriesFromFile(filePath: string): FileEntry[] {
 
 /**
  * Raises entries of version 1 or 2, with their header, to version 3, in place. Ids given to version 1 are the same at
- * every call, and the same as `SessionManager.open` gives where the file is written compactly.
+ * every call, and the same as from `SessionManager.open` if the file is written compactly.
  */
 export function migrateSessionEntries(entries: FileEntry[]): void {
   const header = entries.find((entry) => entry.type === "session");
@@ -208,11 +210,11 @@ export function migrateSessionEntries(entries: FileEntry[]): void {
       entry.version = CURRENT_VERSION;
       continue;
     }
-    const line = bytesOf(JSON.stringify(entry));
+    const line = toBytes(JSON.stringify(entry));
     let migrated: Uint8Array;
     if (version < 2) {
       const moved = migrateV1(line, {
-        makeId: () => idOfLine(index + 1, line, env.sha256, (id) => taken.has(id)),
+        makeId: () => deriveLineId(index + 1, line, env.sha256, (id) => taken.has(id)),
         lastId: parentId,
         idAt: (at) => ids[at],
       });

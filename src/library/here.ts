@@ -3,7 +3,7 @@
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { timestamp } from "../core/ports/env.ts";
+import { makeTimestamp } from "../core/ports/env.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import { containDisk } from "../storage/fs/contained-disk.ts";
@@ -56,7 +56,7 @@ function locksFor(stateFolder: string): Locks {
   let known = locks.get(stateFolder);
   if (!known) {
     const client = "pi-session-server (library)";
-    known = shareLocks(makeLocks({ disk, stateFolder, client, now: () => timestamp(env) }));
+    known = shareLocks(makeLocks({ disk, stateFolder, client, now: () => makeTimestamp(env) }));
     locks.set(stateFolder, known);
   }
   return known;

@@ -25,9 +25,9 @@ import {
 } from "./here.ts";
 import type { SessionInfo, SessionListProgress } from "./types.ts";
 
-/** Number of sessions after which those read so far are handed out. */
+/** Number of sessions in each part of a list. */
 const PARTIAL = 10;
-/** Milliseconds of listing after which the rest of the process has its turn: giving it takes longer than a look at a file. */
+/** Milliseconds of listing before the rest of the process has a turn, which takes longer than a look at a file. */
 const TURN = 4;
 
 /** Rejects with the signal's reason. A folder that is given may hold the sessions of several working directories. */
@@ -61,7 +61,7 @@ export async function listAllSessions(
   return readSessions(folders, () => true, progress, signal);
 }
 
-/** Returns a folder's session that was changed last, of that working directory if one is given; null for none. */
+/** Returns a folder's session that was changed last, of that working directory if one is given; else null. */
 export function findMostRecentSession(sessionDir: string, cwd?: string): string | null {
   const fits = cwd === undefined ? () => true : cwdFilter(cwd, absolutePath(sessionDir));
   try {
@@ -83,7 +83,7 @@ export function findSessionById(cwd: string, id: string, sessionDir?: string): s
 
 /**
  * Returns a function that checks whether a header's cwd is the wanted one. Names of folders collide (`/a/b` and
- * `/a-b`), so the cwd is checked in the default folder too, where a session that names none belongs to the folder.
+ * `/a-b`), so the cwd is checked in the default folder too. There a session without a cwd belongs to the folder.
  */
 function cwdFilter(cwd: string, folder: string): (own: unknown) => boolean {
   const wanted = absolutePath(cwd);
@@ -144,14 +144,14 @@ function byActivity(sessions: SessionInfo[]): SessionInfo[] {
 }
 
 /**
- * Lists of files as they were read, with the stamps of those, for as long as somebody has it: the texts of 1,000 sessions are
- * hundreds of megabytes. So a list of them takes 2 s the first time, and then as long as looking at the files.
+ * Lists of files as they were read, with their stamps, for as long as a caller holds one: the texts of 1,000 sessions
+ * are hundreds of megabytes. So a list takes 2 s the first time, and later as long as reading the stamps.
  */
 const earlier = new Map<string, { readonly stamp: Stamp; readonly info: WeakRef<SessionInfo> }>();
 
 function readInfo(open: (file: string) => Log, file: string): SessionInfo | undefined {
   try {
-    // The stamp of a container's folder tells nothing of what is in it.
+    // The stamp of a container's folder does not show changes in its files.
     const stamp = isContainerName(file) ? undefined : disk.info(file);
     const known = earlier.get(file);
     const same = stamp && known && isSameStamp(stamp, known.stamp) ? known.info.deref() : undefined;
@@ -170,20 +170,20 @@ function readInfo(open: (file: string) => Log, file: string): SessionInfo | unde
 
 function infoOf(log: Log, file: string): SessionInfo {
   const { nodes, header } = log;
-  const telling: number[] = [];
+  const positions: number[] = [];
   let messageCount = 0;
   for (let p = 0; p < nodes.count; p++) {
     const isMessage = nodes.isType(p, "message");
     if (isMessage) messageCount++;
     // Results of tools, which are most of a session, need not be read.
     const role = nodes.role(p);
-    if (isMessage ? role === "user" || role === "assistant" : nodes.isType(p, "session_info")) telling.push(p);
+    if (isMessage ? role === "user" || role === "assistant" : nodes.isType(p, "session_info")) positions.push(p);
   }
   let name: string | undefined;
   let active = 0;
   const texts: string[] = [];
   let firstMessage = "";
-  for (const line of log.readMany(telling, true)) {
+  for (const line of log.readMany(positions, true)) {
     const entry = parse(line) as Entry;
     if (entry.type === "session_info") {
       name = (typeof entry.name === "string" && entry.name.trim()) || undefined;

@@ -1,11 +1,11 @@
 /** Pi's SessionManager: one conversation by synchronous calls, over the same session and log as the server. */
 
-import { spanAt } from "../core/context/context.ts";
+import { getContextSpan } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
-import { type Draft, draftOfValues } from "../core/format/entry.ts";
+import { type Draft, makeValueDraft } from "../core/format/entry.ts";
 import type { Beginning } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
-import { compactionDraft } from "../core/session/compaction-draft.ts";
+import { makeCompactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
 import { forkedLines, sessionName } from "../core/session/workspace.ts";
@@ -46,12 +46,12 @@ import type {
 } from "./types.ts";
 
 /**
- * A session as a tree of entries in a file. Every append continues the leaf and becomes it; `branch` moves the leaf
- * to an earlier entry. The file is made by the first message of the user or the assistant; what came before waits in
- * memory. Opening a file writes nothing, whatever its version.
+ * A session as a tree of entries in a file. Every append continues the leaf and becomes it; `branch` moves the leaf to
+ * an earlier entry. The first message of the user or the assistant creates the file; earlier entries wait in memory.
+ * Opening a file writes nothing, whatever its version.
  *
- * Appends throw a `Failure` and change nothing when the disk refuses (storage_full, storage_failed), another process
- * is writing to the session (session_locked), or it is of a newer version (unsupported_version).
+ * Appends throw a `Failure` and change nothing when the disk refuses (storage_full, storage_failed), another process is
+ * writing to the session (session_locked), or it is of a newer version (unsupported_version).
  */
 export class SessionManager {
   private readonly resources: HeldSession;
@@ -146,7 +146,7 @@ export class SessionManager {
     return this.getSessionFile();
   }
 
-  /** Continues with the session of a file, or a new one if there is none. A failure (as of `open`) changes nothing. */
+  /** Continues with the session of a file, or a new one without a file. A failure (as of `open`) changes nothing. */
   setSessionFile(sessionFile: string): void {
     const file = absolutePath(sessionFile);
     const { stores } = this;
@@ -162,25 +162,25 @@ export class SessionManager {
     if (typeof message !== "object" || message === null)
       throw new Failure("invalid_entry", "A message is an object with a role.");
     const opens = message.role === "user" || message.role === "assistant";
-    return this.append(draftOfValues("message", { message }), opens);
+    return this.append(makeValueDraft("message", { message }), opens);
   }
 
   appendThinkingLevelChange(thinkingLevel: string): string {
-    return this.append(draftOfValues("thinking_level_change", { thinkingLevel }));
+    return this.append(makeValueDraft("thinking_level_change", { thinkingLevel }));
   }
 
   appendModelChange(provider: string, modelId: string): string {
-    return this.append(draftOfValues("model_change", { provider, modelId }));
+    return this.append(makeValueDraft("model_change", { provider, modelId }));
   }
 
   /** Appends tokens and cost that belong to no message, and returns the entry. */
   appendUsage(kind: string, provider: string, model: string, usage: Usage, note?: string): UsageEntry {
-    const id = this.append(draftOfValues("usage", { kind, provider, model, usage, note: note || undefined }));
+    const id = this.append(makeValueDraft("usage", { kind, provider, model, usage, note: note || undefined }));
     return this.getEntry(id) as UsageEntry;
   }
 
   /**
-   * Appends a summary of what came before `firstKeptEntryId`, an entry of the path; null keeps nothing. The entry
+   * Appends a summary of the entries before `firstKeptEntryId`, an entry of the path; null keeps nothing. The entry
    * contains the system prompt in force. Throws invalid_boundary when the first kept entry is not on the path, or when
    * a tool call would be separated from its result.
    */
@@ -194,17 +194,17 @@ export class SessionManager {
   ): string {
     this.addForeignEntries();
     const more = { details: textOf(details), usage: textOf(usage), fromHook };
-    return this.append(compactionDraft(this.session, { summary, firstKeptEntryId, tokensBefore, ...more }));
+    return this.append(makeCompactionDraft(this.session, { summary, firstKeptEntryId, tokensBefore, ...more }));
   }
 
   /** Appends state of an extension, which the model does not see. */
   appendCustomEntry(customType: string, data?: unknown): string {
-    return this.append(draftOfValues("custom", { customType, data }));
+    return this.append(makeValueDraft("custom", { customType, data }));
   }
 
   /** Sets the display name, on one line; an empty one clears it. */
   appendSessionInfo(name: string): string {
-    return this.append(draftOfValues("session_info", { name: sessionName(name) }));
+    return this.append(makeValueDraft("session_info", { name: sessionName(name) }));
   }
 
   /** Appends a message of an extension, which the model sees. */
@@ -214,7 +214,7 @@ export class SessionManager {
     display: boolean,
     details?: T,
   ): string {
-    return this.append(draftOfValues("custom_message", { customType, content, display, details }));
+    return this.append(makeValueDraft("custom_message", { customType, content, display, details }));
   }
 
   /**
@@ -229,10 +229,10 @@ export class SessionManager {
   /** Names an entry; undefined or an empty label removes the name. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
     this.requireEntry(targetId);
-    return this.append(draftOfValues("label", { targetId, label }));
+    return this.append(makeValueDraft("label", { targetId, label }));
   }
 
-  /** Resolves when everything appended so far is durable. Rejects after removing what could not be made durable. */
+  /** Resolves when everything appended so far is durable. Rejects after removing entries that could not be. */
   async flush(): Promise<void> {
     try {
       await this.session.commit();
@@ -264,7 +264,7 @@ export class SessionManager {
     return position < 0 ? undefined : this.read.at(position);
   }
 
-  /** Returns the entries from the root to an entry, by default the leaf; none for an unknown one. */
+  /** Returns the entries from the root to an entry, by default the leaf; an empty list for an unknown one. */
   getBranch(fromId?: string): SessionEntry[] {
     const { tree } = this.session;
     return this.read.all(tree.path(fromId === undefined ? tree.leaf : this.session.find(fromId)));
@@ -275,7 +275,7 @@ export class SessionManager {
     return this.read.tree();
   }
 
-  /** Returns the entries that continue an entry, in file order; for null, those that begin a conversation. */
+  /** Returns the entries that continue an entry, in file order; for null, the roots. */
   getChildren(parentId: string | null): SessionEntry[] {
     if (parentId === null) {
       const { nodes } = this.session.log;
@@ -313,7 +313,7 @@ export class SessionManager {
     if (branchFromId !== null) this.requireEntry(branchFromId);
     const fromId = this.getLeafId() ?? "root";
     const rest = { fromId, summary, details, usage, fromHook };
-    return this.append({ ...draftOfValues("branch_summary", rest), parentId: branchFromId });
+    return this.append({ ...makeValueDraft("branch_summary", rest), parentId: branchFromId });
   }
 
   /**
@@ -334,13 +334,13 @@ export class SessionManager {
 
   // --- context and session ---------------------------------------------------------------------------------------
 
-  /** Returns what the model sees at the leaf. */
+  /** Returns the model's view at the leaf. */
   buildSessionContext(): SessionContext {
     const { messages, thinkingLevel, model } = this.buildSessionProjection();
     return { messages, thinkingLevel, model };
   }
 
-  /** Does the same, and returns the entry that each message comes from. */
+  /** Does the same, and returns the source entry of each message. */
   buildSessionProjection(): SessionProjection {
     const { session } = this;
     session.rebuildAfterLosses();
@@ -349,10 +349,10 @@ export class SessionManager {
     return projection(session.tree, this.read, session.tree.leaf, session.model(), session.thinkingLevel());
   }
 
-  /** Returns the entries that the context is made of: the latest compaction, what it keeps, what follows. */
+  /** Returns the entries that make the context: the latest compaction, its kept entries, and those after it. */
   buildContextEntries(): SessionEntry[] {
     const { tree } = this.session;
-    return this.read.all(spanEntries(spanAt(tree, this.read, tree.leaf)));
+    return this.read.all(spanEntries(getContextSpan(tree, this.read, tree.leaf)));
   }
 
   /** Returns all entries in file order. */
@@ -377,7 +377,7 @@ export class SessionManager {
     return this.session.id;
   }
 
-  /** Returns the path where the session is or will be stored. */
+  /** Returns the present or future path of the session. */
   getSessionFile(): string | undefined {
     return this.session.file ?? this.named;
   }
@@ -395,7 +395,7 @@ export class SessionManager {
     return this.folder === defaultFolder(this.cwd);
   }
 
-  /** Whether sessions of this manager have files. */
+  /** True if sessions of this manager have files. */
   isPersisted(): boolean {
     return this.folder !== "";
   }
@@ -406,7 +406,7 @@ export class SessionManager {
     return this.resources.current;
   }
 
-  /** Adds what other programs wrote. The leaf stays where the caller knows it, as long as that entry is there. */
+  /** Adds the changes of other programs. The leaf stays where the caller knows it, as long as that entry exists. */
   private addForeignEntries(): void {
     const { session } = this;
     this.checkedAt = env.now();
@@ -416,7 +416,7 @@ export class SessionManager {
     if (leafId === null || position >= 0) session.moveLeaf(position);
   }
 
-  /** Adds what other programs wrote, once a millisecond; the log itself finds what comes in between. */
+  /** Adds the changes of other programs, once a millisecond; the log itself finds those in between. */
   private lookAround(): void {
     if (this.checkedAt !== env.now()) this.addForeignEntries();
   }
@@ -458,12 +458,12 @@ export class SessionManager {
   }
 }
 
-/** Whether nothing was written because this process may have no more files open. */
+/** True if nothing was written because this process may have no more files open. */
 function isOutOfFiles(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.errno === "EMFILE";
 }
 
-/** Returns an error as it is thrown; that another process holds the session, with what a caller can do about it. */
+/** Returns an error for the caller; for a lock of another process, with advice. */
 function heldElsewhere(error: unknown, file: string | null): unknown {
   if (!(error instanceof Failure) || error.name !== "session_locked") return error;
   const { client, pid = 0 } = (error.details.holder ?? {}) as { client?: string; pid?: number };

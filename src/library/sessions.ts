@@ -1,8 +1,8 @@
-/** The sessions that managers hold: how they are made, opened, lent and closed. Nothing writes more than it is told to. */
+/** The sessions that managers hold: making, opening, lending and closing them. They write only on request. */
 
 import { Failure } from "../core/failure.ts";
-import { type SessionHeader as CoreHeader, type Draft, draftOfValues, SESSION_ID } from "../core/format/entry.ts";
-import { bytesOf, concat } from "../core/json/json.ts";
+import { type SessionHeader as CoreHeader, type Draft, makeValueDraft, SESSION_ID } from "../core/format/entry.ts";
+import { concat, toBytes } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Content, type Log, type Store } from "../core/ports/store.ts";
 import type { LeafMemory, SessionStores } from "../core/ports/stores.ts";
 import { planCopy } from "../core/session/fork.ts";
@@ -16,7 +16,7 @@ import type { ContextEditEntry, FileEntry, NewSessionOptions, SessionEntry, Sess
 /** Returns the JSON text of a value that has one. */
 export function textOf(value: unknown): Uint8Array | undefined {
   const text: string | undefined = JSON.stringify(value);
-  return text === undefined ? undefined : bytesOf(text);
+  return text === undefined ? undefined : toBytes(text);
 }
 
 export function beginningFor(cwd: string, { id, parentSession }: NewSessionOptions, file?: string): Beginning {
@@ -56,7 +56,7 @@ export function sessionWith(store: Store, beginning: Beginning, content: Content
   return sessionOn(log);
 }
 
-/** Makes a session that holds everything of a file's, with the leaf where that has it, as `make` begins it. */
+/** Makes a session with all entries of a file, and its leaf; `make` begins it. */
 export function copyOf(stores: SessionStores, file: string, into: Store, make: (source: Log) => Beginning): Session {
   return useAndClose(openSession(stores, file), (source) => {
     const copy = sessionWith(into, make(source.log), forkedLines(source, planCopy(source.tree)), false);
@@ -105,7 +105,7 @@ export function contextEdit(session: Session, targetId: string, replacement: Con
     throw fault(`Entry ${targetId} has no content that the model sees.`);
   const inBlocks = !isCustom && role !== "user" && typeof replacement?.content === "string";
   const content = inBlocks ? [{ type: "text", text: replacement.content }] : replacement?.content;
-  return draftOfValues("context_edit", { targetId, replacement: replacement && { ...replacement, content } });
+  return makeValueDraft("context_edit", { targetId, replacement: replacement && { ...replacement, content } });
 }
 
 /** Milliseconds without an append after which other programs may write to the file. */

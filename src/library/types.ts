@@ -161,12 +161,12 @@ export interface UsageEntry extends SessionEntryBase<"usage"> {
 
 export interface CompactionEntry<T = unknown> extends SessionEntryBase<"compaction"> {
   summary: string;
-  /** First entry of the path that is still shown; the compaction's own id keeps none. */
+  /** First kept entry of the path; the compaction's own id keeps none. */
   firstKeptEntryId: string;
   tokensBefore: number;
   details?: T;
   usage?: Usage;
-  /** Whether an extension wrote the summary. */
+  /** True if an extension wrote the summary. */
   fromHook?: boolean;
   /** The system prompt and tools in force at this point. */
   systemMessage?: SystemMessage;
@@ -192,7 +192,7 @@ export interface CustomMessageEntry<T = unknown> extends SessionEntryBase<"custo
   customType: string;
   content: string | (TextContent | ImageContent)[];
   details?: T;
-  /** Whether a person sees it. */
+  /** True if a person sees it. */
   display: boolean;
 }
 
@@ -212,7 +212,7 @@ export type ContextEditableContent =
   | ToolResultMessage["content"]
   | CustomMessage["content"];
 
-/** Other content for an entry in what the model sees; the entry itself stays. */
+/** Other content for an entry in the model's view; the entry itself stays. */
 export interface ContextEditEntry extends SessionEntryBase<"context_edit"> {
   targetId: string;
   /** Null leaves the target out. */
@@ -235,7 +235,7 @@ export type SessionEntry =
 /** A line of a session file. */
 export type FileEntry = SessionHeader | SessionEntry;
 
-// --- what is made of them --------------------------------------------------------------------------------------
+// --- results made from entries ---------------------------------------------------------------------------------
 
 export interface SessionTreeNode {
   entry: SessionEntry;
@@ -254,11 +254,11 @@ export interface SessionContext {
 
 export interface ProjectedSessionEntry {
   sourceEntry: SessionEntry;
-  /** Messages that it contributes to the context; none for state and for what an edit leaves out. */
+  /** Messages that it contributes to the context; none for state and for entries that an edit leaves out. */
   messages: AgentMessage[];
 }
 
-/** A context with the entry that each message comes from. */
+/** A context with the source entry of each message. */
 export interface SessionProjection extends SessionContext {
   entries: ProjectedSessionEntry[];
 }
@@ -266,7 +266,7 @@ export interface SessionProjection extends SessionContext {
 export interface SessionInfo {
   path: string;
   id: string;
-  /** Empty when the header names none. */
+  /** Empty if the header names none. */
   cwd: string;
   name?: string;
   parentSessionPath?: string;

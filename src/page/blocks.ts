@@ -1,8 +1,8 @@
 /** Content blocks that are drawn the same everywhere. */
 
 import { LeftOut } from "../core/export/pictures.ts";
-import { type LooseMembers, membersOf } from "../core/format/loose.ts";
-import { amountOf, shownText } from "../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../core/format/loose.ts";
+import { toAmount, toShownText } from "../core/format/message.ts";
 import { formatAmount, formatCost, formatSize } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
@@ -16,7 +16,7 @@ const BEGINNINGS: Readonly<Record<string, string>> = {
 
 /** Returns a picture that is one of a known type; of anything else, that it was there. */
 export function renderImage({ mimeType, data }: LooseMembers): string {
-  const type = shownText(mimeType).toLowerCase();
+  const type = toShownText(mimeType).toLowerCase();
   if (data instanceof LeftOut) {
     const what = `image ${escapeHtml(type.slice(0, 100))}, ${formatSize((data.length * 3) / 4)}`;
     return `<p class="nolink">[${what}: left out, because browsers do not open a page with all pictures of this session]</p>`;
@@ -39,19 +39,19 @@ export function toIndentedJson(value: unknown): string {
     return JSON.stringify(value, null, 2) ?? "";
   } catch {
     // Nested too deep for JSON.stringify.
-    return shownText(value);
+    return toShownText(value);
   }
 }
 
 /** Returns what an answer used, in a few words each: tokens in and out, and the cost; none where nothing is known. */
 export function describeUsage(usage: unknown): string[] {
-  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
-  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
-  const total = amountOf(membersOf(cost).total);
-  if (tokens + amountOf(output) === 0) return [];
+  const { input, output, cacheRead, cacheWrite, cost } = toMembers(usage);
+  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + toAmount(amount), 0);
+  const total = toAmount(toMembers(cost).total);
+  if (tokens + toAmount(output) === 0) return [];
   return [
     `${formatAmount(tokens)} in`,
-    `${formatAmount(amountOf(output))} out`,
+    `${formatAmount(toAmount(output))} out`,
     ...(total === 0 ? [] : [formatCost(total)]),
   ];
 }

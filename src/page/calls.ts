@@ -1,8 +1,8 @@
 /** Calls of tools with their results, each as the tool's users know it. */
 
 import type { PageEntry } from "../core/export/page.ts";
-import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../core/format/loose.ts";
-import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
+import { findEdits, findTextMember, type LooseMembers, PATHS, toBlocks, toMembers } from "../core/format/loose.ts";
+import { findMainArgument, type ToolCall, toShownText } from "../core/format/message.ts";
 import { renderAnsi, stripAnsi } from "./ansi.ts";
 import { renderImage, toIndentedJson } from "./blocks.ts";
 import { findLanguage, renderCode } from "./code.ts";
@@ -31,7 +31,7 @@ export interface CallResult {
 /** Returns the result that an entry is, if the page has it. */
 export function toCallResult(entry: PageEntry | undefined): CallResult | undefined {
   if (!entry || entry.anchor === "") return undefined;
-  return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
+  return { message: toMembers(entry.body.message), anchor: entry.anchor, label: entry.label };
 }
 
 function codeText(text: string): string {
@@ -40,9 +40,9 @@ function codeText(text: string): string {
 }
 
 function drawnEdit(given: LooseMembers, result: CallResult | undefined): DrawnCall | undefined {
-  const path = textMember(given, ...PATHS) ?? "";
-  const made = membersOf(result?.message.details).diff;
-  const edits = editsIn(given);
+  const path = findTextMember(given, ...PATHS) ?? "";
+  const made = toMembers(result?.message.details).diff;
+  const edits = findEdits(given);
   const isMade = typeof made === "string" && made.trim() !== "" && isDrawable(made);
   if (!isMade && (edits.length === 0 || !edits.every(({ before, after }) => isDrawable(before, after))))
     return undefined;
@@ -69,14 +69,14 @@ export function formatRange({ offset, limit }: LooseMembers): string {
 }
 
 function htmlToolCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): DrawnCall {
-  const given = membersOf(args);
+  const given = toMembers(args);
   const kind = name.toLowerCase();
-  const path = textMember(given, ...PATHS);
-  const command = textMember(given, "command", "cmd");
+  const path = findTextMember(given, ...PATHS);
+  const command = findTextMember(given, "command", "cmd");
   if ((kind === "bash" || kind === "shell") && command !== undefined) return drawnCommand(command);
   const edit = kind.includes("edit") || kind.includes("replace") ? drawnEdit(given, result) : undefined;
   if (edit) return edit;
-  const content = textMember(given, "content");
+  const content = findTextMember(given, "content");
   if (kind === "write" && path !== undefined && content !== undefined)
     return {
       head: codeText(path),
@@ -93,7 +93,7 @@ function htmlToolCall({ name, arguments: args }: ToolCall, result: CallResult | 
 
 /** Returns a call of an unknown tool: its main argument, and all of them as JSON. */
 function drawnOther(args: unknown): DrawnCall {
-  const main = mainArgument(args);
+  const main = findMainArgument(args);
   const given = typeof args === "object" && args !== null ? Object.keys(args).length : 0;
   const isAll = given <= 1 && main.length <= 300 && !main.includes("\n");
   const json = toIndentedJson(args);
@@ -105,14 +105,14 @@ function drawnOther(args: unknown): DrawnCall {
 /** Returns the texts and pictures of a result. */
 function resultHtml({ message, label }: CallResult, drawn: DrawnCall, failed: boolean): string {
   let html = label === undefined ? "" : `<mark>${escapeHtml(label)}</mark>`;
-  for (const block of blocksOf(message.content)) {
+  for (const block of toBlocks(message.content)) {
     if (block.type === "image") html += renderImage(block);
     if (block.type !== "text" || typeof block.text !== "string") continue;
     const { text } = block;
     if (drawn.hidesShortResult && !failed && text.length < 300) html += `<p class="dim">${escapeHtml(text)}</p>`;
     else html += outputHtml(text, failed ? undefined : drawn.file);
   }
-  const { diff } = membersOf(message.details);
+  const { diff } = toMembers(message.details);
   if (typeof diff === "string" && !drawn.hidesShortResult && diff.trim() !== "")
     html += isDrawable(diff)
       ? renderLines(diff, renderDiff(parseDiff(diff)), "diff")
@@ -147,16 +147,16 @@ export function renderLoneResult(result: CallResult): string {
   const { message } = result;
   const failed = message.isError === true;
   const inside = resultHtml(result, { head: "", body: "" }, failed);
-  return frame(`Result of ${shownText(message.toolName) || "a call"}`, "", failed ? "failed" : "", inside);
+  return frame(`Result of ${toShownText(message.toolName) || "a call"}`, "", failed ? "failed" : "", inside);
 }
 
 export function renderCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
-  const ran = shownText(command);
+  const ran = toShownText(command);
   const code = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
   const state = cancelled === true ? "cancelled" : code;
   const apart = excludeFromContext === true ? '<span class="dim">not told to the model</span>' : "";
   const { head, body } = drawnCommand(ran);
-  return frame("You ran", `${head} ${apart}`, state, body + outputHtml(shownText(output)));
+  return frame("You ran", `${head} ${apart}`, state, body + outputHtml(toShownText(output)));
 }
 
 export function renderThinking(text: string): string {

@@ -2,15 +2,15 @@
 
 import type { PageFold } from "../core/export/head.ts";
 import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
-import { blocksOf, type LooseMembers, membersOf } from "../core/format/loose.ts";
+import { type LooseMembers, toBlocks, toMembers } from "../core/format/loose.ts";
 import {
-  amountOf,
-  contentText,
-  preview,
-  shownText,
-  stringOf,
+  getContentText,
+  getToolCalls,
   type ToolCall,
-  toolCalls,
+  toAmount,
+  toPreview,
+  toShownText,
+  toStored,
 } from "../core/format/message.ts";
 import { formatAmount, formatCount } from "./amounts.ts";
 import { describeUsage, renderImage, toIndentedJson } from "./blocks.ts";
@@ -107,7 +107,7 @@ function entryHtml(
   switch (body.type) {
     case "message":
       drawn.answering = wasAnswering;
-      return messageHtml(entry, membersOf(body.message), results, drawn);
+      return messageHtml(entry, toMembers(body.message), results, drawn);
     case "custom_message":
       return customHtml(entry);
     case "compaction":
@@ -121,26 +121,26 @@ function entryHtml(
 }
 
 function tokensBefore({ tokensBefore }: LooseMembers): string {
-  const tokens = amountOf(tokensBefore);
+  const tokens = toAmount(tokensBefore);
   return tokens === 0 ? "" : `<span class="dim">of ${formatAmount(tokens)} tokens</span>`;
 }
 
 function fromLink(page: ExportPage, fromId: unknown): string {
-  const position = page.find(stringOf(fromId));
+  const position = page.find(toStored(fromId));
   return position < 0 ? "" : `<a href="#${page.anchorOf(position)}">Go to what was left</a>`;
 }
 
 function summaryHtml({ summary }: LooseMembers): string {
-  const text = shownText(summary);
+  const text = toShownText(summary);
   const html = renderProse(text);
   return text.length < 1500 && text.split("\n").length <= 15
     ? html
-    : renderFold("more", escapeHtml(preview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
+    : renderFold("more", escapeHtml(toPreview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
 }
 
 function customHtml(entry: PageEntry): string {
   const { customType, content, display, details } = entry.body;
-  const title = shownText(customType) || "Extension";
+  const title = toShownText(customType) || "Extension";
   const text = blocksHtml(content, new Map());
   const json = details === undefined ? "" : toIndentedJson(details);
   const more = json === "" ? "" : renderFold("more", "Details", renderLines(json, renderCode(json, "json"), "code"));
@@ -182,14 +182,14 @@ function messageHtml(
   drawn.answering = role === "assistant" || (role === "toolResult" && wasAnswering);
   if (role === "user") {
     drawn.turns++;
-    const said = preview(contentText(content), 60);
+    const said = toPreview(getContentText(content), 60);
     const heading = `<h3>You <span class="number">${drawn.turns}</span><span class="vh">: ${escapeHtml(said)}</span></h3>`;
     return `<article id="${entry.anchor}" class="user"><header>${heading}${aboutHtml(entry, true)}</header>${blocksHtml(content, new Map())}</article>\n`;
   }
   if (role === "assistant") return answerHtml(entry, message, results, drawn, wasAnswering);
   if (role === "toolResult") return bare(entry, renderLoneResult({ message, anchor: entry.anchor }));
   if (role === "bashExecution") return bare(entry, renderCommandRun(message));
-  return article(entry, "custom", shownText(role) || "Message", blocksHtml(content, new Map()));
+  return article(entry, "custom", toShownText(role) || "Message", blocksHtml(content, new Map()));
 }
 
 /** Returns an entry that needs no heading. */
@@ -204,7 +204,7 @@ function answerHtml(
   drawn: Drawn,
   isContinued: boolean,
 ): string {
-  const model = stringOf(message.model);
+  const model = toStored(message.model);
   const isNew = model !== "" && model !== drawn.model;
   if (isNew) drawn.model = model;
   const detail = [isNew ? `<span class="model">${escapeHtml(model)}</span>` : "", usageHtml(message.usage)];
@@ -221,16 +221,16 @@ function usageHtml(usage: unknown): string {
 function stopHtml({ stopReason, errorMessage }: LooseMembers): string {
   if (stopReason !== "error" && stopReason !== "aborted") return "";
   const word = stopReason === "error" ? "Failed" : "Aborted";
-  const said = shownText(errorMessage);
+  const said = toShownText(errorMessage);
   return `<p class="stop"><b class="bad">${word}</b> ${escapeHtml(said)}</p>`;
 }
 
 function blocksHtml(content: unknown, results: ReadonlyMap<ToolCall, PageEntry>): string {
   let html = "";
-  const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
-  for (const block of blocksOf(content)) {
-    if (block.type === "text") html += renderProse(stringOf(block.text));
-    else if (block.type === "thinking") html += renderThinking(stringOf(block.thinking));
+  const calls = results.size > 0 ? results.keys() : getToolCalls(content).values();
+  for (const block of toBlocks(content)) {
+    if (block.type === "text") html += renderProse(toStored(block.text));
+    else if (block.type === "thinking") html += renderThinking(toStored(block.thinking));
     else if (block.type === "image") html += renderImage(block);
     else if (block.type === "toolCall") {
       const call = calls.next().value as ToolCall;
@@ -247,23 +247,23 @@ function noteHtml(page: ExportPage, entry: PageEntry, drawn: Drawn): string {
     `<div class="note" id="${entry.anchor}"><p>${html}</p>${aboutHtml(entry)}</div>\n`;
   switch (type) {
     case "model_change": {
-      const model = stringOf(rest.modelId);
+      const model = toStored(rest.modelId);
       drawn.model = model;
-      return line(`Model: <b>${escapeHtml([shownText(rest.provider), model].filter(Boolean).join("/"))}</b>`);
+      return line(`Model: <b>${escapeHtml([toShownText(rest.provider), model].filter(Boolean).join("/"))}</b>`);
     }
     case "thinking_level_change":
-      return line(`Thinking: <b>${escapeHtml(shownText(rest.thinkingLevel))}</b>`);
+      return line(`Thinking: <b>${escapeHtml(toShownText(rest.thinkingLevel))}</b>`);
     case "session_info":
-      return line(`Named <b>${escapeHtml(shownText(rest.name))}</b>`);
+      return line(`Named <b>${escapeHtml(toShownText(rest.name))}</b>`);
     case "label": {
-      const position = page.find(stringOf(rest.targetId));
+      const position = page.find(toStored(rest.targetId));
       const target = position < 0 ? "an entry" : `<a href="#${page.anchorOf(position)}">an entry</a>`;
-      const label = shownText(rest.label);
+      const label = toShownText(rest.label);
       return line(label === "" ? `Label taken from ${target}` : `Label <mark>${escapeHtml(label)}</mark> on ${target}`);
     }
     default: {
       const json = toIndentedJson(rest);
-      const title = escapeHtml(preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": ")));
+      const title = escapeHtml(toPreview([toShownText(type), toShownText(rest.customType)].filter(Boolean).join(": ")));
       const inside =
         json.length <= 2 ? title : renderFold("more", title, renderLines(json, renderCode(json, "json"), "code"));
       return `<div class="note" id="${entry.anchor}">${inside}${aboutHtml(entry)}</div>\n`;

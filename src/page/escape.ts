@@ -1,6 +1,6 @@
 /** Text of a session as HTML that shows it and does nothing else. */
 
-import { visibleText } from "../core/export/content.ts";
+import { toVisibleText } from "../core/export/content.ts";
 
 const ESCAPED: Readonly<Record<string, string>> = {
   "&": "&amp;",
@@ -32,7 +32,7 @@ export function toReadable(text: string): string {
 }
 
 function withoutActors(text: string): string {
-  return visibleText(text).replace(/[\ud800-\udfff]/gu, "\ufffd");
+  return toVisibleText(text).replace(/[\ud800-\udfff]/gu, "\ufffd");
 }
 
 /** Returns text that a browser shows as it is. */

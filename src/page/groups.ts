@@ -1,8 +1,8 @@
 /** Answers with the results of their calls, which come after them on the path. */
 
 import type { PageEntry } from "../core/export/page.ts";
-import { type LooseMembers, membersOf } from "../core/format/loose.ts";
-import { type ToolCall, toolCalls } from "../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../core/format/loose.ts";
+import { getToolCalls, type ToolCall } from "../core/format/message.ts";
 
 /** An entry, and for an answer its calls in order, with the entries of those that were answered. */
 interface EntryGroup {
@@ -27,7 +27,7 @@ export function* groupEntries(entries: Iterable<PageEntry>, cuts: ReadonlySet<nu
   let index = -1;
   for (const entry of entries) {
     index++;
-    const message = entry.body.type === "message" ? membersOf(entry.body.message) : {};
+    const message = entry.body.type === "message" ? toMembers(entry.body.message) : {};
     if (waiting && (cuts.has(index) || endsWaiting(waiting, message))) {
       yield* [waiting, ...waiting.after];
       waiting = undefined;
@@ -40,7 +40,7 @@ export function* groupEntries(entries: Iterable<PageEntry>, cuts: ReadonlySet<nu
       } else waiting.after.push({ index, entry, results: new Map() });
       continue;
     }
-    const calls = message.role === "assistant" ? toolCalls(message.content) : [];
+    const calls = message.role === "assistant" ? getToolCalls(message.content) : [];
     const group: EntryGroup = { index, entry, results: new Map(calls.map((call) => [call, NO_RESULT])) };
     if (calls.length === 0) yield group;
     else {

@@ -1,18 +1,18 @@
 /** Entries as the page's script knows them: their place in the tree, and the facts needed without reading their blocks. */
 
 import { Files } from "../core/context/summary.ts";
-import { anchorName, type PageEntry } from "../core/export/page.ts";
-import { type LooseMembers, membersOf } from "../core/format/loose.ts";
+import { type PageEntry, toAnchorName } from "../core/export/page.ts";
+import { type LooseMembers, toMembers } from "../core/format/loose.ts";
 import {
-  amountOf,
-  contentText,
-  mainArgument,
-  preview,
-  shownText,
-  stringOf,
-  toolCalls,
+  findMainArgument,
+  getContentText,
+  getToolCalls,
+  toAmount,
+  toPreview,
+  toShownText,
+  toStored,
 } from "../core/format/message.ts";
-import { usageIn } from "../core/session/stats.ts";
+import { getEntryUsage } from "../core/session/stats.ts";
 import { toReadable } from "./escape.ts";
 import type { RowKind, RowMore, RowTuple } from "./row.ts";
 
@@ -38,7 +38,7 @@ const KINDS: Readonly<Record<string, RowKind>> = {
 const ROLES: Readonly<Record<string, RowKind>> = { user: "u", assistant: "a", toolResult: "r", bashExecution: "b" };
 
 function shown(text: string, most: number): string {
-  return toReadable(preview(text, most));
+  return toReadable(toPreview(text, most));
 }
 
 /** Returns prose without the signs that its headings and stresses have. */
@@ -47,16 +47,16 @@ function unmarked(text: string): string {
 }
 
 export function toRow({ number, above, anchor, body, label }: PageEntry): RowTuple {
-  const message = body.type === "message" ? membersOf(body.message) : {};
+  const message = body.type === "message" ? toMembers(body.message) : {};
   const { role } = message;
-  const type = stringOf(body.type);
-  const kind = type === "message" ? (own(ROLES, stringOf(role)) ?? "x") : (own(KINDS, type) ?? "o");
-  const time = Date.parse(stringOf(body.timestamp));
+  const type = toStored(body.type);
+  const kind = type === "message" ? (own(ROLES, toStored(role)) ?? "x") : (own(KINDS, type) ?? "o");
+  const time = Date.parse(toStored(body.timestamp));
   const more: RowMore = { ...(label === undefined ? {} : { l: shown(label, NAME) }), ...moreOf(body, message, kind) };
   const row = [
     anchor,
     above === undefined ? -1 : number,
-    above === undefined ? (anchorName(stringOf(body.parentId)) ?? "") : above < 0 ? 0 : number - above,
+    above === undefined ? (toAnchorName(toStored(body.parentId)) ?? "") : above < 0 ? 0 : number - above,
     kind,
     shown(textOf(body, message, kind), kind === "r" ? OUTPUT : TEXT),
     Number.isNaN(time) ? 0 : Math.round(time / 1000),
@@ -71,28 +71,28 @@ function own<T>(table: Readonly<Record<string, T>>, name: string): T | undefined
 function textOf(body: LooseMembers, message: LooseMembers, kind: RowKind): string {
   switch (kind) {
     case "u":
-      return unmarked(contentText(message.content));
+      return unmarked(getContentText(message.content));
     case "r":
-      return contentText(message.content);
+      return getContentText(message.content);
     case "a":
-      return unmarked(contentText(message.content)) || stringOf(message.errorMessage);
+      return unmarked(getContentText(message.content)) || toStored(message.errorMessage);
     case "b":
-      return shownText(message.command);
+      return toShownText(message.command);
     case "x":
-      return contentText(message.content) || contentText(body.content) || shownText(body.customType);
+      return getContentText(message.content) || getContentText(body.content) || toShownText(body.customType);
     case "c":
     case "s":
-      return unmarked(shownText(body.summary));
+      return unmarked(toShownText(body.summary));
     case "l":
-      return shownText(body.label);
+      return toShownText(body.label);
     case "n":
-      return shownText(body.name);
+      return toShownText(body.name);
     case "m":
-      return [shownText(body.provider), shownText(body.modelId)].filter(Boolean).join("/");
+      return [toShownText(body.provider), toShownText(body.modelId)].filter(Boolean).join("/");
     case "t":
-      return shownText(body.thinkingLevel);
+      return toShownText(body.thinkingLevel);
     default:
-      return [shownText(body.type), shownText(body.customType)].filter(Boolean).join(": ");
+      return [toShownText(body.type), toShownText(body.customType)].filter(Boolean).join(": ");
   }
 }
 
@@ -101,11 +101,11 @@ function moreOf(body: LooseMembers, message: LooseMembers, kind: RowKind): RowMo
   if (kind === "c" || kind === "s") files.addSummary(body);
   else files.addMessage(message);
   const { readFiles, modifiedFiles } = files.lists();
-  const calls = kind === "a" ? toolCalls(message.content).slice(0, MOST_CALLS) : [];
+  const calls = kind === "a" ? getToolCalls(message.content).slice(0, MOST_CALLS) : [];
   const failed = message.isError === true || message.stopReason === "error" || isNonZero(message.exitCode);
-  const usage = usageOf(usageIn(body));
+  const usage = usageOf(getEntryUsage(body));
   const named = calls.map(
-    ({ name, arguments: args }) => [shown(name, NAME), shown(mainArgument(args), ARGUMENT)] as const,
+    ({ name, arguments: args }) => [shown(name, NAME), shown(findMainArgument(args), ARGUMENT)] as const,
   );
   // The script knows them by the calls.
   const areNamed = [...readFiles, ...modifiedFiles].every((path) => named.some(([, argument]) => argument === path));
@@ -113,8 +113,8 @@ function moreOf(body: LooseMembers, message: LooseMembers, kind: RowKind): RowMo
     ...(failed ? { f: 1 as const } : {}),
     ...(named.length > 0 ? { c: named } : {}),
     ...(usage.some((amount) => amount > 0) ? { u: usage } : {}),
-    ...(kind === "a" && message.model ? { m: shown(stringOf(message.model), NAME) } : {}),
-    ...(kind === "r" && message.toolName ? { n: shown(stringOf(message.toolName), NAME) } : {}),
+    ...(kind === "a" && message.model ? { m: shown(toStored(message.model), NAME) } : {}),
+    ...(kind === "r" && message.toolName ? { n: shown(toStored(message.toolName), NAME) } : {}),
     ...(readFiles.length > 0 && !areNamed ? { r: readFiles.map(pathOf) } : {}),
     ...(modifiedFiles.length > 0 && !areNamed ? { w: modifiedFiles.map(pathOf) } : {}),
   };
@@ -130,11 +130,11 @@ function isNonZero(code: unknown): boolean {
 
 /** Returns all tokens, and the cost. */
 function usageOf(usage: unknown): number[] {
-  const given = membersOf(usage);
-  const parts = [given.input, given.output, given.cacheRead, given.cacheWrite].map(amountOf);
+  const given = toMembers(usage);
+  const parts = [given.input, given.output, given.cacheRead, given.cacheWrite].map(toAmount);
   const sum = parts.reduce((total, part) => total + part, 0);
-  const cost = amountOf(membersOf(given.cost).total);
-  return [sum || amountOf(given.totalTokens), Math.round(cost * 1e7) / 1e7];
+  const cost = toAmount(toMembers(given.cost).total);
+  return [sum || toAmount(given.totalTokens), Math.round(cost * 1e7) / 1e7];
 }
 
 /** Takes away the names of models that the row before in the block has, too. */

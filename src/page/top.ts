@@ -2,7 +2,7 @@
 
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
-import { preview } from "../core/format/message.ts";
+import { toPreview } from "../core/format/message.ts";
 import { formatAmount, formatCost, formatCount } from "./amounts.ts";
 import { renderChart } from "./chart.ts";
 import { escapeHtml } from "./escape.ts";
@@ -55,7 +55,7 @@ function parentOf({ family, parent }: PageHead): string {
 
 function relativeHtml({ id, name }: { readonly id: string; readonly name: string | null }): string {
   const code = `<code>${escapeHtml(id)}</code>`;
-  return name === null ? code : `${escapeHtml(preview(name, 80))} ${code}`;
+  return name === null ? code : `${escapeHtml(toPreview(name, 80))} ${code}`;
 }
 
 function messagesOf({ totalMessages, userMessages, assistantMessages, toolCalls, path }: PageHead["stats"]): string {

@@ -4,7 +4,7 @@ import { homedir, tmpdir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
-import { type Env, timestamp } from "../core/ports/env.ts";
+import { type Env, makeTimestamp } from "../core/ports/env.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
@@ -16,7 +16,7 @@ import { notedStore } from "../storage/fleet/identity.ts";
 import { LateSweep } from "../storage/fleet/late-sweep.ts";
 import { FleetProcesses } from "../storage/fleet/processes.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
-import { agentPlaces } from "../storage/foreign/places.ts";
+import { getAgentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confineDisk, getRealPath, isBelow } from "../storage/fs/confined-disk.ts";
 import { containDisk } from "../storage/fs/contained-disk.ts";
 import { type Disk, readWhole } from "../storage/fs/disk.ts";
@@ -100,7 +100,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     paths,
     roots: findAgentRoots(world.variables),
     userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
-    agentPlaces: () => agentPlaces(world.variables),
+    agentPlaces: () => getAgentPlaces(world.variables),
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
     locks:
@@ -111,7 +111,7 @@ export function serve(settings: ServerSettings, world: World): Service {
         disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
         stateFolder: paths.state,
         client: `pi-session-server ${world.version}`,
-        now: () => timestamp(world.env),
+        now: () => makeTimestamp(world.env),
         // SQLite opens its files by path, which is not confined.
         ...(confined ? { sqlite: () => undefined } : {}),
       }),
@@ -229,7 +229,7 @@ function connectNamedFleet(settings: ServerSettings, world: World, paths: Storag
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
   const { disk } = world;
   const client = `pi-session-server ${world.version}`;
-  const now = (): string => timestamp(world.env);
+  const now = (): string => makeTimestamp(world.env);
   const place = {
     client,
     processId: world.env.sessionId(),

@@ -4,7 +4,7 @@ import type { Writable } from "node:stream";
 import type { Model } from "../core/context/context.ts";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
-import { draftOf } from "../core/format/entry.ts";
+import { makeDraft } from "../core/format/entry.ts";
 import type { WantedSession } from "../core/ports/stores.ts";
 import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
@@ -66,7 +66,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     }
     if (name !== undefined && !first.log.readOnly)
       await workspace.complete(first, () => {
-        first.append([draftOf("session_info", { name: sessionName(name) })]);
+        first.append([makeDraft("session_info", { name: sessionName(name) })]);
         return first.commit();
       });
   } else if (session !== undefined) {
@@ -158,8 +158,8 @@ export function setUpSession(session: Session, settings: ServerSettings): void {
   if (session.log.readOnly) return;
   const { thinking } = settings;
   const model = getCommandLineModel(settings);
-  if (model) session.append([draftOf("model_change", { provider: model.provider, modelId: model.id })]);
-  if (thinking !== undefined) session.append([draftOf("thinking_level_change", { thinkingLevel: thinking })]);
+  if (model) session.append([makeDraft("model_change", { provider: model.provider, modelId: model.id })]);
+  if (thinking !== undefined) session.append([makeDraft("thinking_level_change", { thinkingLevel: thinking })]);
 }
 
 /** Returns the model of the command line, which takes both of its options. */

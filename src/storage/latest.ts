@@ -1,7 +1,7 @@
 /** The session of a folder that was changed last, found without opening any. */
 
 import { basename, join } from "node:path";
-import { momentOf } from "../core/search/listing.ts";
+import { parseTime } from "../core/search/listing.ts";
 import { isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
@@ -39,7 +39,7 @@ export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader
       // It was removed after the listing, or may not be read.
       continue;
     }
-    const begun = momentOf(header.timestamp) ?? Number.NEGATIVE_INFINITY;
+    const begun = parseTime(header.timestamp) ?? Number.NEGATIVE_INFINITY;
     if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
   }
   return latest?.file;

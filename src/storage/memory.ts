@@ -5,7 +5,7 @@ import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, HeadReader } from "../core/format/head.ts";
 import { readLine } from "../core/json/fast-path.ts";
-import { concat, linesIn, members } from "../core/json/json.ts";
+import { concat, getMembers, splitLines } from "../core/json/json.ts";
 import {
   type Beginning,
   bytesOfContent,
@@ -137,10 +137,10 @@ export function memoryStore(): { create(beginning: Beginning): MemoryLog } & Sto
 
 /** Returns the lines that end with a line feed and are JSON objects. */
 export function wholeLines(bytes: Uint8Array): Uint8Array[] {
-  return [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isObject);
+  return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isObject);
 }
 
 /** Whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */
 function isObject(line: Uint8Array): boolean {
-  return (line[0] === 0x7b && readLine(line) >= 0) || members(line) !== null;
+  return (line[0] === 0x7b && readLine(line) >= 0) || getMembers(line) !== null;
 }

@@ -2,26 +2,26 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { sessionsOfAgents } from "../core/foreign/named.ts";
-import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
-import { type Env, timestamp } from "../core/ports/env.ts";
+import { findAgentSessions } from "../core/foreign/named.ts";
+import { SESSION_ID, type SessionHeader, toReadableHeader } from "../core/format/entry.ts";
+import { type Env, makeTimestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
-import { unknownId } from "../core/search/listing.ts";
-import { onlyOne, ourSessions } from "../core/search/named.ts";
+import { toUnknownIdFailure } from "../core/search/listing.ts";
+import { findOurSessions, requireOneSession } from "../core/search/named.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
-import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
+import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
-import { jointCatalog } from "./catalog/joint.ts";
+import { joinCatalogs } from "./catalog/joint.ts";
 import { sessionsIn, writeOnce } from "./fleet/care-files.ts";
 import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
 import { isSpoilt, putAside, putBack } from "./fleet/spoilt.ts";
 import { type FleetConnection, fleetOf, type InFleet } from "./fleet/store.ts";
-import { liveHolders } from "./foreign/live.ts";
+import { findLiveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
-import { foreignStore } from "./foreign/store.ts";
+import { makeForeignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -104,7 +104,7 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
-  const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) };
+  const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => makeTimestamp(env) };
   const inFleet = readOnly || !options.fleet ? WITHOUT_FLEET : fleetOf(options.fleet, places);
   const copies = {
     jsonl: jsonlStore(inFleet.copying(files)),
@@ -115,7 +115,7 @@ export function makeStores(options: StoresOptions): Stores {
   const jsonl = inFleet.store(copies.jsonl);
   const v2 = once(() => inFleet.store(copies.v2()));
   const memory = memoryStore();
-  const foreign = once(() => foreignStore(disk, env, paths.state));
+  const foreign = once(() => makeForeignStore(disk, env, paths.state));
   const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
   const opening = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
@@ -157,7 +157,7 @@ export function makeStores(options: StoresOptions): Stores {
     operations,
     readOnly,
     open: (file) => openLog(pathOf(file)),
-    factsAt: (file) => factsAt(disk, file, openForReading),
+    factsAt: (file) => readFactsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
     openForeign: (file) => foreign().open(pathOf(file), { asReader: true }),
     absolute: (path) => toAbsolutePath(path, cwd),
@@ -208,7 +208,7 @@ export function makeStores(options: StoresOptions): Stores {
     find,
     headerAt(file) {
       const stored = readHeader(disk, file);
-      return stored && headerOf(stored);
+      return stored && toReadableHeader(stored);
     },
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     isSpoilt: (file) => exists(disk, file) && isSpoilt(file, openCopy),
@@ -224,7 +224,7 @@ export function makeStores(options: StoresOptions): Stores {
     () =>
       inFleet.catalog({
         local,
-        here: jointCatalog(local, () =>
+        here: joinCatalogs(local, () =>
           makeCatalog({
             ...catalog,
             paths: { root: join(paths.state, "agents"), state: paths.state },
@@ -284,10 +284,10 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     async lookUp(word, by) {
-      const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
-      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, word, { by, sha256: env.sha256 });
+      const ours = by === "name" ? await findOurSessions(all, word, "listed") : [];
+      const found = ours.length > 0 ? ours : await findAgentSessions(all, word, { by, sha256: env.sha256 });
       if (found.length === 0) return undefined;
-      const { id, path, isRemote } = onlyOne(found, word);
+      const { id, path, isRemote } = requireOneSession(found, word);
       if (!isRemote) return path;
       await bring(id);
       return find(id, true);
@@ -312,7 +312,8 @@ export function makeStores(options: StoresOptions): Stores {
         throw error;
       }
     },
-    offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
+    offered: (beginning, most, which = "listed") =>
+      findOffered(disk, folders[which](), beginning, most, openForReading),
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     home: options.home,
@@ -386,7 +387,7 @@ export function makeStores(options: StoresOptions): Stores {
         ...health,
         holders(sessionPaths) {
           const files = [...sessionPaths];
-          return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces?.() ?? [], files)]);
+          return new Map([...health.holders(files), ...findLiveHolders(disk, options.agentPlaces?.() ?? [], files)]);
         },
       };
     }),
@@ -433,10 +434,10 @@ function findById(
   let found = exact ?? prefixed ?? [];
   // During a migration or rollback, or after an interrupted one, a session has a file and a container.
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
-  if (found.length === 0) throw unknownId(id);
+  if (found.length === 0) throw toUnknownIdFailure(id);
   // An interrupted move leaves two names of one session.
   if (found.every((file) => isSameQuietly(disk, file, found[0]))) return found[0];
-  throw ambiguousId(disk, id, found, exact !== undefined, candidatesOf(disk, found, openForReading));
+  throw ambiguousId(disk, id, found, exact !== undefined, readCandidates(disk, found, openForReading));
 }
 
 /** Ids or paths that a failure lists at most. */

@@ -1,8 +1,8 @@
 /** New entries of a session as the exported page draws them, one after the other. */
 
-import { shownPart } from "../core/export/cut.ts";
-import { anchorName, type ExportPage, type PageEntry } from "../core/export/page.ts";
-import { stringOf, toolCalls } from "../core/format/message.ts";
+import { cutEntry } from "../core/export/cut.ts";
+import { type ExportPage, type PageEntry, toAnchorName } from "../core/export/page.ts";
+import { getToolCalls, toStored } from "../core/format/message.ts";
 import { type Drawn, renderBranch } from "../page/main.ts";
 
 /** An entry as it is stored. */
@@ -20,7 +20,7 @@ export function getMessage({ type, message }: StoredEntry): Readonly<Record<stri
 
 /** Returns the name of an entry on the page; ids that are too long for one are too long to be followed, too. */
 function anchorOf(id: string): string {
-  return anchorName(id) ?? "new.entry";
+  return toAnchorName(id) ?? "new.entry";
 }
 
 /** Draws what comes after an entry, as the page draws it: results stand with their calls. */
@@ -39,13 +39,13 @@ export class FragmentRenderer {
   draw(entry: StoredEntry): Fragment {
     const message = getMessage(entry);
     const { answer } = this;
-    if (message.role === "toolResult" && answer?.open.delete(stringOf(message.toolCallId))) {
+    if (message.role === "toolResult" && answer?.open.delete(toStored(message.toolCallId))) {
       answer.entries.push(entry);
       return this.html(answer.entries, { ...answer.before });
     }
     const before = { ...this.drawn };
     if (message.role === "assistant") {
-      const open = new Set(toolCalls(message.content).map(({ id }) => id));
+      const open = new Set(getToolCalls(message.content).map(({ id }) => id));
       this.answer = { before, entries: [entry], open };
     } else if (message.role === "user") this.answer = undefined;
     return this.html([entry], this.drawn);
@@ -58,7 +58,7 @@ export class FragmentRenderer {
 }
 
 function shownEntry(body: StoredEntry, number: number): PageEntry {
-  return { number, anchor: anchorOf(body.id), body: shownPart(body), branchesHere: [] };
+  return { number, anchor: anchorOf(body.id), body: cutEntry(body), branchesHere: [] };
 }
 
 /** Returns as much of a page as entries need that are drawn by themselves: names of other entries are their ids. */
@@ -74,7 +74,7 @@ function pageFor(): ExportPage {
     },
     anchorOf: (position) => names[position],
     find(entryId) {
-      const name = anchorName(entryId);
+      const name = toAnchorName(entryId);
       return name === undefined ? -1 : names.push(name) - 1;
     },
   };

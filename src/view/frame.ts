@@ -1,6 +1,6 @@
 /** The frame of the pages of `view`: where one is, and what leads elsewhere. */
 
-import { anchorName } from "../core/export/page.ts";
+import { toAnchorName } from "../core/export/page.ts";
 import { escapeHtml } from "../page/escape.ts";
 import { STYLE } from "../page/style.ts";
 import { type AskFailed, makeHtmlAnswer, type ViewAnswer, type ViewHost } from "./answer.ts";
@@ -144,7 +144,7 @@ export function makeHref(
 ): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(name, value);
-  const name = anchorName(entryId);
+  const name = toAnchorName(entryId);
   const hash = name === undefined ? "" : `#${name}`;
   return escapeHtml(`${place}${params.size > 0 ? `?${params}` : ""}${hash}`);
 }

@@ -3,7 +3,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Hit, Listed } from "../../src/core/ports/catalog.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import {
@@ -35,8 +35,8 @@ class Twins {
     const file = join(this.files.root, folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
     writeFileSync(file, text);
     const container = join(this.containers.root, folder, `${id}.v2`);
-    const beginning = { headerLine: bytesOf(headerLine), header: JSON.parse(headerLine), file: container };
-    const body = bytesOf(lines.map((line) => `${line}\n`).join(""));
+    const beginning = { headerLine: toBytes(headerLine), header: JSON.parse(headerLine), file: container };
+    const body = toBytes(lines.map((line) => `${line}\n`).join(""));
     const log = await containersIn(this.containers).publish(beginning, [body]);
     this.logs.push({ log, file, last });
     return id;
@@ -47,7 +47,7 @@ class Twins {
     const id = random.hex(8);
     const line = randomLine(random, id, twin.last, 1.77e12);
     writeFileSync(twin.file, line, { flag: "a" });
-    twin.log.append([bytesOf(line.trimEnd())]);
+    twin.log.append([toBytes(line.trimEnd())]);
     twin.last = id;
     await twin.log.commit();
   }

@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { expressionOf } from "../../src/core/search/query.ts";
+import { toExpressions } from "../../src/core/search/query.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
@@ -294,11 +294,11 @@ test("what was said is indexed after a list, before anybody searches", async () 
 test("a query asks for few words of all that there are, however long it is", () => {
   const terms = Array.from({ length: 20_000 }, (_, i) => `word${i}`);
   const asked: string[] = [];
-  const { words, parts } = expressionOf(terms, (part) => {
+  const { words, parts } = toExpressions(terms, (part) => {
     asked.push(part);
     return [part];
   });
-  expect(expressionOf(["会议".repeat(40_000)], () => [])?.parts?.length).toBeLessThan(2000);
+  expect(toExpressions(["会议".repeat(40_000)], () => [])?.parts?.length).toBeLessThan(2000);
   expect([asked.length < 100, words?.includes("word10000"), (parts ?? "").length < 2000]).toEqual([true, true, true]);
 });
 

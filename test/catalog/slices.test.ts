@@ -1,7 +1,7 @@
 /** Work on all rows in slices does what it does at once, and lets others go on. */
 
 import { expect, test } from "vitest";
-import { eachInSlices, fittingInSlices, sortedInSlices } from "../../src/storage/catalog/slices.ts";
+import { filterInSlices, sortInSlices, visitInSlices } from "../../src/storage/catalog/slices.ts";
 import { forSeedsAsync } from "../support/random.ts";
 
 test("sorting keeps equal items in their order, however many there are", async () => {
@@ -10,7 +10,7 @@ test("sorting keeps equal items in their order, however many there are", async (
       return { key: random.int(500), nth };
     });
     const compare = (a: { key: number }, b: { key: number }): number => a.key - b.key;
-    expect(await sortedInSlices(items, compare)).toEqual([...items].sort(compare));
+    expect(await sortInSlices(items, compare)).toEqual([...items].sort(compare));
   });
 });
 
@@ -19,7 +19,7 @@ test("what takes long pauses, and what is added meanwhile is visited", async () 
   const timer = setInterval(() => turns++, 1);
   const numbers = new Set([1]);
   let sum = 0;
-  await eachInSlices(numbers, (number) => {
+  await visitInSlices(numbers, (number) => {
     sum += number;
     if (number < 50) numbers.add(number + 1);
     for (const from = performance.now(); performance.now() - from < 1; );
@@ -27,5 +27,5 @@ test("what takes long pauses, and what is added meanwhile is visited", async () 
   clearInterval(timer);
   expect(sum).toBe(1275);
   expect(turns).toBeGreaterThan(0);
-  expect(await fittingInSlices(numbers, (number) => number % 10 === 0)).toEqual([10, 20, 30, 40, 50]);
+  expect(await filterInSlices(numbers, (number) => number % 10 === 0)).toEqual([10, 20, 30, 40, 50]);
 });

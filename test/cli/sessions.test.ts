@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { candidatesOf } from "../../src/storage/catalog/candidates.ts";
+import { readCandidates } from "../../src/storage/catalog/candidates.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
@@ -127,7 +127,7 @@ describe("the beginning of an id", () => {
     const files = [1, 2].map((n) =>
       putSession(place, n, { lines: n === 1 ? lines : [...lines.slice(0, 1), ...chain(1)] }),
     );
-    const found = candidatesOf(realDisk, files, () => expect.fail("no container"));
+    const found = readCandidates(realDisk, files, () => expect.fail("no container"));
     const expected = { [files[0]]: ["Look at it", "The parser"], [files[1]]: ["Look at it", null] };
     expect(Object.fromEntries(found.map((one) => [one.sessionPath, [one.firstMessage, one.name]]))).toEqual(expected);
   });

@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -211,7 +211,7 @@ test("what stays because a program without locks wrote after it is not said to b
   wire.send(call(101, "append", params));
   await reached;
   const fd = disk.openAppend(file);
-  disk.write(fd, bytesOf(`${userText("foreign", "stays")}\n`));
+  disk.write(fd, toBytes(`${userText("foreign", "stays")}\n`));
   disk.close(fd);
   fail();
   const { data, message } = (await wire.reply(101)).error;

@@ -3,7 +3,7 @@
 import { appendFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { textOf } from "../../src/core/json/json.ts";
+import { decodeText } from "../../src/core/json/json.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { STORES } from "../support/hosts.ts";
@@ -129,7 +129,7 @@ test.each([
     const writes = disk.operations.filter((operation) => operation === "write");
     expect(writes).toHaveLength(method === "append" ? 1 : 2);
     await lives.kill();
-    const lines = textOf(disk.content(file) as Uint8Array)
+    const lines = decodeText(disk.content(file) as Uint8Array)
       .trimEnd()
       .split("\n");
     const [marker, aside] = lines.slice(5).map((line) => JSON.parse(line));

@@ -7,7 +7,7 @@
 import { chmodSync, copyFileSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { linesOf } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
@@ -38,7 +38,7 @@ describe("the real session", needs(REFERENCE_FOLDER), () => {
     again.close();
     expect(imprint(file)).toEqual(before);
 
-    const more = bytesOf(',"message":{"role":"user","content":"one more"}');
+    const more = toBytes(',"message":{"role":"user","content":"one more"}');
     const { ids: made } = session.append([{ type: "message", rest: more }]);
     await session.commit();
     const texts = textsOf(session.log);

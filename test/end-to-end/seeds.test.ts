@@ -3,9 +3,9 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { draftOfText, ENTRY_ID } from "../../src/core/format/entry.ts";
+import { ENTRY_ID, makeTextDraft } from "../../src/core/format/entry.ts";
 import { draft, entryTypes } from "../../src/core/format/schemas.ts";
-import { bytesOf, memberOf, members, textOf } from "../../src/core/json/json.ts";
+import { decodeText, findMember, getMembers, toBytes } from "../../src/core/json/json.ts";
 import { fileText, headerText, linesOf, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
@@ -91,7 +91,7 @@ describe("the documents", needs(REFERENCE_FOLDER), () => {
     const lacking = [expect.objectContaining({ kind: "missing_id", salvaged: true })];
     expect(session.diagnostics).toEqual(entry.value.id === undefined ? lacking : []);
     if (entry.value.id === undefined) return;
-    expect(textOf(session.line(session.log.nodes.count - 1))).toBe(line);
+    expect(decodeText(session.line(session.log.nodes.count - 1))).toBe(line);
     expect(session.leafId).toBe(JSON.parse(line).id);
     expect(session.messageCount()).toBe(messagesAt(session).length);
   });
@@ -102,17 +102,19 @@ describe("the documents", needs(REFERENCE_FOLDER), () => {
     expect(schema?.safeParse(entry.value).error).toBeUndefined();
     const disk = diskWith(fileText(headerText(), ...stubsOf(entry)));
     const session = openOn(disk);
-    const bytes = bytesOf(line);
-    const sent = draftOfText(bytes, { start: 0, end: bytes.length });
+    const bytes = toBytes(line);
+    const sent = makeTextDraft(bytes, { start: 0, end: bytes.length });
     if (sent.id !== undefined) expect(sent.id).toMatch(ENTRY_ID);
     const { ids } = session.append([sent]);
     await session.commit();
     const written = linesOf(disk.content(FILE) as Uint8Array).at(-1) as string;
-    expect(written).toBe(textOf(session.line(session.position(ids[0]))));
-    const read = members(bytesOf(written)) ?? [];
-    for (const { name, start, end } of members(bytes) ?? []) {
-      const member = memberOf(read, name);
-      expect(member && textOf(bytesOf(written), member.start, member.end), name).toBe(textOf(bytes, start, end));
+    expect(written).toBe(decodeText(session.line(session.position(ids[0]))));
+    const read = getMembers(toBytes(written)) ?? [];
+    for (const { name, start, end } of getMembers(bytes) ?? []) {
+      const member = findMember(read, name);
+      expect(member && decodeText(toBytes(written), member.start, member.end), name).toBe(
+        decodeText(bytes, start, end),
+      );
     }
     expect(openOn(disk).diagnostics).toEqual([]);
   });

@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SurveyFacts } from "../../src/core/foreign/survey.ts";
-import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
+import { getAgentPlaces, listFiles, listUnread } from "../../src/storage/foreign/places.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import {
   diskWithForeign,
@@ -123,14 +123,14 @@ describe("messages that Cline leaves out are left out of the context", () => {
 
 describe("which file of a task is the session", () => {
   const screen = JSON.stringify(wholeClineScreen());
-  const OWN = agentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
+  const OWN = getAgentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
   const { text } = longTask();
   const [HISTORY, SHOWN] = ["api_conversation_history.json", "ui_messages.json"];
   const found = (messages: string | undefined, shown: string | undefined): string => {
     const disk = diskWithForeign("x", "/other");
     if (messages !== undefined) disk.put(MESSAGES, Buffer.from(messages));
     if (shown !== undefined) disk.put(join(FOLDER, SHOWN), Buffer.from(shown));
-    return [...filesIn(disk, OWN)].map((path) => path.slice(FOLDER.length + 1)).join();
+    return [...listFiles(disk, OWN)].map((path) => path.slice(FOLDER.length + 1)).join();
   };
 
   test.each(["[]", "[ ]\n", "", "null"])("%j in the place of messages does not hide what was shown", (empty) => {
@@ -144,11 +144,11 @@ describe("which file of a task is the session", () => {
   test.each(ODD)("%j in the place of messages hides nothing, and is named", (odd) => {
     expect(found(odd, screen)).toBe(SHOWN);
     const disk = diskWithForeign(odd, MESSAGES);
-    expect(unreadIn(disk, OWN)).toMatchObject([{ path: MESSAGES, agent: "cline", isDamaged: odd !== "[{}]" }]);
+    expect(listUnread(disk, OWN)).toMatchObject([{ path: MESSAGES, agent: "cline", isDamaged: odd !== "[{}]" }]);
     disk.put(join(FOLDER, SHOWN), Buffer.from(screen));
-    expect(unreadIn(disk, OWN)).toEqual([]);
+    expect(listUnread(disk, OWN)).toEqual([]);
     disk.put(MESSAGES, Buffer.from("[]"));
-    expect(unreadIn(disk, OWN)).toEqual([]);
+    expect(listUnread(disk, OWN)).toEqual([]);
   });
 
   test("no file is read a second time while it stays the same", () => {
@@ -158,7 +158,7 @@ describe("which file of a task is the session", () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(messages, longTask().text);
     writeFileSync(join(folder, "ui_messages.json"), screen);
-    const own = agentPlaces({ HOME: place.home, CLINE_DIR: place.home });
+    const own = getAgentPlaces({ HOME: place.home, CLINE_DIR: place.home });
     const read: string[] = [];
     // What has just been written may change once more under the same stamp.
     const before = Date.now() - 60_000;
@@ -170,7 +170,7 @@ describe("which file of a task is the session", () => {
         return realDisk.openRead(path, plain);
       },
     };
-    const now = () => [[...filesIn(disk, own)], unreadIn(disk, own)];
+    const now = () => [[...listFiles(disk, own)], listUnread(disk, own)];
     expect(now()).toEqual([[messages], []]);
     expect(read.splice(0)).toContain(messages);
     expect([now(), read]).toEqual([[[messages], []], []]);

@@ -3,8 +3,8 @@
 import { join } from "node:path";
 import * as zlib from "node:zlib";
 import { expect, test } from "vitest";
-import { compressedRollout } from "../../src/storage/foreign/compressed.ts";
-import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
+import { readCompressedRollout } from "../../src/storage/foreign/compressed.ts";
+import { getAgentPlaces, listFiles, listUnread } from "../../src/storage/foreign/places.ts";
 import { diskWithForeign } from "../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
@@ -15,7 +15,7 @@ const ZSTD = need("zstd", "Node 22.15 and later", () => "zstdCompressSync" in zl
 
 const PLAIN = `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`;
 
-const codex = agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
+const codex = getAgentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
 
 function diskWith(names: readonly string[], text = "x") {
   const disk = diskWithForeign("x", "/other");
@@ -28,22 +28,22 @@ test.each([
   [PLAIN, [`${PLAIN}.zst`, PLAIN]],
   [`${PLAIN}.zst`, [`${PLAIN}.zst`]],
 ])("%s is found of one session's files, of plain and compressed ones the plain", (found, names) => {
-  expect([...filesIn(diskWith(names), codex)]).toEqual([join("/home/me", found)]);
+  expect([...listFiles(diskWith(names), codex)]).toEqual([join("/home/me", found)]);
 });
 
 test("what is decompressed is a session like any other; what cannot be is none", () => {
   const { text } = wholeCodexSession();
   const file = `/home/me/${PLAIN}.zst`;
   const disk = diskWithForeign("packed", file);
-  const session = compressedRollout(disk, file, () => Buffer.from(text));
+  const session = readCompressedRollout(disk, file, () => Buffer.from(text));
   const { records } = session?.read() ?? { records: [] };
   expect([...records].map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(text.trimEnd().split("\n"));
   expect(session?.translator.agent).toBe("codex");
   const fails = (): never => {
     throw new Error("no zstd");
   };
-  expect(compressedRollout(disk, file, fails)).toBeUndefined();
-  expect(compressedRollout(disk, file.replace("rollout-", "other-"), () => Buffer.from(text))).toBeUndefined();
+  expect(readCompressedRollout(disk, file, fails)).toBeUndefined();
+  expect(readCompressedRollout(disk, file.replace("rollout-", "other-"), () => Buffer.from(text))).toBeUndefined();
 });
 
 test("is read where Node has zstd", needs(ZSTD), async () => {
@@ -69,8 +69,8 @@ test("a list has what its name tells, and opening says what it is", async () => 
 test("where Node has no zstd, lists, searches and doctor say how many cannot be read", async () => {
   const other = `${PLAIN.replace(CODEX_SESSION, "01991f6e-1f1d-7c3e-b0a4-0242ac120002")}.zst`;
   const disk = diskWith([`${PLAIN}.zst`, other], "(\u00b5");
-  expect(unreadIn(disk, codex, undefined, true)).toEqual([]);
-  const [{ text, ...unread }, ...rest] = unreadIn(disk, codex, undefined, false);
+  expect(listUnread(disk, codex, undefined, true)).toEqual([]);
+  const [{ text, ...unread }, ...rest] = listUnread(disk, codex, undefined, false);
   expect([unread, rest]).toEqual([{ path: "/home/me/.codex/sessions", agent: "codex", isDamaged: false }, []]);
   expect(text).toMatch(/^2 sessions below .* Use Node 22\.15 or newer\.$/);
 

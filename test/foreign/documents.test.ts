@@ -1,13 +1,13 @@
 /** Documents that are cut or damaged: the parts of them that are whole, and all else as it is. */
 
 import { expect, test } from "vitest";
-import { documentRecords, partsOf, wholeOf } from "../../src/core/foreign/documents.ts";
+import { readDocumentRecords, splitParts, toWholePart } from "../../src/core/foreign/documents.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** The parts of a text as texts, those that are no JSON with a mark. */
 function partsIn(text: string): string[] {
   const b = Buffer.from(text);
-  return partsOf(b, wholeOf(b)).parts.map(({ name, start, end, isWhole }) => {
+  return splitParts(b, toWholePart(b)).parts.map(({ name, start, end, isWhole }) => {
     const value = b.subarray(start, end).toString();
     return `${isWhole ? "" : "!"}${name === "" ? "" : `${name}=`}${value}`;
   });
@@ -51,7 +51,7 @@ test("of very many damaged parts, each is one", () => {
 
 /** The records of a text as texts. */
 function recordsIn(text: string): string[] {
-  return [...documentRecords(Buffer.from(text), "list")].map((record) => Buffer.from(record).toString());
+  return [...readDocumentRecords(Buffer.from(text), "list")].map((record) => Buffer.from(record).toString());
 }
 
 test("a line that is lost between two elements costs these two, and a closing bracket alone nothing else", () => {
@@ -87,7 +87,7 @@ test("documents that look unclosed in each of their parts are read in linear tim
     ["{\n  ", '"list":[\n   {"\n  ', 20_000],
   ] as const) {
     let bytes = 0;
-    for (const record of documentRecords(Buffer.from(opening + part.repeat(count)), "list")) bytes += record.length;
+    for (const record of readDocumentRecords(Buffer.from(opening + part.repeat(count)), "list")) bytes += record.length;
     expect(bytes).toBeGreaterThan(0);
   }
 });
@@ -103,7 +103,7 @@ acrossTiers(test, [5, 1])(
             const [before, after] = [document.slice(0, at), document.slice(at + removed)].map((text) =>
               Buffer.from(text),
             );
-            const records = [...documentRecords(Buffer.concat([before, Buffer.of(byte), after]), "list")];
+            const records = [...readDocumentRecords(Buffer.concat([before, Buffer.of(byte), after]), "list")];
             expect(records.every(({ length }) => length > 0)).toBe(true);
             expect(records.length, `${byte} at ${at}`).toBeLessThan(document.length + 1);
           }

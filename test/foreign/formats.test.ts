@@ -9,9 +9,9 @@ import { readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 import { describe, expect, test } from "vitest";
 import { BYTES_SEEN } from "../../src/core/foreign/translator.ts";
-import { translatorOf } from "../../src/core/foreign/translators.ts";
+import { findTranslator } from "../../src/core/foreign/translators.ts";
 import { Session } from "../../src/core/session/session.ts";
-import { foreignStore } from "../../src/storage/foreign/store.ts";
+import { makeForeignStore } from "../../src/storage/foreign/store.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { testEnv } from "../support/env.ts";
 import {
@@ -40,7 +40,7 @@ import { acrossTiers } from "../support/tiers.ts";
 
 function agentOf(text: string): string | undefined {
   const bytes = Buffer.from(text);
-  return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN)?.agent;
+  return findTranslator(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN)?.agent;
 }
 
 /** A turn with a step of two calls. */
@@ -87,7 +87,7 @@ describe.each(FORMATS.map((one) => [one.format, one] as const))("%s", (_, one) =
         lines = [JSON.stringify(JSON.parse(lines.join("\n")))];
       const bytes = damagedLines(random, lines);
       made++;
-      if (translatorOf(bytes, true)?.agent !== agent) return;
+      if (findTranslator(bytes, true)?.agent !== agent) return;
       read++;
       const session = open(bytes);
       requireWhole(session);
@@ -308,7 +308,7 @@ test.each([
 
 test.each(['{"\xff":1,"messages":[]}', '[{"\xff":1}]', '{"sessionId":"\xff"}\n{"\xff":1}', '{"a', "\xff"])(
   "damage is no error, not even in names: %j",
-  (text) => expect(translatorOf(Buffer.from(text, "latin1"), true)).toBeUndefined(),
+  (text) => expect(findTranslator(Buffer.from(text, "latin1"), true)).toBeUndefined(),
 );
 
 const FOLDER = process.env.PI_TEST_FOREIGN;
@@ -328,7 +328,7 @@ function rowOf(name: string, session: Session): string {
 
 test.skipIf(FOLDER === undefined)("in the files of a folder", () => {
   const folder = FOLDER as string;
-  const store = foreignStore(realDisk, { ...testEnv(), now: () => Date.now() }, temporaryFolder());
+  const store = makeForeignStore(realDisk, { ...testEnv(), now: () => Date.now() }, temporaryFolder());
   const rows: string[] = [];
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     const file = join(entry.parentPath, entry.name);

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { Ids } from "../../src/core/foreign/ids.ts";
-import { translatorOf } from "../../src/core/foreign/translators.ts";
+import { findTranslator } from "../../src/core/foreign/translators.ts";
 import { testEnv } from "../support/env.ts";
 import {
   diskWithForeign,
@@ -45,7 +45,7 @@ function settledOf(lines: readonly string[]): string[] {
   const ids = new Ids("gemini", sha256);
   const emit = (entry: object): unknown => settled.push(JSON.stringify(entry));
   const about = { isSurvey: false, comesLater: () => false, name: "x" };
-  const translator = translatorOf(Buffer.from(wholeGeminiSession().text), true);
+  const translator = findTranslator(Buffer.from(wholeGeminiSession().text), true);
   const translation = translator?.begin({ agent: "gemini", ids, sha256, emit, ...about });
   for (const [n, line] of lines.entries())
     translation?.take({ bytes: Buffer.from(line), value: JSON.parse(line), number: n + 1 });

@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { Catalog, Listed } from "../../src/core/ports/catalog.ts";
-import { agentPlaces } from "../../src/storage/foreign/places.ts";
-import { foreignStore } from "../../src/storage/foreign/store.ts";
+import { getAgentPlaces } from "../../src/storage/foreign/places.ts";
+import { makeForeignStore } from "../../src/storage/foreign/store.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } from "../support/catalog.ts";
 import { FILE_CHANGES } from "../support/file-changes.ts";
@@ -17,8 +17,8 @@ import { SWEEP, UNIT } from "../support/tiers.ts";
 type Options = Parameters<typeof catalogOn>[1];
 
 function catalogOfAgents(home: string, library: Library, options: Options): Catalog {
-  const store = foreignStore(realDisk, realEnv, library.state);
-  return catalogOn(library, { ...options, agents: { places: agentPlaces({ HOME: home }), store } });
+  const store = makeForeignStore(realDisk, realEnv, library.state);
+  return catalogOn(library, { ...options, agents: { places: getAgentPlaces({ HOME: home }), store } });
 }
 
 async function listed(catalog: Catalog): Promise<readonly Listed[]> {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { appendFileSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
+import { getAgentPlaces, listFiles } from "../../src/storage/foreign/places.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { ClaudeWriter, wholeClaudeSession } from "../support/foreign/claude.ts";
 import { CLINE_SESSION, ClineWriter } from "../support/foreign/cline.ts";
@@ -200,7 +200,7 @@ test("folders are where the agents' own variables say; what is shown of a task c
   const home = temporaryFolder();
   const other = (name: string): string => join(home, "other", name);
   const found = (variables: Record<string, string>): string[] =>
-    [...filesIn(realDisk, agentPlaces({ HOME: home, ...variables }))].sort();
+    [...listFiles(realDisk, getAgentPlaces({ HOME: home, ...variables }))].sort();
   const variables = {
     CLAUDE_CONFIG_DIR: other("claude"),
     CODEX_HOME: other("codex"),

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { textOf } from "../../src/core/json/json.ts";
+import { decodeText } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { foreignSessionOn } from "../support/foreign/checks.ts";
 import { ClaudeWriter } from "../support/foreign/claude.ts";
@@ -24,7 +24,7 @@ acrossTiers(test, ["plain words ", "a line\n", 'é "quoted" \\ ', "😀", "\ud80
     const home = temporaryFolder();
     const file = put(join(home, "session.jsonl"), `${[...w.lines.slice(0, -1), JSON.stringify(last)].join("\n")}\n`);
     const { log } = foreignSessionOn(realDisk, file, join(home, "state"));
-    const lines = Array.from({ length: log.nodes.count }, (_, at) => textOf(log.read(at)));
+    const lines = Array.from({ length: log.nodes.count }, (_, at) => decodeText(log.read(at)));
     for (const line of lines) expect(JSON.stringify(JSON.parse(line)) === line).toBe(true);
     const contents = lines.map((line) => JSON.parse(line).message.content);
     expect(contents.slice(0, 2).map((content, n) => content === ["", "x"][n] + long)).toEqual([true, true]);

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { levelAt, modelAt } from "../../src/core/context/context.ts";
+import { getModelAt, getThinkingLevelAt } from "../../src/core/context/context.ts";
 import {
   drawnContext,
   entriesOf,
@@ -31,11 +31,11 @@ test("entries keep their ids; the model, the level and what it took are known", 
   const { tree, log } = session;
   expect(log.header).toMatchObject({ id: OMP_SESSION, cwd: "/home/me/project" });
   expect(entriesOf(session).map(({ id }) => id)).toEqual(expect.arrayContaining(["00000002", "0000000a"]));
-  const modelOf = (id: string) => modelAt(tree, session, log.nodes.position(id));
+  const modelOf = (id: string) => getModelAt(tree, session, log.nodes.position(id));
   expect(modelOf("00000002")).toEqual({ provider: "openrouter", id: "anthropic/claude" });
   // A model that stands in for a while is not the session's.
   expect(modelOf("0000000a")).toEqual({ provider: "openai", id: "gpt-5" });
-  expect(levelAt(tree, session, tree.leaf)).toBe("high");
+  expect(getThinkingLevelAt(tree, session, tree.leaf)).toBe("high");
   expect(entriesOf(session).find(({ type }) => type === "usage")).toMatchObject({ kind: "title", model: "gpt-5" });
   expect(fidelityOf(log).kinds.map(({ kind }) => kind)).toContain("reset_boundary");
 });

@@ -3,7 +3,7 @@
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import type { Fidelity } from "../../src/core/ports/fidelity.ts";
+import type { FidelityReport } from "../../src/core/ports/fidelity.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
@@ -29,7 +29,7 @@ function chainOf(text: string, name: string): Session {
 }
 
 /** How many records a report has of side chains. */
-function asideIn({ kinds }: Fidelity): number {
+function asideIn({ kinds }: FidelityReport): number {
   const aside = kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
   return aside.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0);
 }

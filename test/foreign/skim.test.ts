@@ -6,7 +6,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { claudeSkim } from "../../src/core/foreign/claude/skim.ts";
+import { makeClaudeSkim } from "../../src/core/foreign/claude/skim.ts";
 import { randomClaudeSession } from "../support/foreign/claude.ts";
 import { CODEX_SESSION, randomCodexSession } from "../support/foreign/codex.ts";
 import { GEMINI_SESSION, randomGeminiSession } from "../support/foreign/gemini.ts";
@@ -62,5 +62,5 @@ test.each<[number | undefined, object | string]>([
   [undefined, '{"type":7,"message":{}}'],
   [undefined, 'no JSON "message":{'],
 ])("%s messages: Claude Code's records of progress are none, in whatever order their members are", (count, record) => {
-  expect(claudeSkim()(Buffer.from(typeof record === "string" ? record : JSON.stringify(record)))).toBe(count);
+  expect(makeClaudeSkim()(Buffer.from(typeof record === "string" ? record : JSON.stringify(record)))).toBe(count);
 });

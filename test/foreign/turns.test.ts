@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { Derivation } from "../../src/core/foreign/derivation.ts";
-import { NO_USAGE, textBlock } from "../../src/core/foreign/messages.ts";
+import { makeTextBlock, NO_USAGE } from "../../src/core/foreign/messages.ts";
 import type { TranslatedEntry, Translator } from "../../src/core/foreign/translator.ts";
 import { Turns } from "../../src/core/foreign/turns.ts";
 import { acrossTiers } from "../support/tiers.ts";
@@ -17,7 +17,7 @@ function turnsInto(entries: TranslatedEntry[]): Turns {
 }
 
 function resultOf(toolCallId: string) {
-  return { toolCallId, toolName: "ls", content: [textBlock("out")], isError: false, at: AT };
+  return { toolCallId, toolName: "ls", content: [makeTextBlock("out")], isError: false, at: AT };
 }
 
 test("however many results an answer has, each of its blocks is looked at a few times", () => {
@@ -65,10 +65,10 @@ acrossTiers(test, [4000, 20_000])("of %i entries with one id, each has its own, 
     begin: ({ emit }) => ({
       take: ({ value }) => {
         emit({ type: "custom", id: String(value), parentId: null, timestamp: AT, members: {} });
-        return { kind: "any", fate: "preserved" };
+        return { kind: "any", fidelity: "preserved" };
       },
       keep: () => {},
-      waiting: () => ({ entries: [], isPartial: false }),
+      pending: () => ({ entries: [], isPartial: false }),
       about: () => ({}),
     }),
   };

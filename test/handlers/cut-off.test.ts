@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
 import {
   CONTAINER,
@@ -33,8 +33,8 @@ describe.each(WAYS)("$name that was cut off", (way) => {
 describe("a cutover that was cut off, with no file to go back to", () => {
   const begin = async (): Promise<FaultDisk> => {
     const disk = await migratedDisk();
-    const pointer = JSON.parse(textOf(disk.content(getPointerFile(CONTAINER)) as Uint8Array));
-    disk.put(getPointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "cutover_commit" })));
+    const pointer = JSON.parse(decodeText(disk.content(getPointerFile(CONTAINER)) as Uint8Array));
+    disk.put(getPointerFile(CONTAINER), toBytes(JSON.stringify({ ...pointer, phase: "cutover_commit" })));
     return disk;
   };
 

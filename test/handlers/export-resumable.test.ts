@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, test } from "vitest";
-import { contentText } from "../../src/core/format/message.ts";
+import { getContentText } from "../../src/core/format/message.ts";
 import { nameOf } from "../support/asking.ts";
 import { sessionFile } from "../support/cases.ts";
 import { requireSum } from "../support/foreign/checks.ts";
@@ -34,7 +34,7 @@ function within(lines: readonly string[] = BRANCHED): { place: Place; server: He
 async function contextOf(server: HereServer, sessionPath: string): Promise<[role: string, text: string][]> {
   await server.result("switch_session", { sessionPath });
   const { messages } = await server.result("get_context", { strict: true });
-  return messages.map(({ role, content, summary }: Json) => [role, summary ?? contentText(content)]);
+  return messages.map(({ role, content, summary }: Json) => [role, summary ?? getContentText(content)]);
 }
 
 test.each(AGENTS)("%s: where the file belongs, it is listed and opens; nothing is put there before", async (format) => {

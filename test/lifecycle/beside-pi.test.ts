@@ -4,7 +4,7 @@
  */
 
 import { expect, test } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { cutOffs, FILE, FOLDER, TEXT } from "../support/cut-off.ts";
 import { FaultDisk } from "../support/disk.ts";
@@ -39,7 +39,7 @@ function appendBeside(disk: FaultDisk): boolean {
   const found = disk.paths().find((path) => path.endsWith(`${SESSION}.jsonl`) && !path.startsWith("/state/"));
   if (found === undefined) return false;
   const fd = disk.openAppend(found);
-  disk.write(fd, bytesOf(LINE));
+  disk.write(fd, toBytes(LINE));
   disk.close(fd);
   return true;
 }
@@ -62,7 +62,7 @@ acrossTiers(test, CASES)(
   async ({ method, params, text, before, ofMany }: (typeof CASES)[number]) => {
     const begin = async (): Promise<FaultDisk> => {
       const disk = new FaultDisk();
-      disk.put(FILE, bytesOf(text));
+      disk.put(FILE, toBytes(text));
       if (before !== undefined) await ask(disk, before, one);
       return disk.after();
     };

@@ -6,7 +6,7 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
@@ -270,7 +270,7 @@ class Runner {
       const entryId = id(++this.entries);
       const batch = count > 1 ? { _batch: { session: log.header.id, index, count } } : {};
       const entry = { type: "message", id: entryId, parentId, timestamp: TIME, ...batch };
-      lines.push(bytesOf(JSON.stringify({ ...entry, message: { role: "user", content: `say ${entryId}` } })));
+      lines.push(toBytes(JSON.stringify({ ...entry, message: { role: "user", content: `say ${entryId}` } })));
       ids.push(entryId);
       parentId = entryId;
     }
@@ -474,7 +474,7 @@ class Runner {
   private storedIds(): string[] {
     const ids: string[] = [];
     for (const path of this.disk.paths().filter((each) => each.startsWith(this.file) && isRecords(each)))
-      for (const line of textOf(this.disk.content(path) as Uint8Array).split("\n")) {
+      for (const line of decodeText(this.disk.content(path) as Uint8Array).split("\n")) {
         const at = line.indexOf(PAYLOAD);
         const text = at < 0 ? line : line.slice(at + PAYLOAD.length, -1);
         // A line that was added to a torn one is whole in it.

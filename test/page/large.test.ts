@@ -1,9 +1,9 @@
 /** A page of a long session leaves as it is made. */
 
 import { describe, expect, test, vi } from "vitest";
-import { shownPart } from "../../src/core/export/cut.ts";
-import { pageOf } from "../../src/core/export/page.ts";
-import { PictureRoom } from "../../src/core/export/pictures.ts";
+import { cutEntry } from "../../src/core/export/cut.ts";
+import { makeExportPage } from "../../src/core/export/page.ts";
+import { PictureLimit } from "../../src/core/export/pictures.ts";
 import { renderHtml, writeMarkdown } from "../../src/page/main.ts";
 import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
@@ -16,12 +16,12 @@ import { SWEEP } from "../support/tiers.ts";
 /** Returns what a session is drawn as, in both formats. */
 const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
   const session = await sessionOf(lines);
-  return [renderHtml, writeMarkdown].map((draw) => [...draw(pageOf(session, part))].join(""));
+  return [renderHtml, writeMarkdown].map((draw) => [...draw(makeExportPage(session, part))].join(""));
 };
 
 test("of 300 entries, no more are read than the next block needs", async () => {
   const [, ...lines] = longConversation(300).trimEnd().split("\n");
-  const page = pageOf(await sessionOf(lines), "all");
+  const page = makeExportPage(await sessionOf(lines), "all");
   let read = 0;
   const branches = page.branches.map((branch) => ({
     ...branch,
@@ -51,7 +51,7 @@ test("of 1,200 branches at one entry, few are read between two places for a paus
   const session = await sessionOf([userText(id(0), null), ...answers]);
   for (const draw of [renderHtml, writeMarkdown]) {
     const read = vi.spyOn(session.log, "read");
-    const page = pageOf(session, "all");
+    const page = makeExportPage(session, "all");
     expect(read.mock.calls.length).toBe(0);
     let waiting = 0;
     let most = 0;
@@ -83,7 +83,7 @@ describe("takes no time that grows with the square", SWEEP, () => {
     const session = await sessionOf([userText(id(0), null), ...rest()]);
     let size = 0;
     const took = await processorTimeOf(() => {
-      for (const piece of renderHtml(pageOf(session, "all"))) size += piece.length;
+      for (const piece of renderHtml(makeExportPage(session, "all"))) size += piece.length;
     });
     expect(size).toBeGreaterThan(50 * COUNT);
     expect(took).toBeLessThan(6000);
@@ -104,8 +104,8 @@ describe("pictures", () => {
     [8000, 1],
     [0, 3],
   ])("for which a page of %i characters has no room are named with type and size", async (most, left) => {
-    const room = new PictureRoom(most);
-    const html = [...renderHtml(pageOf(await sessionOf(lines), "all", undefined, room))].join("");
+    const room = new PictureLimit(most);
+    const html = [...renderHtml(makeExportPage(await sessionOf(lines), "all", undefined, room))].join("");
     expect(html.split(data).length - 1).toBe(3 - left);
     expect(html.match(/\[image image\/png, [\d.]+ .B: left out/g)?.length ?? 0).toBe(left);
     expect([room.pictures, room.bytes]).toEqual([left, left * 3000]);
@@ -149,7 +149,7 @@ describe("of an entry with a million members", () => {
     ["summary", { type: "compaction", summary: members, firstKeptEntryId: "x" }],
     ["content", { type: "message", message: { role: "user", content: texts } }],
   ])("as much is shown as helps anybody, and how much more there is: %s", (_, entry) => {
-    const shown = shownPart({ timestamp: "2026", ...entry });
+    const shown = cutEntry({ timestamp: "2026", ...entry });
     const text = JSON.stringify(shown);
     expect(/10\d\d\d more are not shown here/.test(text)).toBe(true);
     expect(text.length).toBeLessThan(JSON.stringify(entry).length);

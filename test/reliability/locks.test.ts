@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
@@ -122,7 +122,7 @@ test("where no lock can be kept, the first append leaves no file behind", () => 
     fileFor: () => "/sessions/new.jsonl",
   });
   const log = store.create(beginning());
-  expect(() => log.append([bytesOf(userText(id(0), null))])).toThrow(Failure);
+  expect(() => log.append([toBytes(userText(id(0), null))])).toThrow(Failure);
   expect([log.persisted, log.nodes.count, disk.paths(), disk.openCount]).toEqual([false, 0, [], 0]);
 });
 

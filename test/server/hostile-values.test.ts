@@ -7,7 +7,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Command } from "../../src/handlers/shared/command.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
@@ -46,7 +46,7 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
       quarantine: join(place.state, "quarantine"),
       containerFor: () => file,
     });
-    (await containers.publish(beginning(header, file), [bytesOf(text)])).close();
+    (await containers.publish(beginning(header, file), [toBytes(text)])).close();
   }
   return file;
 }

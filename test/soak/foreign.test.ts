@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../../src/core/failure.ts";
-import { translatorOf } from "../../src/core/foreign/translators.ts";
+import { findTranslator } from "../../src/core/foreign/translators.ts";
 import {
   damagedLines,
   diskWithForeign,
@@ -43,7 +43,7 @@ soak("foreign", async (random) => {
     const whole = text.trimEnd().split("\n");
     for (let opened = 0; opened < FILES; ) {
       const bytes = damagedLines(random, random.chance(0.3) ? whole : lines(random));
-      if (!translatorOf(bytes, true)) {
+      if (!findTranslator(bytes, true)) {
         done.unrecognised++;
         continue;
       }

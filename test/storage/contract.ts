@@ -5,7 +5,7 @@
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
 import { type Disk, type FileInfo, readWhole } from "../../src/storage/fs/disk.ts";
 import type { FaultDisk } from "../support/disk.ts";
@@ -71,7 +71,7 @@ const LINES = [
 const LINE_IDS = [0, 1, 2, 3, 4].map(id);
 /** An entry behind those. */
 const next = (n: number, parent = 4) => userText(id(n), id(parent));
-const bytes = (...lines: readonly string[]) => lines.map((line) => bytesOf(line));
+const bytes = (...lines: readonly string[]) => lines.map((line) => toBytes(line));
 const named = (failure: string) => expect.objectContaining({ name: failure });
 
 /** Appends lines and waits until they are durable. */
@@ -82,7 +82,7 @@ async function add(log: Log, ...lines: readonly string[]): Promise<void> {
 
 /** Makes a log with lines at once. */
 async function publishOn(store: Store, way: Way, lines: readonly string[] = LINES, wanted = beginning()): Promise<Log> {
-  return (store[way] as Store["publish"])(wanted, lines.length === 0 ? [] : [bytesOf(fileText(...lines))]);
+  return (store[way] as Store["publish"])(wanted, lines.length === 0 ? [] : [toBytes(fileText(...lines))]);
 }
 
 export function keepsTheContract(name: string, make: () => Harness): void {
@@ -105,7 +105,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
     test("has its header and no entries, and nothing to commit, to roll back, to refresh or to repair", async () => {
       const log = nothing();
       expect(log.store).toBe(store.name);
-      expect(textOf(log.headerLine)).toBe(headerText());
+      expect(decodeText(log.headerLine)).toBe(headerText());
       expect(log.header).toEqual(JSON.parse(headerText()));
       expect([log.nodes.count, log.durableCount, log.damage]).toEqual([0, 0, []]);
       expect([log.readOnly, log.lockedBy, log.version, log.persisted, log.stamp]).toEqual([null, null, 3, false, null]);
@@ -144,21 +144,22 @@ export function keepsTheContract(name: string, make: () => Harness): void {
     test.each([3, 0])("holds its %i lines from the start, all of them durable, and takes more", async (count) => {
       const log = await publishOn(store, way, LINES.slice(0, count));
       expect([textsOf(log), idsOf(log)]).toEqual([LINES.slice(0, count), LINE_IDS.slice(0, count)]);
-      expect([log.durableCount, log.damage, textOf(log.headerLine)]).toEqual([count, [], headerText()]);
+      expect([log.durableCount, log.damage, decodeText(log.headerLine)]).toEqual([count, [], headerText()]);
       await add(log, ...LINES.slice(count));
       expect(textsOf(log)).toEqual(LINES);
     });
 
     test("may come in pieces that are cut anywhere", async () => {
-      const whole = bytesOf(fileText(...LINES));
+      const whole = toBytes(fileText(...LINES));
       const pieces = range(0, Math.ceil(whole.length / 7)).map((n) => whole.subarray(7 * n, 7 * n + 7));
       expect(textsOf(await (store[way] as Store["publish"])(beginning(), pieces))).toEqual(LINES);
     });
   });
 
   describe(`${name}: reading`, () => {
-    const copied = (log: Log, positions: readonly number[]) => textOf(Buffer.concat([...log.copy(positions)]));
-    const many = (log: Log, positions: readonly number[]) => [...log.readMany(positions)].map((line) => textOf(line));
+    const copied = (log: Log, positions: readonly number[]) => decodeText(Buffer.concat([...log.copy(positions)]));
+    const many = (log: Log, positions: readonly number[]) =>
+      [...log.readMany(positions)].map((line) => decodeText(line));
 
     acrossTiers(test, [1, 3])("many, one by one and as bytes is the same, in any order (%i)", async (count) => {
       await forSeedsAsync(count, async (random) => {
@@ -172,10 +173,10 @@ export function keepsTheContract(name: string, make: () => Harness): void {
         for (let n = 0; n < (isLarge ? 1 : 5); n++) {
           const positions = randomPositions(random, lines.length);
           const wanted = positions.map((position) => lines[position]);
-          expect(positions.map((position) => textOf(log.read(position)))).toEqual(wanted);
+          expect(positions.map((position) => decodeText(log.read(position)))).toEqual(wanted);
           expect(many(log, positions)).toEqual(wanted);
           expect(copied(log, positions)).toBe(fileText(...wanted));
-          const lengths = wanted.map((line) => bytesOf(line).length);
+          const lengths = wanted.map((line) => toBytes(line).length);
           expect(positions.map((position) => log.length(position))).toEqual(lengths);
         }
         log.close();
@@ -187,7 +188,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       const ways = [log.readMany([0, 4, 2]), log.copy([0, 1, 2, 3, 4])].map((way) => way[Symbol.iterator]());
       const [one, copy] = [log.readMany([0, 4]), log.copy([0, 1, 2])].map((way) => way[Symbol.iterator]());
       log.append(bytes(next(9)));
-      expect(textOf(one.next().value as Uint8Array)).toBe(LINES[0]);
+      expect(decodeText(one.next().value as Uint8Array)).toBe(LINES[0]);
       expect((copy.next().value as Uint8Array).length).toBeGreaterThan(0);
       // Giving up in the middle is allowed.
       one.return?.();
@@ -200,9 +201,9 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       const large = userText(id(1), id(0), "x".repeat((2 << 20) + 9));
       const lines = [LINES[0], large, userText(id(2), id(1))];
       const log = await published(lines);
-      expect(textOf(log.read(1))).toBe(large);
+      expect(decodeText(log.read(1))).toBe(large);
       expect(copied(log, [0, 1, 2])).toBe(fileText(...lines));
-      expect(many(log, [2, 1]).map((line) => line.length)).toEqual([log.length(2), bytesOf(large).length]);
+      expect(many(log, [2, 1]).map((line) => line.length)).toEqual([log.length(2), toBytes(large).length]);
     });
   });
 
@@ -283,7 +284,7 @@ function describeFiles(
     writeBehind(disk(), path, content);
   }
 
-  const contentOf = (path: string) => textOf(readWhole(disk(), path));
+  const contentOf = (path: string) => decodeText(readWhole(disk(), path));
   const fileOf = (log: Log) => log.file as string;
 
   const layout = () => harness().files.layout;
@@ -411,7 +412,7 @@ function describeFiles(
       const log = (readOnly ? harness().files.other({ readOnly }) : harness().store).open(path);
       expect(textsOf(log)).toEqual(LINES);
       expect([...log.copy([0, 1])].length).toBeGreaterThan(0);
-      expect(textOf(log.headerLine)).toBe(headerText({ more: 1.5 }));
+      expect(decodeText(log.headerLine)).toBe(headerText({ more: 1.5 }));
       expect([log.file, log.persisted, log.durableCount, log.version]).toEqual([path, true, 5, 3]);
       if (plain) expect(log.stamp).toMatchObject({ size: before.size, modified: before.modified, inode: before.inode });
       if (readOnly) {
@@ -467,13 +468,13 @@ function describeFiles(
       const lines = [userText(id(0), null), damaged(1), damaged(2), ...chain(100, 3)];
       const log = openLines(...lines);
       expect(log.damage).toEqual([]);
-      const placeholder = JSON.parse(textOf(log.read(1)));
+      const placeholder = JSON.parse(decodeText(log.read(1)));
       expect(placeholder).toMatchObject({ type: "message", id: id(1), parentId: id(0), damaged: true });
       expect(log.damage).toMatchObject([{ kind: "bad_body", entryId: id(1) }]);
       expect(log.damage[0].byteOffset).toBe(fileText(headerText(), lines[0]).length);
-      expect(JSON.parse(textOf(log.read(1)))).toEqual(placeholder);
+      expect(JSON.parse(decodeText(log.read(1)))).toEqual(placeholder);
       expect(kindsOf(log)).toEqual(["bad_body"]);
-      const read = [...log.readMany([0, 1, 2, 3])].map((line) => textOf(line));
+      const read = [...log.readMany([0, 1, 2, 3])].map((line) => decodeText(line));
       expect([read[0], read[3]]).toEqual([lines[0], lines[3]]);
       expect(read.slice(1, 3).map((text) => JSON.parse(text).damaged)).toEqual([true, true]);
       expect(kindsOf(log)).toEqual(["bad_body", "bad_body"]);
@@ -482,7 +483,7 @@ function describeFiles(
     test("are copied as they are, whether they were found out or not", () => {
       const lines = [userText(id(0), null), damaged(1), ...chain(100, 2)];
       const log = openLines(...lines);
-      const copied = () => textOf(Buffer.concat([...log.copy([0, 1, 2])]));
+      const copied = () => decodeText(Buffer.concat([...log.copy([0, 1, 2])]));
       expect(copied()).toBe(fileText(...lines.slice(0, 3)));
       log.read(1);
       expect(copied()).toBe(fileText(...lines.slice(0, 3)));
@@ -498,7 +499,7 @@ function describeFiles(
       const again = log.reopen();
       log.close();
       expect([again.mayHideEntries, again.nodes.count]).toEqual([false, 103]);
-      expect(textOf(again.read(again.nodes.position(id(2))))).toBe(userText(id(2), id(0)));
+      expect(decodeText(again.read(again.nodes.position(id(2))))).toBe(userText(id(2), id(0)));
       // The lock went over to it.
       expect(() => openOther(log).acquireLock()).toThrow(named("session_locked"));
     });
@@ -752,7 +753,7 @@ function describeFiles(
         await log.ready?.();
         await add(log, next(11, 10));
         for (const { disk: left } of faults.lasting()) {
-          const content = textOf(left.content(fileOf(log)) as Uint8Array);
+          const content = decodeText(left.content(fileOf(log)) as Uint8Array);
           expect(content).toBe(fileText(headerText(), ...wanted, next(11, 10)));
         }
       },

@@ -5,8 +5,8 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { draftOfValues } from "../../src/core/format/entry.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { makeValueDraft } from "../../src/core/format/entry.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
@@ -31,7 +31,7 @@ type Kind = "jsonl" | "v2";
 async function createOn(disk: FaultDisk, kind: Kind): Promise<void> {
   const session = workspaceOn(disk, kind).create({ id: SESSION });
   const { message } = user("one") as Json;
-  session.append([draftOfValues("message", { message }), draftOfValues("message", { message })]);
+  session.append([makeValueDraft("message", { message }), makeValueDraft("message", { message })]);
   await session.commit();
   session.close();
 }
@@ -120,9 +120,9 @@ describe.each([
 
   test("whose name is taken removes nothing of the session that has it, whichever operation fails", async () => {
     const taken = new FaultDisk();
-    taken.put(blobOf(SOURCE), bytesOf("of the source"));
-    taken.put(blobOf(MADE).replaceAll("aa", "bb"), bytesOf("of the session that is there"));
-    taken.put(HEADER, bytesOf("the session that is there"));
+    taken.put(blobOf(SOURCE), toBytes("of the source"));
+    taken.put(blobOf(MADE).replaceAll("aa", "bb"), toBytes("of the session that is there"));
+    taken.put(HEADER, toBytes("the session that is there"));
     const whole = taken.after();
     whole.set(undefined);
     await expect(publish(storeOn(whole), SOURCE)).rejects.toMatchObject({ name: "already_exists" });
@@ -149,7 +149,7 @@ describe.each([
       if (n === at) {
         try {
           const log = other.open(MADE);
-          log.append([bytesOf(userText(id(9), null))]);
+          log.append([toBytes(userText(id(9), null))]);
           log.close();
           acknowledged = true;
         } catch (error) {
@@ -171,7 +171,7 @@ describe.each([
     "that fails when it has its name leaves what others wrote, and says so (%i)",
     async (count) => {
       const source = new FaultDisk();
-      source.put(blobOf(SOURCE), bytesOf("of the source"));
+      source.put(blobOf(SOURCE), toBytes("of the source"));
       const { first, last } = await publishOn(source.after(), 0, 0);
       expect(last - first).toBeGreaterThan(3);
       const seen = new Set<string>();
@@ -239,7 +239,7 @@ describe.each([
     expectTrue((disk) => {
       if (kind === "v2") removeTree(disk, MADE);
       else disk.remove(MADE);
-      if (text !== undefined) disk.put(HEADER, bytesOf(text));
+      if (text !== undefined) disk.put(HEADER, toBytes(text));
       return () => {};
     }),
   );
@@ -273,7 +273,7 @@ describe("what dead processes left while they made containers", () => {
     const disk = new FaultDisk();
     // The clock of the workspace begins where that of the tests does.
     disk.clock = () => BEGINNING - idle * MINUTE;
-    disk.put(`${FOLDER}/.mine`, bytesOf("x"));
+    disk.put(`${FOLDER}/.mine`, toBytes("x"));
     for (const name of ["header.jsonl", "index/offsets.jsonl", "segments/0000000000000001.seg"])
       disk.put(`${staging(pid)}/${name}`, new Uint8Array(3));
     disk.clock = undefined;

@@ -6,7 +6,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import type { Workspace } from "../../src/core/session/workspace.ts";
 import { attachmentFolder } from "../../src/storage/log/attachments.ts";
@@ -187,7 +187,7 @@ export function survivesFaults(kind: FaultyKind): void {
       const session = open(disk, 2, path);
       expect([textsOf(session.log), session.diagnostics], at).toEqual([chain(end + 1), []]);
       session.close();
-      expect(textOf(disk.content(blobOf(path)) ?? bytesOf("no attachment")), at).toBe("attached");
+      expect(decodeText(disk.content(blobOf(path)) ?? toBytes("no attachment")), at).toBe("attached");
       checkFiles(disk, path, at);
     }
 
@@ -204,7 +204,7 @@ export function survivesFaults(kind: FaultyKind): void {
           name: "a fork",
           disk: () => {
             const disk = kind.three();
-            disk.put(blobOf(file), bytesOf("attached"));
+            disk.put(blobOf(file), toBytes("attached"));
             workspace = workspaceOn(disk, kind.name);
             return disk;
           },

@@ -5,7 +5,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { CopiedLines, Log, Store } from "../../src/core/ports/store.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
@@ -116,7 +116,7 @@ function meddle(random: Random, disk: FaultDisk, path: string): string {
   const kinds = DAMAGES.filter((kind) => kind !== "duplicate");
   const what = random.pick([...kinds, "more", "another file in its place"] as const);
   const more = [fileText(...chain(3, 800)), '{"type":"message","id":"torn', "\0".repeat(random.int(300))];
-  if (what === "another file in its place") disk.put(path, bytesOf(randomSession(random)));
+  if (what === "another file in its place") disk.put(path, toBytes(randomSession(random)));
   else if (what === "more") writeBehind(disk, path, random.pick(more));
   else writeBehind(disk, path, damaged(content, what, at, random), 0);
   if (random.chance(0.2)) writeBehind(disk, path, `${userText(id(900), null)}\n`);
@@ -300,7 +300,7 @@ describe("what is kept of a container", () => {
     outcome(() => v2On(disk, isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {}).open(CONTAINER));
   const addTo = (disk: FaultDisk, more: readonly string[]): void => {
     const log = v2On(disk).open(CONTAINER);
-    log.append(more.map((line) => bytesOf(line)));
+    log.append(more.map((line) => toBytes(line)));
     log.close();
   };
 
@@ -383,7 +383,7 @@ describe("a session file that was just forked", () => {
         const isMeddled = generation === 0 && random.chance(0.1);
         if (isMeddled) {
           // What another program does to the source, of which we do not know yet.
-          const content = textOf(disk.content(FILE) as Uint8Array);
+          const content = decodeText(disk.content(FILE) as Uint8Array);
           const entryId = source.log.nodes.id(random.int(source.log.nodes.count));
           if (random.chance(0.7)) writeBehind(disk, FILE, content.replaceAll(entryId, id(801)), 0);
           else writeBehind(disk, FILE, fileText(userText(id(800), null)));
@@ -400,7 +400,7 @@ describe("a session file that was just forked", () => {
         const copied = diskWith(contentOf(disk, fork));
         const again = jsonlOn(copied).open(FILE);
         for (const log of generation === 0 && random.chance(0.5) ? [fork.log, again] : []) {
-          log.append(chain(3, 900).map((line) => bytesOf(line)));
+          log.append(chain(3, 900).map((line) => toBytes(line)));
           await log.commit();
         }
         expect(contentOf(disk, fork)).toEqual(copied.content(FILE));
@@ -429,7 +429,7 @@ describe("a session file that was just forked", () => {
 test("a session that is published of any lines of others and of its own is what a scan of its file gives", async () => {
   function randomContent(random: Random, log: Log): (Uint8Array | CopiedLines)[] {
     return range(0, random.int(6)).flatMap(() => {
-      const ofLog = () => textOf(log.read(random.int(log.nodes.count)));
+      const ofLog = () => decodeText(log.read(random.int(log.nodes.count)));
       const ids = idsOf(log);
       const own = fileBytes(...range(0, random.int(3)).map(() => odd(random, ofLog(), ids)));
       const positions = range(0, random.int(9)).map(() => random.int(log.nodes.count));
@@ -467,7 +467,7 @@ describe("a large session that is published", () => {
     const syncs: [beside: unknown, isWriting: boolean][] = [];
     let isWriting = true;
     function* content(): Generator<Uint8Array> {
-      for (const text of textsOf(source.log)) yield bytesOf(`${text}\n`);
+      for (const text of textsOf(source.log)) yield toBytes(`${text}\n`);
       isWriting = false;
     }
     disk.sync = async (fd, beside) => {

@@ -1,13 +1,13 @@
 /** What happens to files beside the store that is tested: another program writes to them, or the disk refuses. */
 
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import { type Disk, writeAll } from "../../src/storage/fs/disk.ts";
 
 /** Writes at the end of a file as another program does; with `kept`, in the place of all but so many of its bytes. */
 export function writeBehind(disk: Disk, path: string, text: string | Uint8Array, kept?: number): void {
   const fd = disk.openAppend(path);
   if (kept !== undefined) disk.truncate(fd, kept);
-  if (text.length > 0) writeAll(disk, fd, typeof text === "string" ? bytesOf(text) : text);
+  if (text.length > 0) writeAll(disk, fd, typeof text === "string" ? toBytes(text) : text);
   disk.close(fd);
 }
 

@@ -1,7 +1,7 @@
 /** Sessions are found by id and by working directory, and nothing that is no session is taken for one. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
 import { confineDisk } from "../../src/storage/fs/confined-disk.ts";
 import { findPaths, makeFileName, type StoragePaths, toFolderName } from "../../src/storage/fs/paths.ts";
@@ -21,7 +21,7 @@ function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readon
 
 function diskOf(files: Record<string, string>): FaultDisk {
   const disk = new FaultDisk();
-  for (const [path, content] of Object.entries(files)) disk.put(path, bytesOf(content));
+  for (const [path, content] of Object.entries(files)) disk.put(path, toBytes(content));
   return disk;
 }
 

@@ -6,7 +6,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { withoutHalves } from "../../src/core/json/halves.ts";
+import { replaceHalves } from "../../src/core/json/halves.ts";
 import { type Editor, ours, type Update } from "./acp.ts";
 import { headerText, SESSION } from "./lines.ts";
 import type { Random } from "./random.ts";
@@ -236,7 +236,7 @@ const isRun = ({ rawOutput, name }: Json): boolean => rawOutput?.exitCode !== un
 /** Throws unless an editor was shown exactly a path. */
 export function requireShown(path: readonly Json[], updates: readonly Update[]): void {
   // No half of a character is sent.
-  const must = expected(JSON.parse(withoutHalves(JSON.stringify(path))));
+  const must = expected(JSON.parse(replaceHalves(JSON.stringify(path))));
   const was = told(updates);
   expect([...was.shown.keys()]).toEqual(path.map(({ id }) => id));
   for (const [id, shown] of must.shown) {

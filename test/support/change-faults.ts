@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { Draft } from "../../src/core/format/entry.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Store } from "../../src/core/ports/store.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { type Fault, FaultDisk, faultPoints } from "./disk.ts";
@@ -101,7 +101,7 @@ export async function withFaults(
 
 /** A message of the user with an id. */
 export function messageDraft(entryId: string): Draft {
-  return { type: "message", id: entryId, rest: bytesOf(`,"message":{"role":"user","content":"say ${entryId}"}`) };
+  return { type: "message", id: entryId, rest: toBytes(`,"message":{"role":"user","content":"say ${entryId}"}`) };
 }
 
 /** Appends messages with these ids, all or none, and waits until they are durable. */
@@ -159,12 +159,12 @@ export function lastsInFolderOfTheDead(file: string, storeOn: (disk: FaultDisk) 
     "a session that is made by %s lasts in a folder that a killed process made",
     async (way) => {
       const dying = new FaultDisk();
-      dying.put(join(dirname(file), "..", "x"), bytesOf(""));
+      dying.put(join(dirname(file), "..", "x"), toBytes(""));
       dying.set({ kind: "die", at: 1 });
       expect(() => dying.makeFolder(dirname(file))).toThrow();
       const disk = dying.afterDeath();
       const wanted = beginning(headerText(), file);
-      const first = bytesOf(userText(id(0), null));
+      const first = toBytes(userText(id(0), null));
       if (way === "publish") (await storeOn(disk).publish(wanted, [first])).close();
       else {
         const log = storeOn(disk).create(wanted);

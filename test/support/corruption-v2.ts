@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import { DAMAGES, type DamageKind, damaged } from "./corruption.ts";
 import type { FaultDisk } from "./disk.ts";
@@ -45,7 +45,7 @@ function lastRecords(bytes: Uint8Array, count: number): number {
 function entriesIn(log: Log): Map<string, string> {
   const there = new Map<string, string>();
   for (const [position, id] of idsOf(log).entries()) {
-    const text = textOf(log.read(position));
+    const text = decodeText(log.read(position));
     if (JSON.parse(text).damaged !== true) there.set(id, text);
   }
   return there;
@@ -98,7 +98,7 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
     log = v2On(disk).open(CONTAINER);
     expect(log.readOnly, "after a repair").toBe(null);
   }
-  log.append([bytesOf('{"type":"custom","id":"appended","parentId":null,"customType":"x"}')]);
+  log.append([toBytes('{"type":"custom","id":"appended","parentId":null,"customType":"x"}')]);
   await log.commit();
   log.close();
   const again = v2On(disk.after()).open(CONTAINER);

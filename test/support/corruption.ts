@@ -2,8 +2,8 @@
 
 import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
-import { type Verdict, verifying } from "../../src/core/session/check.ts";
+import { toBytes } from "../../src/core/json/json.ts";
+import { type Verdict, verifyInSteps } from "../../src/core/session/check.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { headerText } from "./lines.ts";
 import { randomModel } from "./model.ts";
@@ -12,7 +12,7 @@ import { diskWith, FILE, openOn } from "./sessions.ts";
 
 /** Verifies a session at once. */
 export function verify(session: Session): Verdict {
-  const steps = verifying(session);
+  const steps = verifyInSteps(session);
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
@@ -125,7 +125,7 @@ async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   if (session.log.readOnly?.name === "unsupported_version") return session.close();
   const repaired = session.log.readOnly !== null;
   if (repaired) session.repair(false);
-  session.append([{ type: "message", id: "appended", rest: bytesOf(',"message":{"role":"user","content":"more"}') }]);
+  session.append([{ type: "message", id: "appended", rest: toBytes(',"message":{"role":"user","content":"more"}') }]);
   await session.commit();
   session.close();
   const again = openOn(disk.after(), FILE, 3);

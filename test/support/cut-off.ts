@@ -1,7 +1,7 @@
 /** Sessions whose migration, rollback or first append was cut off by the death of its process, at every disk operation. */
 
 import { expect } from "vitest";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -43,7 +43,7 @@ export function optionsOn(disk: FaultDisk): MigrationOptions {
 
 function fileDisk(): FaultDisk {
   const disk = new FaultDisk();
-  disk.put(FILE, bytesOf(TEXT));
+  disk.put(FILE, toBytes(TEXT));
   return disk;
 }
 
@@ -52,7 +52,7 @@ export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
   await migrate(optionsOn(disk), FILE);
   if (later.length > 0) {
     const log = optionsOn(disk).openContainer(CONTAINER);
-    log.append(later.map(bytesOf));
+    log.append(later.map(toBytes));
     await log.commit();
     log.close();
   }
@@ -62,9 +62,9 @@ export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
 /** A disk with the first entries of a session that begins in V2, durable. */
 async function bornDisk(): Promise<FaultDisk> {
   const disk = new FaultDisk();
-  const header = { headerLine: bytesOf(headerText()), header: JSON.parse(headerText()) };
+  const header = { headerLine: toBytes(headerText()), header: JSON.parse(headerText()) };
   const log = storesOn(disk).containers.create(header);
-  log.append(chain(2).map(bytesOf));
+  log.append(chain(2).map(toBytes));
   await log.commit();
   log.close();
   return disk.after();
@@ -141,14 +141,14 @@ export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Prom
 
 function pointerOn(disk: FaultDisk): Json | undefined {
   const bytes = disk.content(getPointerFile(CONTAINER));
-  return bytes && JSON.parse(textOf(bytes));
+  return bytes && JSON.parse(decodeText(bytes));
 }
 
 /** Names in the folder, the pointer's phase and the session file's content. */
 function kindOf(disk: FaultDisk): string {
   const names = disk.names(FOLDER).map((name) => name.replace(/\d+-\d+(\.tmp)?$/, ""));
   const { active, phase } = pointerOn(disk) ?? {};
-  return JSON.stringify([names.sort(), active, phase, textOf(disk.content(FILE) ?? new Uint8Array(0))]);
+  return JSON.stringify([names.sort(), active, phase, decodeText(disk.content(FILE) ?? new Uint8Array(0))]);
 }
 
 export const serveOn = (disk: FaultDisk, ...args: string[]): HereServer =>

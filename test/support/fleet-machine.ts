@@ -1,7 +1,7 @@
 /** Machines with working copies of one session, over a fleet in memory. */
 
 import { expect } from "vitest";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Journal } from "../../src/storage/fleet/journal.ts";
 import type { FleetOptions } from "../../src/storage/fleet/options.ts";
@@ -96,7 +96,7 @@ export class Machine {
 
   /** Adds lines as a program does that knows nothing of the fleet, or as a server that died before it gave them. */
   async addPlainly(lines: readonly string[], log = this.plain.open(this.file)): Promise<void> {
-    log.append(lines.map((line) => bytesOf(line)));
+    log.append(lines.map((line) => toBytes(line)));
     await log.commit();
     log.close();
   }
@@ -117,7 +117,7 @@ export async function second(
 }
 
 export const line = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1));
-export const lines = (...ns: number[]): Uint8Array[] => ns.map((n) => bytesOf(line(n)));
+export const lines = (...ns: number[]): Uint8Array[] => ns.map((n) => toBytes(line(n)));
 export const written = async (log: Log, ...ns: number[]): Promise<void> => {
   log.append(lines(...ns));
   await log.commit();

@@ -6,7 +6,7 @@
 
 import { expect, test } from "vitest";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { FleetPushed } from "../../src/core/ports/fleet-care.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import { type GivingPlace, give, owedElsewhere, owedIn } from "../../src/storage/fleet/giving.ts";
@@ -76,7 +76,7 @@ class Actor {
   }
 
   append(words: Words): void {
-    this.log.append(words.map((word) => bytesOf(lineOf(word))));
+    this.log.append(words.map((word) => toBytes(lineOf(word))));
   }
 
   close(): void {
@@ -124,7 +124,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     scene.actors.delete("two");
   },
   appendsUnsynced: ({ machine }, words) =>
-    machine.plain.open(machine.file).append(words.map((word) => bytesOf(lineOf(word)))),
+    machine.plain.open(machine.file).append(words.map((word) => toBytes(lineOf(word)))),
   commits: ({ log }) => log.commit(),
   /** The disk lost the lines of the copy but these. */
   reverts: ({ machine }, words) => machine.revert(words.map(lineOf)),

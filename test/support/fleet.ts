@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { textOf } from "../../src/core/json/json.ts";
+import { decodeText } from "../../src/core/json/json.ts";
 import type {
   Fleet,
   FleetAttachment,
@@ -88,7 +88,7 @@ export class FleetTable {
   }
 
   linesOf(sessionId: string): string[] {
-    return (this.rows.get(sessionId)?.lines ?? []).map((line) => textOf(line));
+    return (this.rows.get(sessionId)?.lines ?? []).map((line) => decodeText(line));
   }
 
   /** Fails unless everything that is true of every session in every moment is true. */
@@ -111,7 +111,7 @@ export class FleetTable {
 async function requirePacked(...[before, lines, heads, stretches]: Parameters<typeof packed>): Promise<void> {
   const packs = await packed(before, lines, heads, stretches);
   const opened = (await Promise.all(packs.map(linesIn))).flat();
-  expect(opened.map((line) => textOf(line))).toEqual(lines.map((line) => textOf(line)));
+  expect(opened.map((line) => decodeText(line))).toEqual(lines.map((line) => decodeText(line)));
   expect(packs.flatMap(headsIn)).toEqual(heads);
 }
 
@@ -330,7 +330,7 @@ export class MemoryFleet implements Fleet {
       return { kind: "refused" };
     const messages = row.lines
       .slice(from, to)
-      .flatMap((one, n) => (textOf(one).includes('"type":"message"') ? [from + n] : []));
+      .flatMap((one, n) => (decodeText(one).includes('"type":"message"') ? [from + n] : []));
     expect([...new Set(texts.map(({ position }) => position))]).toEqual(messages);
     row.facts.push([from, to]);
     row.indexed = to;
@@ -391,7 +391,7 @@ export function fleetOptions(
     elapsed: () => 0,
     patience: async (n) => n < tries,
     keepAside({ header }, lines) {
-      aside.push(...lines.map((line) => textOf(line)));
+      aside.push(...lines.map((line) => decodeText(line)));
       return `/aside/${header.id}`;
     },
     journal: journalOn(disk),

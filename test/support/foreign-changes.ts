@@ -8,7 +8,7 @@ import { lstatSync, readdirSync, readFileSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
-import { elements, valueEnd } from "../../src/core/json/json.ts";
+import { findValueEnd, getElements } from "../../src/core/json/json.ts";
 import { user } from "./drafts.ts";
 import { changeFile, isFile, KINDS, type Later, putBack } from "./foreign-kinds.ts";
 import type { StoreName } from "./many-servers.ts";
@@ -136,7 +136,7 @@ function elementsOf(text: string, member: string): string[] {
   const mark = `"${member}":`;
   const start = bytes.indexOf(`${mark}[`) + mark.length;
   if (start < mark.length) return [];
-  const found = elements(bytes, start, valueEnd(bytes, start, bytes.length)) ?? [];
+  const found = getElements(bytes, start, findValueEnd(bytes, start, bytes.length)) ?? [];
   return found.map((one) => bytes.toString("utf8", one.start, one.end));
 }
 

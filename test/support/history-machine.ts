@@ -5,7 +5,7 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Fleet } from "../../src/core/ports/fleet.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { arrive } from "../../src/storage/fleet/arrival.ts";
@@ -264,7 +264,7 @@ export class HistoryMachine {
     const op = this.begins(log, 1 + random.int(3));
     let commit: Promise<void>;
     try {
-      log.append(op.texts.map((text) => bytesOf(text)));
+      log.append(op.texts.map((text) => toBytes(text)));
       commit = log.commit();
     } catch (error) {
       return this.note(process, op, error);
@@ -366,7 +366,7 @@ export class HistoryMachine {
         // What a dead process left, and nobody has heard of, is given to the fleet, with one line more.
         if (log.persisted) {
           const op = this.begins(log, 1, "end");
-          log.append(op.texts.map((text) => bytesOf(text)));
+          log.append(op.texts.map((text) => toBytes(text)));
           await log.commit();
           this.acknowledge(op, log);
         }

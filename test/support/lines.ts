@@ -1,6 +1,6 @@
 /** Lines of session files, written by hand the way Pi writes them. */
 
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../src/core/json/json.ts";
 
 export const TIME = "2026-01-24T16:22:26.831Z";
 export const SESSION = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
@@ -42,7 +42,7 @@ export function fileText(...lines: string[]): string {
 }
 
 export function fileBytes(...lines: string[]): Uint8Array {
-  return bytesOf(fileText(...lines));
+  return toBytes(fileText(...lines));
 }
 
 /** The id of the n-th entry of a session made by hand: eight hex digits. */
@@ -57,7 +57,7 @@ export function chain(count: number, from = 0): string[] {
 
 /** Lines of a file, without the last when it is empty. */
 export function linesOf(bytes: Uint8Array): string[] {
-  const lines = textOf(bytes).split("\n");
+  const lines = decodeText(bytes).split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }

@@ -1,7 +1,7 @@
 /** Nodes and trees from ids and parents, without any log. */
 
 import { HeadReader } from "../../src/core/format/head.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
 import { Tree } from "../../src/core/tree/tree.ts";
 
@@ -17,7 +17,7 @@ export function grown(): Grown {
   return {
     nodes,
     add({ type = "custom", ...entry }) {
-      const line = bytesOf(JSON.stringify({ type, ...entry }));
+      const line = toBytes(JSON.stringify({ type, ...entry }));
       const fault = heads.readAny(line, 0, line.length, () => "made");
       if (fault !== null) throw new Error(fault);
       return nodes.add(heads);

@@ -2,7 +2,7 @@
 
 import { cpSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "./drafts.ts";
 import type { Json } from "./server.ts";
@@ -27,7 +27,7 @@ export function writeElsewhere(
   const line = JSON.stringify({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
   if (store === "jsonl") {
     const fd = disk.openAppend(file);
-    disk.write(fd, bytesOf(`${line}\n`));
+    disk.write(fd, toBytes(`${line}\n`));
     return disk.close(fd);
   }
   const log = v2On(disk, { seed: 9, durability: "os", containerFor: () => file }).open(file);

@@ -1,6 +1,6 @@
 /** All that a log and its session tell, for holding one way of opening against another. */
 
-import { textOf } from "../../src/core/json/json.ts";
+import { decodeText } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import { Session } from "../../src/core/session/session.ts";
 import { testEnv } from "./env.ts";
@@ -15,14 +15,14 @@ function told(log: Log): unknown {
     parent: nodes.parent(p),
     type: nodes.type(p),
     role: nodes.role(p),
-    flags: [nodes.isMarker(p), nodes.isBatch(p), nodes.lacksMessage(p)],
+    flags: [nodes.isMarker(p), nodes.isBatch(p), nodes.hasNoMessage(p)],
     length: log.length(p),
   }));
-  const texts = Array.from({ length: nodes.count }, (_, p) => textOf(log.read(p)));
+  const texts = Array.from({ length: nodes.count }, (_, p) => decodeText(log.read(p)));
   const session = new Session(log, testEnv());
   return {
     header: log.header,
-    headerLine: textOf(log.headerLine),
+    headerLine: decodeText(log.headerLine),
     version: log.version,
     readOnly: log.readOnly?.message,
     mayHideEntries: log.mayHideEntries,

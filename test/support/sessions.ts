@@ -1,7 +1,7 @@
 /** Sessions for tests: from lines, in memory or as a file on a disk in memory. */
 
 import type { SessionHeader } from "../../src/core/format/entry.ts";
-import { bytesOf, parse, textOf } from "../../src/core/json/json.ts";
+import { decodeText, parse, toBytes } from "../../src/core/json/json.ts";
 import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
 import { Session } from "../../src/core/session/session.ts";
 import { Workspace } from "../../src/core/session/workspace.ts";
@@ -22,7 +22,7 @@ export const STATE = "/state";
 export const QUARANTINE = `${STATE}/quarantine`;
 
 export function beginning(header: string = headerText(), file?: string): Beginning {
-  const headerLine = bytesOf(header);
+  const headerLine = toBytes(header);
   return { headerLine, header: parse(headerLine) as SessionHeader, file };
 }
 
@@ -51,7 +51,7 @@ export function jsonlOn(
 /** A disk with one session file. */
 export function diskWith(content: string | Uint8Array, path = FILE): FaultDisk {
   const disk = new FaultDisk();
-  disk.put(path, typeof content === "string" ? bytesOf(content) : content);
+  disk.put(path, typeof content === "string" ? toBytes(content) : content);
   return disk;
 }
 
@@ -81,7 +81,7 @@ export function idsOf(log: Log): string[] {
 
 /** The lines of a log's entries. */
 export function textsOf(log: Log): string[] {
-  return Array.from({ length: log.nodes.count }, (_, position) => textOf(log.read(position)));
+  return Array.from({ length: log.nodes.count }, (_, position) => decodeText(log.read(position)));
 }
 
 /** The messages of the context at a position, as values. */

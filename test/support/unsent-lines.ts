@@ -1,6 +1,6 @@
 /** Machines that owe something to a fleet. */
 
-import { bytesOf } from "../../src/core/json/json.ts";
+import { toBytes } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
 import type { GivingPlace } from "../../src/storage/fleet/giving.ts";
 import type { Journal } from "../../src/storage/fleet/journal.ts";
@@ -21,7 +21,7 @@ export const placeOf = ({ journal, store, file }: Machine, own: Journal = journa
 /** Acknowledges an entry while the fleet is away. */
 export async function owing(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
   machine.fleet.faultAt = () => "before";
-  log.append(texts.map((text) => bytesOf(text)));
+  log.append(texts.map((text) => toBytes(text)));
   await log.commit();
 }
 

@@ -5,7 +5,7 @@
  * Nothing is recursive, because sessions are as deep as they are long.
  */
 
-import { SETTINGS } from "../../core/session/compare.ts";
+import { SETTING_TYPES } from "../../core/session/compare.ts";
 import type { FlatNode } from "../entries.ts";
 
 export const FILTERS = ["default", "no tools", "user", "labelled", "all"] as const;
@@ -18,7 +18,7 @@ const LINEAR = 4;
 
 /** Returns true if an entry is about the session and no part of the conversation. */
 export function isSetting({ type }: Pick<FlatNode, "type">): boolean {
-  return SETTINGS.has(type);
+  return SETTING_TYPES.has(type);
 }
 
 function passes(node: FlatNode, filter: Filter): boolean {

@@ -1,4 +1,4 @@
-import { bytesOf, elements, parseText, textOf, valueAt } from "../../core/json/json.ts";
+import { decodeText, findValue, getElements, parseText, toBytes } from "../../core/json/json.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import { formatEntry, formatMessage } from "../conversation.ts";
 import { UsageError } from "../options.ts";
@@ -199,11 +199,11 @@ async function sessionAt(
 
 /** Returns the entries of an event, with their texts. */
 function comingIn(text: string): ComingEntry[] {
-  const bytes = bytesOf(text);
-  const entries = valueAt(bytes, { start: 0, end: bytes.length }, ["params", "entries"]);
-  const ranges = entries ? (elements(bytes, entries.start, entries.end) ?? []) : [];
+  const bytes = toBytes(text);
+  const entries = findValue(bytes, { start: 0, end: bytes.length }, ["params", "entries"]);
+  const ranges = entries ? (getElements(bytes, entries.start, entries.end) ?? []) : [];
   return ranges.map(({ start, end }) => {
-    const text = textOf(bytes, start, end);
+    const text = decodeText(bytes, start, end);
     return { entry: parseText(text) as AnyResult, text };
   });
 }

@@ -1,24 +1,24 @@
 /** Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol; reliability C1 to C3). */
 
 import type { Entry } from "../format/entry.ts";
-import { withFewMembers } from "../json/few-members.ts";
+import { limitMembers } from "../json/few-members.ts";
 import { parse } from "../json/json.ts";
 import { ROOT, type Role } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import {
   type Bodies,
   type ContextItem,
-  contextAt,
-  itemsAmong,
-  keptFrom,
-  messageText,
-  spanAt,
+  collectItems,
+  findFirstKept,
+  getContext,
+  getContextSpan,
+  getMessageText,
   walkUp,
 } from "./context.ts";
 import { type Heads, separates } from "./pairing.ts";
 import type { CompactionSettings } from "./settings.ts";
-import { Files, paragraphs, type SummaryMessage } from "./summary.ts";
-import { estimateTokens, reportedTokens } from "./tokens.ts";
+import { Files, type SummaryMessage, toParagraphs } from "./summary.ts";
+import { estimateTokens, getReportedTokens } from "./tokens.ts";
 
 /** An entry that will be appended below the leaf of a path, and is in no tree yet. */
 export interface Coming {
@@ -28,10 +28,10 @@ export interface Coming {
 }
 
 /**
- * Returns what is wrong with keeping the path to `leaf`, and the `coming` entries below it, from `first` on, and the
- * nearest entries that would do; or null. A coming entry has the number of all nodes plus its index as position.
+ * Checks a compaction that keeps the path to `leaf`, and the `coming` entries below it, from `first` on. Returns why it
+ * is invalid with the nearest valid entries, or null. A coming entry's position is the number of nodes plus its index.
  */
-export function boundaryFault(
+export function findBoundaryFault(
   tree: Tree,
   bodies: Bodies,
   leaf: number,
@@ -50,11 +50,11 @@ export function boundaryFault(
   const path = coming.length === 0 ? stored : [...stored, ...coming.map((_, index) => count + index)];
   const at = isComing ? stored.length + first - count : tree.depth(first);
   const compaction = tree.lastCompaction(leaf);
-  const shownFrom = compaction === ROOT ? 0 : tree.depth(keptFrom(tree, bodies, compaction).first);
+  const shownFrom = compaction === ROOT ? 0 : tree.depth(findFirstKept(tree, bodies, compaction).first);
   const heads: Heads = {
     nodes: {
       role: (position) => (position < count ? nodes.role(position) : coming[position - count].role),
-      lacksMessage: (position) => position < count && nodes.lacksMessage(position),
+      hasNoMessage: (position) => position < count && nodes.hasNoMessage(position),
     },
   };
   const entries: Pick<Bodies, "entry"> = {
@@ -96,10 +96,10 @@ export function prepareCompaction(
   leaf: number,
   settings: CompactionSettings & { readonly contextWindow: number },
 ) {
-  const { items } = contextAt(tree, bodies, leaf);
-  const { compaction, kept, after } = spanAt(tree, bodies, leaf);
+  const { items } = getContext(tree, bodies, leaf);
+  const { compaction, kept, after } = getContextSpan(tree, bodies, leaf);
   const stretch = new Stretch(tree, bodies, compaction === ROOT ? after : [...kept, compaction, ...after], items);
-  const tokens = contextTokens(tree, bodies, leaf, items);
+  const tokens = countContextTokens(tree, bodies, leaf, items);
   const isOver = tokens > settings.contextWindow - settings.reserveTokens;
   const previous = compaction === ROOT ? undefined : bodies.entry(compaction);
   // Right after a compaction, another one has nothing to add.
@@ -179,7 +179,10 @@ class Stretch {
     return cut;
   }
 
-  /** Returns the index of the message with which the newest reach the budget, or -1. As in Pi, others do not count. */
+  /**
+   * Returns the index of the oldest message with which the newest reach the budget, or -1. As in Pi, others do not
+   * count.
+   */
   private fullFrom(keepRecentTokens: number): number {
     let tokens = 0;
     for (let i = this.positions.length - 1; i >= 0; i--) {
@@ -226,19 +229,19 @@ function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], file
     const read = readMessage(tree, bodies, item);
     if (read === undefined) continue;
     files.addMessage(read.message);
-    yield* paragraphs(read.message);
+    yield* toParagraphs(read.message);
   }
 }
 
-/** Returns a message of whose objects only the first members are read, and the estimate of its tokens with all of them. */
+/** Returns a message with only the first members of its objects, and the estimate of its tokens with all members. */
 function readMessage(
   tree: Tree,
   bodies: Bodies,
   item: ContextItem,
 ): { message: SummaryMessage; tokens: () => number } | undefined {
-  const text = messageText(tree, bodies, item);
+  const text = getMessageText(tree, bodies, item);
   if (!text) return undefined;
-  const read = withFewMembers(text);
+  const read = limitMembers(text);
   const message = parse(read) as SummaryMessage;
   return { message, tokens: () => estimateTokens(message, text.length - read.length) };
 }
@@ -247,7 +250,7 @@ function readMessage(
  * Returns the tokens of the context at `leaf`: those that the last assistant message reports, and estimates for what
  * came after it. Reports from before a compaction or a context edit are ignored: they were about another context.
  */
-export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: readonly ContextItem[]): number {
+export function countContextTokens(tree: Tree, bodies: Bodies, leaf: number, items: readonly ContextItem[]): number {
   let depth = tree.lastCompaction(leaf) === ROOT ? -1 : tree.depth(tree.lastCompaction(leaf));
   if (tree.hasEdits)
     for (let at = leaf; at >= 0 && tree.depth(at) > depth; at = tree.nodes.parent(at))
@@ -257,7 +260,7 @@ export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: r
   for (let i = items.length - 1; i >= 0 && !isReported; i--) {
     const read = readMessage(tree, bodies, items[i]);
     const reported =
-      items[i].kind === "message" && tree.depth(items[i].position) > depth ? reportedTokens(read?.message) : 0;
+      items[i].kind === "message" && tree.depth(items[i].position) > depth ? getReportedTokens(read?.message) : 0;
     isReported = reported > 0;
     tokens += isReported ? reported : (read?.tokens() ?? 0);
   }
@@ -266,13 +269,13 @@ export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: r
 
 // --- leaving a branch ----------------------------------------------------------------------------------------------
 
-/** Returns what is left behind, oldest first, when the leaf moves from `leaf` to `target`. */
+/** Returns the entries that the leaf leaves when it moves from `leaf` to `target`, oldest first. */
 export function prepareBranchSummary(tree: Tree, bodies: Bodies, leaf: number, target: number) {
   const commonAncestor = tree.commonAncestor(leaf, target);
   const left = walkUp(tree, leaf, commonAncestor);
   const files = new Files();
   for (const position of left)
     if (tree.nodes.isType(position, "branch_summary")) files.addSummary(bodies.entry(position));
-  const conversationText = [...spoken(tree, bodies, itemsAmong(tree, bodies, left), files)].join("\n\n");
+  const conversationText = [...spoken(tree, bodies, collectItems(tree, bodies, left), files)].join("\n\n");
   return { commonAncestor, left, files: files.lists(), conversationText };
 }

@@ -1,20 +1,20 @@
 /** The context at a leaf: which entries yield a message, and which (seed 000; session-format reference, section 3). */
 
-import { type Damage, damageOfEntry } from "../format/damage.ts";
+import { type Damage, makeEntryDamage } from "../format/damage.ts";
 import { type Entry, setMembers } from "../format/entry.ts";
-import { inTextBlock, shownText } from "../format/message.ts";
+import { toShownText, wrapInTextBlock } from "../format/message.ts";
 import {
-  bytesOf,
   concat,
-  elements,
+  findKnownValueEnd,
+  findMember,
+  findStringEnd,
+  getElements,
+  getMembers,
   holdsAt,
-  knownValueEnd,
   type Member,
-  memberOf,
-  members,
   parse,
   type Range,
-  stringEnd,
+  toBytes,
 } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Boundary, Tree } from "../tree/tree.ts";
@@ -26,12 +26,12 @@ export interface Bodies {
   entry(position: number): Entry;
 }
 
-/** One message of the context and where it comes from. */
+/** One message of the context and its source. */
 export interface ContextItem {
   readonly position: number;
   /** The others come from a compaction: its summary, and the system message and the kept messages that it carries. */
   readonly kind: "message" | "summary" | "system" | "retained";
-  /** Which of the kept messages that a compaction carries. */
+  /** Index among the kept messages that a compaction carries. */
   readonly index?: number;
   /** Position of the context edit that replaces its content. */
   readonly edit?: number;
@@ -45,7 +45,7 @@ export interface Span {
   readonly kept: readonly number[];
   /** Entries after it, or the whole path; oldest first. */
   readonly after: readonly number[];
-  /** Whether the compaction's kept entry is not on the path before it: more was kept instead (guarantee 1). */
+  /** True if the compaction's kept entry is not on the path before it: more was kept instead (guarantee 1). */
   readonly misplacedBoundary: boolean;
 }
 
@@ -54,28 +54,28 @@ export interface Context extends Span {
   readonly items: readonly ContextItem[];
 }
 
-export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
+export function getContextSpan(tree: Tree, bodies: Bodies, leaf: number): Span {
   const { nodes } = tree;
   const compaction = tree.lastCompaction(leaf);
   const after = walkUp(tree, leaf, compaction);
   if (compaction === ROOT) return { compaction, kept: [], after, misplacedBoundary: false };
-  const { first, misplaced } = keptFrom(tree, bodies, compaction);
+  const { first, misplaced } = findFirstKept(tree, bodies, compaction);
   const kept =
     first === compaction ? [] : walkUp(tree, nodes.parent(compaction), first < 0 ? ROOT : nodes.parent(first));
   const spoken = kept.filter((position) => nodes.role(position) !== "system");
   return { compaction, kept: spoken, after, misplacedBoundary: misplaced };
 }
 
-/** Returns the context at `leaf`. Costs what it returns plus the entries between that yield nothing. */
-export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
-  const span = spanAt(tree, bodies, leaf);
+/** Returns the context at `leaf`. Costs as much as the returned entries, and those between that yield nothing. */
+export function getContext(tree: Tree, bodies: Bodies, leaf: number): Context {
+  const span = getContextSpan(tree, bodies, leaf);
   const { compaction, kept, after } = span;
-  const edits = editsAmong(tree, bodies, kept, after);
+  const edits = collectEdits(tree, bodies, kept, after);
   const items: ContextItem[] = [];
   if (compaction !== ROOT && !edits.get(compaction)?.leavesOut) {
     if (carriesSystemMessage(bodies, compaction)) items.push({ position: compaction, kind: "system" });
     items.push({ position: compaction, kind: "summary" });
-    const { retained = 0 } = keptFrom(tree, bodies, compaction);
+    const { retained = 0 } = findFirstKept(tree, bodies, compaction);
     for (let index = 0; index < retained; index++) items.push({ position: compaction, kind: "retained", index });
   }
   for (const position of kept) pushItem(items, tree, bodies, position, edits);
@@ -100,7 +100,7 @@ export function walkUp(tree: Tree, from: number, end: number): number[] {
  * it keeps nothing. When the named entry is not there, everything since the previous compaction is kept: a reader is
  * better off with too much than with silently too little (reliability case C2).
  */
-export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): Boundary {
+export function findFirstKept(tree: Tree, bodies: Bodies, compaction: number): Boundary {
   const known = tree.boundaries.get(compaction);
   if (known) return known;
   const boundary = findBoundary(tree, bodies, compaction);
@@ -124,24 +124,24 @@ function findBoundary(tree: Tree, bodies: Bodies, compaction: number): Boundary 
 }
 
 /** Returns the damage of a compaction whose first kept entry is not on the path before it. */
-export function boundaryDamage(tree: Tree, bodies: Bodies, compaction: number): Damage | undefined {
-  if (!keptFrom(tree, bodies, compaction).misplaced) return undefined;
-  const kept = shownText(bodies.entry(compaction).firstKeptEntryId);
+export function findBoundaryDamage(tree: Tree, bodies: Bodies, compaction: number): Damage | undefined {
+  if (!findFirstKept(tree, bodies, compaction).misplaced) return undefined;
+  const kept = toShownText(bodies.entry(compaction).firstKeptEntryId);
   const which =
     kept === ""
       ? "the compaction names no first kept entry"
       : `the first kept entry ${kept} is not on the path before the compaction`;
-  return damageOfEntry(tree.nodes.id(compaction), "invalid_boundary", `${which}; more is kept`);
+  return makeEntryDamage(tree.nodes.id(compaction), "invalid_boundary", `${which}; more is kept`);
 }
 
 function isMessage(value: unknown): boolean {
   return typeof (value as { role?: unknown } | null)?.role === "string";
 }
 
-/** Returns where a compaction's line has the kept messages that it carries. */
-export function retainedMessages(line: Uint8Array): Range[] {
-  const tail = memberOf(members(line) ?? [], "retainedTail");
-  const all = (tail && elements(line, tail.start, tail.end)) ?? [];
+/** Returns the places of the kept messages that a compaction's line carries. */
+export function findRetainedMessages(line: Uint8Array): Range[] {
+  const tail = findMember(getMembers(line) ?? [], "retainedTail");
+  const all = (tail && getElements(line, tail.start, tail.end)) ?? [];
   return all.filter(({ start, end }) => isMessage(parse(line, start, end)));
 }
 
@@ -153,7 +153,7 @@ export interface Edit {
 }
 
 /** Returns the latest edit of each target among the walked entries. */
-export function editsAmong(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, Edit> {
+export function collectEdits(tree: Tree, bodies: Bodies, ...walks: (readonly number[])[]): Map<number, Edit> {
   const edits = new Map<number, Edit>();
   if (!tree.hasEdits) return edits;
   for (const walk of walks)
@@ -177,8 +177,8 @@ function pushItem(items: ContextItem[], tree: Tree, bodies: Bodies, position: nu
 }
 
 /** Returns the messages that a part of a path yields by itself: edited, with its summaries, and with nothing cut. */
-export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
-  const edits = editsAmong(tree, bodies, positions);
+export function collectItems(tree: Tree, bodies: Bodies, positions: readonly number[]): ContextItem[] {
+  const edits = collectEdits(tree, bodies, positions);
   const items: ContextItem[] = [];
   for (const position of positions) {
     if (tree.lastCompaction(position) !== position) pushItem(items, tree, bodies, position, edits);
@@ -187,11 +187,11 @@ export function itemsAmong(tree: Tree, bodies: Bodies, positions: readonly numbe
   return items;
 }
 
-/** Returns whether an entry yields a message where nothing cuts or edits it. */
+/** Returns whether an entry yields a message unless it is cut or edited. */
 export function yieldsMessage(tree: Tree, bodies: Bodies, position: number): boolean {
   const { nodes } = tree;
   const speaks = nodes.isType(position, "message") || nodes.isType(position, "custom_message");
-  if (speaks) return !nodes.lacksMessage(position);
+  if (speaks) return !nodes.hasNoMessage(position);
   return nodes.isType(position, "branch_summary") && hasSummary(bodies.entry(position));
 }
 
@@ -206,12 +206,12 @@ function hasSummary(entry: Entry): boolean {
   return typeof entry.summary === "string" && entry.summary !== "";
 }
 
-/** Returns how many messages {@link contextAt} would return, without reading what it can count. */
-export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
-  if (tree.hasEdits) return contextAt(tree, bodies, leaf).items.length;
+/** Returns how many messages {@link getContext} would return. Reads only entries that it cannot count otherwise. */
+export function countContextMessages(tree: Tree, bodies: Bodies, leaf: number): number {
+  if (tree.hasEdits) return getContext(tree, bodies, leaf).items.length;
   const compaction = tree.lastCompaction(leaf);
   if (compaction === ROOT) return tree.yieldCount(leaf);
-  const { first, retained = 0 } = keptFrom(tree, bodies, compaction);
+  const { first, retained = 0 } = findFirstKept(tree, bodies, compaction);
   const after = tree.yieldCount(leaf) - tree.yieldCount(compaction);
   const own = (carriesSystemMessage(bodies, compaction) ? 2 : 1) + retained;
   if (first === compaction) return own + after;
@@ -227,11 +227,11 @@ export interface Model {
 }
 
 /** Returns the model in force at a position: the nearest one that an entry of its path names. */
-export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
+export function getModelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
   for (let p = tree.lastModel(at); p >= 0; p = tree.lastModel(tree.nodes.parent(p))) {
     const { type, message, ...change } = bodies.entry(p);
     const named =
-      type === "model_change" ? modelIn(change) : ((message ?? {}) as { provider?: unknown; model?: unknown });
+      type === "model_change" ? parseModelChange(change) : ((message ?? {}) as { provider?: unknown; model?: unknown });
     if (typeof named.provider !== "string" || typeof named.model !== "string") continue;
     const model = { provider: named.provider, id: named.model };
     if (!isUnknown(model)) return model;
@@ -239,15 +239,15 @@ export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
   return null;
 }
 
-/** Returns what a change of the model names. oh-my-pi writes both parts as one text, and changes for other roles. */
-export function modelIn({ provider, modelId, model, role = "default" }: Readonly<Record<string, unknown>>) {
+/** Returns the model of a change. oh-my-pi writes both parts as one text, and has changes for other roles. */
+export function parseModelChange({ provider, modelId, model, role = "default" }: Readonly<Record<string, unknown>>) {
   const slash = typeof model === "string" && modelId === undefined && role === "default" ? model.indexOf("/") : -1;
   if (slash <= 0) return { provider, model: modelId };
   return { provider: String(model).slice(0, slash), model: String(model).slice(slash + 1) };
 }
 
 /** Returns the thinking level in force at a position, if an entry of its path names one. */
-export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefined {
+export function getThinkingLevelAt(tree: Tree, bodies: Bodies, at: number): string | undefined {
   for (let p = tree.lastLevel(at); p >= 0; p = tree.lastLevel(tree.nodes.parent(p))) {
     const level = bodies.entry(p).thinkingLevel;
     if (typeof level === "string") return level;
@@ -256,14 +256,14 @@ export function levelAt(tree: Tree, bodies: Bodies, at: number): string | undefi
 }
 
 /** Returns the JSON text of one message of the context, from its entry's bytes where possible; undefined if damaged. */
-export function messageText(
+export function getMessageText(
   tree: Tree,
   bodies: Bodies,
   item: ContextItem,
   line: Uint8Array = bodies.line(item.position),
 ): Uint8Array | undefined {
   // A placeholder has nothing of the entry but its head.
-  if (tree.nodes.lacksMessage(item.position)) return undefined;
+  if (tree.nodes.hasNoMessage(item.position)) return undefined;
   if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
     const start = tree.nodes.messageStart(item.position);
     // A line that was changed since, in order to be published anew, may have it elsewhere.
@@ -271,28 +271,28 @@ export function messageText(
       return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
   }
   if (item.kind === "retained") {
-    const message = retainedMessages(line)[item.index ?? 0];
+    const message = findRetainedMessages(line)[item.index ?? 0];
     return message && line.subarray(message.start, message.end);
   }
-  const found = members(line, 0, line.length, knownValueEnd) ?? [];
+  const found = getMembers(line, 0, line.length, findKnownValueEnd) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
-    const member = memberOf(found, name);
+    const member = findMember(found, name);
     return member && line.subarray(member.start, member.end);
   };
   /** Returns a message with these members of the entry. */
   const encoded = (role: string, names: readonly string[], content?: Uint8Array): Uint8Array => {
     const parts = names.map((name) => [name, name === "content" ? content : raw(name)] as const);
-    const timestamp = milliseconds(line, memberOf(found, "timestamp"));
-    return objectText([["role", bytesOf(`"${role}"`)], ...parts, ["timestamp", timestamp]]);
+    const timestamp = milliseconds(line, findMember(found, "timestamp"));
+    return objectText([["role", toBytes(`"${role}"`)], ...parts, ["timestamp", timestamp]]);
   };
   if (item.kind === "system") return raw("systemMessage");
   if (item.kind === "summary") return encoded("compactionSummary", ["summary", "tokensBefore"]);
   if (tree.nodes.isType(item.position, "branch_summary")) return encoded("branchSummary", ["summary", "fromId"]);
   if (tree.nodes.isType(item.position, "custom_message")) {
-    const content = editedContent(bodies, item, "custom") ?? raw("content") ?? bytesOf("[]");
+    const content = editedContent(bodies, item, "custom") ?? raw("content") ?? toBytes("[]");
     return encoded("custom", ["customType", "content", "display", "details"], content);
   }
-  const message = memberOf(found, "message");
+  const message = findMember(found, "message");
   if (!message) return undefined;
   return shownMessage(tree, bodies, item, line.subarray(message.start, message.end));
 }
@@ -302,9 +302,9 @@ function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Ui
   return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }
 
-const MESSAGE = bytesOf('"message"');
+const MESSAGE = toBytes('"message"');
 
-/** Whether a value in a line is that of `message`. */
+/** Returns whether a value in a line is that of `message`. */
 function isMessageAt(line: Uint8Array, start: number): boolean {
   let at = start - 1;
   while (line[at] === SPACE) at--;
@@ -316,10 +316,10 @@ function isMessageAt(line: Uint8Array, start: number): boolean {
 
 /** Values for missing content; readers of these roles may rely on there being some. */
 const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
-  user: bytesOf("[]"),
-  assistant: bytesOf("[]"),
-  toolResult: bytesOf("[]"),
-  system: bytesOf('""'),
+  user: toBytes("[]"),
+  assistant: toBytes("[]"),
+  toolResult: toBytes("[]"),
+  system: toBytes('""'),
 };
 
 /** Roles whose content a context edit replaces; messages of other roles it can only leave out. */
@@ -327,7 +327,7 @@ const EDITABLE = new Set(["user", "assistant", "toolResult", "custom"]);
 
 function withContent(message: Uint8Array, role: string, edited: Uint8Array | undefined): Uint8Array {
   if (!edited && (!MISSING_CONTENT[role] || beginsWithContent(message, role))) return message;
-  const content = memberOf(members(message) ?? [], "content");
+  const content = findMember(getMembers(message) ?? [], "content");
   if (!edited && content && message[content.start] !== 0x6e) return message;
   return setMembers(message, { content: edited ?? MISSING_CONTENT[role] });
 }
@@ -338,7 +338,7 @@ function beginsWithContent(message: Uint8Array, role: string): boolean {
   if (role === "toolResult")
     for (const name of [RESULT_ID, RESULT_NAME]) {
       const value = past(message, at, name);
-      at = message[value] === QUOTE ? past(message, stringEnd(message, value, message.length), COMMA) : -1;
+      at = message[value] === QUOTE ? past(message, findStringEnd(message, value, message.length), COMMA) : -1;
     }
   const value = past(message, at, CONTENT);
   return value > 0 && message[value] !== 0x6e;
@@ -358,7 +358,7 @@ function past(bytes: Uint8Array, from: number, tokens: readonly Uint8Array[]): n
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const COLON = 0x3a;
-const tokensOf = (...texts: string[]): readonly Uint8Array[] => texts.map(bytesOf);
+const tokensOf = (...texts: string[]): readonly Uint8Array[] => texts.map(toBytes);
 const COMMA = tokensOf(",");
 const RESULT_ID = tokensOf('"toolCallId"', ":");
 const RESULT_NAME = tokensOf('"toolName"', ":");
@@ -368,28 +368,28 @@ const BEGINNINGS: Readonly<Record<string, readonly Uint8Array[]>> = Object.fromE
   Object.keys(MISSING_CONTENT).map((role) => [role, tokensOf("{", '"role"', ":", `"${role}"`, ",")]),
 );
 
-/** Returns the content that an edit puts in place; a string becomes a text block where the role has only blocks. */
+/** Returns the content that an edit sets; a string becomes a text block for roles that have only blocks. */
 function editedContent(bodies: Bodies, item: ContextItem, role: string): Uint8Array | undefined {
   if (item.edit === undefined) return undefined;
   const line = bodies.line(item.edit);
-  const replacement = memberOf(members(line) ?? [], "replacement");
-  const content = replacement && memberOf(members(line, replacement.start, replacement.end) ?? [], "content");
+  const replacement = findMember(getMembers(line) ?? [], "replacement");
+  const content = replacement && findMember(getMembers(line, replacement.start, replacement.end) ?? [], "content");
   // The edit was found to be damaged since: it then replaces nothing.
   if (!content) return undefined;
   const text = line.subarray(content.start, content.end);
   const blocks = (role === "assistant" || role === "toolResult") && text[0] === 0x22;
-  return blocks ? inTextBlock(text) : text;
+  return blocks ? wrapInTextBlock(text) : text;
 }
 
 function milliseconds(line: Uint8Array, timestamp: Member | undefined): Uint8Array {
   const value = timestamp ? parse(line, timestamp.start, timestamp.end) : undefined;
   const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
-  return bytesOf(String(Number.isNaN(time) ? 0 : time));
+  return toBytes(String(Number.isNaN(time) ? 0 : time));
 }
 
 function objectText(parts: readonly (readonly [string, Uint8Array | undefined])[]): Uint8Array {
   const text: Uint8Array[] = [];
-  for (const [name, value] of parts) if (value) text.push(bytesOf(`${text.length === 0 ? "{" : ","}"${name}":`), value);
-  text.push(bytesOf("}"));
+  for (const [name, value] of parts) if (value) text.push(toBytes(`${text.length === 0 ? "{" : ","}"${name}":`), value);
+  text.push(toBytes("}"));
   return concat(text);
 }

@@ -2,7 +2,7 @@
 
 import { parse } from "../json/json.ts";
 import type { Tree } from "../tree/tree.ts";
-import { type Bodies, type Edit, editsAmong, spanAt, yieldsMessage } from "./context.ts";
+import { type Bodies, collectEdits, type Edit, getContextSpan, yieldsMessage } from "./context.ts";
 import type { Shown } from "./pairing.ts";
 import { estimateTokens } from "./tokens.ts";
 
@@ -25,11 +25,11 @@ interface Explanation {
   readonly reason: (typeof REASONS)[number];
   /** The compaction or context edit that caused it. */
   readonly by?: number;
-  /** Estimated tokens that it takes in the context. */
+  /** Its estimated tokens in the context. */
   readonly tokens: number;
 }
 
-/** Explains each entry of the path to `leaf`. `all` is the context, `shown` what pairing leaves of it. */
+/** Explains each entry of the path to `leaf`. `all` is the context, `shown` the messages after pairing. */
 export function explain(
   tree: Tree,
   bodies: Bodies,
@@ -37,8 +37,8 @@ export function explain(
   all: readonly Shown[],
   shown: readonly Shown[],
 ): Explanation[] {
-  const { compaction, kept, after } = spanAt(tree, bodies, leaf);
-  const edits = editsAmong(tree, bodies, kept, after);
+  const { compaction, kept, after } = getContextSpan(tree, bodies, leaf);
+  const edits = collectEdits(tree, bodies, kept, after);
   const inContext = new Set(all.map(({ item }) => item.position));
   const seen = new Map<number, { tokens: number; inPart: boolean; edit?: number }>();
   for (const { item, text, inPart = false } of shown) {
@@ -57,7 +57,7 @@ export function explain(
   function reasonOut(position: number, edit: Edit | undefined): Pick<Explanation, "reason" | "by"> {
     const { nodes } = tree;
     const speaks = nodes.isType(position, "message") || nodes.isType(position, "custom_message");
-    if (speaks && nodes.lacksMessage(position))
+    if (speaks && nodes.hasNoMessage(position))
       return { reason: bodies.entry(position).damaged === true ? "unreadable" : "no_message" };
     const summarises = tree.lastCompaction(position) === position;
     if (!summarises && !yieldsMessage(tree, bodies, position)) return { reason: "not_for_model" };

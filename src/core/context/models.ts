@@ -19,11 +19,11 @@ const CONTEXT_WINDOWS: Readonly<Record<string, number>> = {
   "glm-4.6": 204_800,
 };
 
-/** The window assumed for an unknown model where one is required; Pi's clients need one too. */
+/** The window assumed for an unknown model if one is required; Pi's clients need one too. */
 export const UNKNOWN_WINDOW = 128_000;
 
 /** Returns the context window of a model, if it is a known one. */
-export function contextWindowOf(modelId: string): number | undefined {
+export function findContextWindow(modelId: string): number | undefined {
   const id = modelId.slice(modelId.lastIndexOf("/") + 1).toLowerCase();
   let best = "";
   for (const beginning of Object.keys(CONTEXT_WINDOWS))
@@ -39,6 +39,6 @@ export function isUnknown({ provider, id }: { readonly provider: string; readonl
 }
 
 /** Returns the context window of a model, or {@link UNKNOWN_WINDOW}. */
-export function windowOf(model: { readonly id: string } | null): number {
-  return (model && contextWindowOf(model.id)) ?? UNKNOWN_WINDOW;
+export function getContextWindow(model: { readonly id: string } | null): number {
+  return (model && findContextWindow(model.id)) ?? UNKNOWN_WINDOW;
 }

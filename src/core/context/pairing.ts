@@ -3,9 +3,18 @@
  * and where they are empty or repeated, the order does (seed 002).
  */
 
-import { type Damage, damageOfEntry } from "../format/damage.ts";
-import { stringOf, type ToolCall, toolCalls } from "../format/message.ts";
-import { bytesOf, concat, elements, memberOf, members, memberValue, parse, type Range } from "../json/json.ts";
+import { type Damage, makeEntryDamage } from "../format/damage.ts";
+import { getToolCalls, type ToolCall, toStored } from "../format/message.ts";
+import {
+  concat,
+  findMember,
+  getElements,
+  getMembers,
+  getMemberValue,
+  parse,
+  type Range,
+  toBytes,
+} from "../json/json.ts";
 import type { Nodes } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { Bodies, ContextItem } from "./context.ts";
@@ -41,10 +50,10 @@ export function pairUp(calls: readonly { id: string }[], results: readonly strin
 
 /** The part of a tree that shows who speaks: entries that are not appended yet have it too. */
 export interface Heads {
-  readonly nodes: Pick<Nodes, "role" | "lacksMessage">;
+  readonly nodes: Pick<Nodes, "role" | "hasNoMessage">;
 }
 
-/** Returns whether a path has a result from index `at` on whose call is before `at`, from index `from` on. */
+/** Returns whether a path has, from index `at` on, a result for a call between the indexes `from` and `at`. */
 export function separates(
   tree: Heads,
   bodies: Pick<Bodies, "entry">,
@@ -54,12 +63,12 @@ export function separates(
 ): boolean {
   for (let i = at - 1; i >= from; i--) {
     if (!speaks(tree, path[i])) continue;
-    const calls = toolCalls(messageOf(bodies, path[i]).content);
+    const calls = getToolCalls(messageOf(bodies, path[i]).content);
     if (calls.length === 0) return false;
     const results: number[] = [];
     for (let k = i + 1; k < path.length && !speaks(tree, path[k]); k++)
-      if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.lacksMessage(path[k])) results.push(k);
-    const ids = results.map((k) => stringOf(messageOf(bodies, path[k]).toolCallId));
+      if (tree.nodes.role(path[k]) === "toolResult" && !tree.nodes.hasNoMessage(path[k])) results.push(k);
+    const ids = results.map((k) => toStored(messageOf(bodies, path[k]).toolCallId));
     const answers = pairUp(calls, ids);
     return results.some((result, index) => result >= at && answers[index] >= 0);
   }
@@ -84,31 +93,37 @@ export interface Dangling {
  * Returns the calls of the last assistant message on the path to `leaf` that no result answers; only these can still be
  * answered by an append. With `before`, found for a leaf above, only the path from there on is walked.
  */
-export function danglingCalls(tree: Tree, bodies: Bodies, leaf: number, speaker: number, before?: Dangling): Dangling {
+export function findDanglingCalls(
+  tree: Tree,
+  bodies: Bodies,
+  leaf: number,
+  speaker: number,
+  before?: Dangling,
+): Dangling {
   const { nodes } = tree;
-  const asked = toolCalls(messageOf(bodies, speaker).content);
-  // Most assistant messages call nothing, and then it does not matter how much comes after them.
+  const asked = getToolCalls(messageOf(bodies, speaker).content);
+  // Most assistant messages call nothing: then the number of messages after them does not matter.
   if (asked.length === 0) return { leaf, speaker, results: [], calls: [] };
   const known = before?.speaker === speaker ? before : undefined;
   const more: number[] = [];
   let at = leaf;
   for (; at !== speaker && at !== known?.leaf; at = nodes.parent(at))
-    if (nodes.role(at) === "toolResult" && !nodes.lacksMessage(at)) more.push(at);
+    if (nodes.role(at) === "toolResult" && !nodes.hasNoMessage(at)) more.push(at);
   const results = [...(at === speaker ? [] : (known?.results ?? [])), ...more.reverse()];
-  const ids = results.map((position) => stringOf(messageOf(bodies, position).toolCallId));
+  const ids = results.map((position) => toStored(messageOf(bodies, position).toolCallId));
   const answers = pairUp(asked, ids);
   const calls = asked.filter((_, index) => !answers.includes(index)).map((call) => ({ ...call, position: speaker }));
   return { leaf, speaker, results, calls };
 }
 
 /** Returns the damage that `diagnostics` reports for such a call. */
-export function danglingDamage({ id, name }: DanglingCall, entryId: string): Damage & Record<string, unknown> {
+export function toDanglingDamage({ id, name }: DanglingCall, entryId: string): Damage & Record<string, unknown> {
   const reason = `the call of the tool ${name || "without a name"} has no result; repair_session appends an error result`;
-  return { ...damageOfEntry(entryId, "dangling_tool_call", reason), toolCallId: id, toolName: name };
+  return { ...makeEntryDamage(entryId, "dangling_tool_call", reason), toolCallId: id, toolName: name };
 }
 
 /** Returns an error result for a call that will not get a result of its own any more. */
-export function lostResult({ id, name }: ToolCall, timestamp: number): Readonly<Record<string, unknown>> {
+export function makeLostResult({ id, name }: ToolCall, timestamp: number): Readonly<Record<string, unknown>> {
   return {
     role: "toolResult",
     toolCallId: id,
@@ -122,7 +137,7 @@ export function lostResult({ id, name }: ToolCall, timestamp: number): Readonly<
 }
 
 function speaks(tree: Heads, position: number): boolean {
-  return tree.nodes.role(position) === "assistant" && !tree.nodes.lacksMessage(position);
+  return tree.nodes.role(position) === "assistant" && !tree.nodes.hasNoMessage(position);
 }
 
 function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?: unknown; toolCallId?: unknown } {
@@ -135,7 +150,7 @@ function messageOf(bodies: Pick<Bodies, "entry">, position: number): { content?:
 export interface Shown {
   readonly item: ContextItem;
   readonly text: Uint8Array;
-  /** Whether tool calls were removed from it. */
+  /** True if tool calls were removed from it. */
   readonly inPart?: boolean;
 }
 
@@ -144,7 +159,7 @@ export interface Shown {
  * result are removed from their message, and so is the message if only thoughts are left. Results without a call are
  * removed; the others come directly after their call.
  */
-export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
+export function pairMessages(tree: Tree, shown: readonly Shown[]): Shown[] {
   const out: Shown[] = [];
   let open: { assistant: Shown; results: Shown[]; others: Shown[] } | undefined;
   const close = (): void => {
@@ -165,19 +180,19 @@ export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
 
 function roleOf(tree: Tree, { item, text }: Shown): string {
   if (item.kind === "message") return tree.nodes.role(item.position);
-  return item.kind === "retained" ? stringOf(memberValue(text, members(text) ?? [], "role")) : "";
+  return item.kind === "retained" ? toStored(getMemberValue(text, getMembers(text) ?? [], "role")) : "";
 }
 
 function answered(assistant: Shown, results: readonly Shown[]): Shown[] {
   const { text } = assistant;
   const content = memberRange(text, "content");
-  const blocks = (content && elements(text, content.start, content.end)) ?? [];
-  const callBlocks = blocks.map((block) => toolCalls([parse(text, block.start, block.end)])[0]);
+  const blocks = (content && getElements(text, content.start, content.end)) ?? [];
+  const callBlocks = blocks.map((block) => getToolCalls([parse(text, block.start, block.end)])[0]);
   const calls = callBlocks.filter((call) => call !== undefined);
   if (calls.length === 0) return [assistant];
   const ids = results.map((result) => {
     const id = memberRange(result.text, "toolCallId");
-    return stringOf(id && parse(result.text, id.start, id.end));
+    return toStored(id && parse(result.text, id.start, id.end));
   });
   const answers = pairUp(calls, ids);
   const answering = results.filter((_, index) => answers[index] >= 0);
@@ -195,15 +210,15 @@ function saysSomething(block: unknown): boolean {
 }
 
 function memberRange(text: Uint8Array, name: string): Range | undefined {
-  return memberOf(members(text) ?? [], name);
+  return findMember(getMembers(text) ?? [], name);
 }
 
 /** Returns the text of a message with only these blocks of its content, their bytes as they were. */
 function withBlocks(text: Uint8Array, content: Range, blocks: readonly Range[]): Uint8Array {
-  const parts: Uint8Array[] = [text.subarray(0, content.start), bytesOf("[")];
+  const parts: Uint8Array[] = [text.subarray(0, content.start), toBytes("[")];
   for (const [index, block] of blocks.entries()) {
-    if (index > 0) parts.push(bytesOf(","));
+    if (index > 0) parts.push(toBytes(","));
     parts.push(text.subarray(block.start, block.end));
   }
-  return concat([...parts, bytesOf("]"), text.subarray(content.end)]);
+  return concat([...parts, toBytes("]"), text.subarray(content.end)]);
 }

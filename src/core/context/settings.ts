@@ -1,9 +1,9 @@
 /** The part of Pi's settings that a server without a model uses. */
 
 export interface CompactionSettings {
-  /** Whether the user wants compaction to happen by itself. */
+  /** True if the user wants automatic compaction. */
   readonly enabled: boolean;
-  /** Tokens of the window that stay free for the answer. */
+  /** Tokens of the window that are reserved for the answer. */
   readonly reserveTokens: number;
   /** Tokens of the newest messages that a compaction keeps. */
   readonly keepRecentTokens: number;
@@ -12,7 +12,7 @@ export interface CompactionSettings {
 const DEFAULTS: CompactionSettings = { enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000 };
 
 /** Merges the `compaction` blocks of settings files, the last counts; ignores values of the wrong type. */
-export function compactionSettings(files: readonly unknown[]): CompactionSettings {
+export function mergeCompactionSettings(files: readonly unknown[]): CompactionSettings {
   let settings = DEFAULTS;
   for (const file of files) {
     const { enabled, reserveTokens, keepRecentTokens } = blockOf(file);

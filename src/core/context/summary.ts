@@ -1,9 +1,9 @@
 /** Input for a summariser: the text of a conversation, and the files that its tool calls read and changed. */
 
-import { contentText, stringOf, toolCalls } from "../format/message.ts";
-import { jsonText } from "../json/json.ts";
+import { getContentText, getToolCalls, toStored } from "../format/message.ts";
+import { toJsonText } from "../json/json.ts";
 
-/** Characters of a tool's output that a summariser gets; the beginning says what it was about. */
+/** Characters of a tool's output that a summariser gets: the first ones, which name its subject. */
 const RESULT_LIMIT = 2000;
 
 /** Collects the files of one or more stretches of a conversation. */
@@ -11,7 +11,7 @@ export class Files {
   private readonly read = new Set<string>();
   private readonly modified = new Set<string>();
   private readonly most: number;
-  /** Whether there were more files than it may know. */
+  /** True if there were more files than it may know. */
   areMore = false;
 
   /** `most`: paths of each kind that are kept; all by default. */
@@ -19,7 +19,7 @@ export class Files {
     this.most = most;
   }
 
-  /** Adds the files of an earlier summary. What the details of one by an extension mean, only that knows. */
+  /** Adds the files of an earlier summary. Only the extension that wrote one knows the meaning of its details. */
   addSummary(entry: Readonly<Record<string, unknown>>): void {
     if (entry.fromHook) return;
     const { readFiles, modifiedFiles } = (entry.details ?? {}) as { readFiles?: unknown; modifiedFiles?: unknown };
@@ -34,7 +34,7 @@ export class Files {
 
   addMessage(message: SummaryMessage): void {
     if (message.role === "assistant")
-      for (const { name, arguments: args } of toolCalls(message.content)) this.addCall(name, args);
+      for (const { name, arguments: args } of getToolCalls(message.content)) this.addCall(name, args);
     // The result of a script that called tools lists those calls.
     const nested = (message.nestedCalls as { calls?: unknown } | null | undefined)?.calls;
     if (message.role === "toolResult" && Array.isArray(nested))
@@ -63,8 +63,8 @@ function texts(value: unknown): string[] {
 
 export type SummaryMessage = Readonly<Record<string, unknown>>;
 
-/** Returns a message of the context as paragraphs for a summariser; none when it has no content that counts. */
-export function paragraphs(message: SummaryMessage): string[] {
+/** Returns a message of the context as paragraphs for a summariser; an empty list without countable content. */
+export function toParagraphs(message: SummaryMessage): string[] {
   return said(message).flatMap(([who, text]) => (text === "" ? [] : [`${who}: ${text}`]));
 }
 
@@ -76,31 +76,31 @@ function said(message: SummaryMessage): (readonly [who: string, text: string])[]
     case "custom":
       return [["Note", textAndImages(content)]];
     case "assistant": {
-      const calls = toolCalls(content).map(
-        (call) => ["Tool call", `${call.name} ${jsonText(call.arguments)}`] as const,
+      const calls = getToolCalls(content).map(
+        (call) => ["Tool call", `${call.name} ${toJsonText(call.arguments)}`] as const,
       );
       // Thoughts are left out: they are long, and their outcome is in the texts and calls.
-      return [["Assistant", contentText(content)], ...calls];
+      return [["Assistant", getContentText(content)], ...calls];
     }
     case "toolResult": {
       const who = message.isError === true ? "Tool error" : "Tool result";
-      const name = stringOf(message.toolName);
+      const name = toStored(message.toolName);
       return [[name === "" ? who : `${who} (${name})`, shortened(textAndImages(content))]];
     }
     case "bashExecution":
       if (message.excludeFromContext === true) return [];
-      return [["Command of the user", `${stringOf(message.command)}\n${shortened(stringOf(message.output))}`]];
+      return [["Command of the user", `${toStored(message.command)}\n${shortened(toStored(message.output))}`]];
     case "branchSummary":
-      return [["Summary of another branch", stringOf(message.summary)]];
+      return [["Summary of another branch", toStored(message.summary)]];
     case "compactionSummary":
-      return [["Summary of what came before", stringOf(message.summary)]];
+      return [["Summary of what came before", toStored(message.summary)]];
     default:
       return [];
   }
 }
 
 function textAndImages(content: unknown): string {
-  const text = contentText(content);
+  const text = getContentText(content);
   const images = Array.isArray(content) ? content.filter((block) => block?.type === "image").length : 0;
   if (images === 0) return text;
   return `${text}${text === "" ? "" : "\n"}(${images === 1 ? "an image" : `${images} images`})`;

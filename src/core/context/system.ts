@@ -5,7 +5,7 @@
 
 type SystemPatch = Readonly<Partial<Record<"content" | "sections" | "toolsAdded" | "toolsRemoved", unknown>>>;
 
-/** Merges system messages, in order, into one with the `timestamp` in milliseconds; undefined when there are none. */
+/** Merges system messages, in order, into one with the `timestamp` in milliseconds; undefined for an empty list. */
 export function foldSystemMessages(patches: readonly SystemPatch[], timestamp: number) {
   if (patches.length === 0) return undefined;
   const texts: string[] = [];

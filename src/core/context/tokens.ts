@@ -1,7 +1,7 @@
 /** Counts the tokens of messages: as the model reports them, else by Pi's estimate of four characters to a token. */
 
-import { stringOf } from "../format/message.ts";
-import { jsonText } from "../json/json.ts";
+import { toStored } from "../format/message.ts";
+import { toJsonText } from "../json/json.ts";
 
 const CHARACTERS_PER_TOKEN = 4;
 /** Characters that an image counts for. */
@@ -21,10 +21,10 @@ function charactersOf(message: Readonly<Record<string, unknown>>): number {
     case "assistant":
       return contentLength(message.content);
     case "bashExecution":
-      return stringOf(message.command).length + stringOf(message.output).length;
+      return toStored(message.command).length + toStored(message.output).length;
     case "branchSummary":
     case "compactionSummary":
-      return stringOf(message.summary).length;
+      return toStored(message.summary).length;
     case "system":
       return contentLength(message.content) + sectionsLength(message.sections) + jsonLength(message.toolsAdded);
     default:
@@ -38,25 +38,25 @@ function contentLength(content: unknown): number {
   let length = 0;
   for (const block of content) {
     if (typeof block !== "object" || block === null) continue;
-    if (block.type === "text") length += stringOf(block.text).length;
-    else if (block.type === "thinking") length += stringOf(block.thinking).length;
+    if (block.type === "text") length += toStored(block.text).length;
+    else if (block.type === "thinking") length += toStored(block.thinking).length;
     else if (block.type === "image") length += IMAGE;
-    else if (block.type === "toolCall") length += stringOf(block.name).length + jsonLength(block.arguments);
+    else if (block.type === "toolCall") length += toStored(block.name).length + jsonLength(block.arguments);
   }
   return length;
 }
 
 function sectionsLength(sections: unknown): number {
   if (typeof sections !== "object" || sections === null) return 0;
-  return Object.values(sections).reduce((sum: number, section) => sum + stringOf(section).length, 0);
+  return Object.values(sections).reduce((sum: number, section) => sum + toStored(section).length, 0);
 }
 
 function jsonLength(value: unknown): number {
-  return value === undefined ? 0 : jsonText(value).length;
+  return value === undefined ? 0 : toJsonText(value).length;
 }
 
 /** Returns the context's tokens as an answer reports them; 0 when it reports none, or was aborted or failed. */
-export function reportedTokens(message: unknown): number {
+export function getReportedTokens(message: unknown): number {
   const { role, stopReason, usage } = (message ?? {}) as Readonly<Record<string, unknown>>;
   if (role !== "assistant" || stopReason === "aborted" || stopReason === "error") return 0;
   if (typeof usage !== "object" || usage === null) return 0;

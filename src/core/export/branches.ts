@@ -1,6 +1,6 @@
 /** The branches of a session as a reader wants them: each ends at the last entry of its conversation. */
 
-import { keptFrom } from "../context/context.ts";
+import { findFirstKept } from "../context/context.ts";
 import type { Session } from "../session/session.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -8,7 +8,7 @@ import type { Tree } from "../tree/tree.ts";
 interface Branch {
   /** The entry it ends with, or {@link ROOT}. */
   readonly end: number;
-  /** Whether it is the path to the leaf. */
+  /** True for the path to the leaf. */
   readonly active: boolean;
   /** The last entry that it has in common with a branch before it, or {@link ROOT}. */
   readonly from: number;
@@ -20,9 +20,9 @@ interface Branch {
 const CONVERSATION_TYPES = new Set(["message", "custom_message", "compaction", "branch_summary"]);
 
 /** Returns the path to the leaf first, or its recent part, then with `all` the other branches in file order. */
-export function branchesOf(session: Session, extent: "all" | "path" | "recent"): Branch[] {
+export function getBranches(session: Session, extent: "all" | "path" | "recent"): Branch[] {
   const { tree } = session;
-  if (extent === "recent") return [{ end: tree.leaf, active: true, from: ROOT, own: recentPath(session) }];
+  if (extent === "recent") return [{ end: tree.leaf, active: true, from: ROOT, own: getRecentPath(session) }];
   const all = extent === "all";
   const visited = new Uint8Array(tree.nodes.count);
   const branches: Branch[] = [];
@@ -39,12 +39,12 @@ export function branchesOf(session: Session, extent: "all" | "path" | "recent"):
   return branches;
 }
 
-/** Returns the path to the leaf from what the last compaction on it kept. */
-export function recentPath(session: Session): number[] {
+/** Returns the path to the leaf from the first entry that the last compaction on it kept. */
+export function getRecentPath(session: Session): number[] {
   const { tree } = session;
   const path = [...tree.path()];
   const compaction = path.findLast((position) => tree.nodes.isType(position, "compaction"));
-  return compaction === undefined ? path : path.slice(path.indexOf(keptFrom(tree, session, compaction).first));
+  return compaction === undefined ? path : path.slice(path.indexOf(findFirstKept(tree, session, compaction).first));
 }
 
 /** Returns entries of the conversation that no other such entry continues, in file order. */

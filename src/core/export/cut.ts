@@ -2,7 +2,7 @@
 
 import { isObject } from "../foreign/messages.ts";
 import type { LooseMembers } from "../format/loose.ts";
-import { countIn, MOST_MEMBERS, noteOf, REST } from "../json/few-members.ts";
+import { MOST_MEMBERS, makeOmissionNote, parseOmissionNote, REST } from "../json/few-members.ts";
 
 /** Members and elements of an entry that are shown, besides the blocks of its content, and those blocks. */
 const MOST = MOST_MEMBERS;
@@ -20,8 +20,8 @@ const DEEPEST = 100;
 /** Bytes of the shortest line that can have more than is shown: each element takes two. */
 export const LONGEST_WHOLE = 2 * MOST;
 
-/** Returns an entry without the members, elements and blocks beyond those that a page shows, with a note in their place. */
-export function shownPart(body: LooseMembers): LooseMembers {
+/** Returns an entry without the members, elements and blocks beyond the limits of a page, with a note instead. */
+export function cutEntry(body: LooseMembers): LooseMembers {
   const cutter = new Cutter();
   if (body.type !== "message" || !isObject(body.message)) return cutter.withContent(body);
   return { ...body, message: cutter.withContent(body.message) };
@@ -42,7 +42,7 @@ class Cutter {
     if (!Array.isArray(content)) return this.cut(content, 0);
     const shown = content.slice(0, MOST_BLOCKS).map((block) => this.block(block));
     const left = content.length - shown.length;
-    return left === 0 ? shown : [...shown, { type: "text", text: `(${noteOf(left)})` }];
+    return left === 0 ? shown : [...shown, { type: "text", text: `(${makeOmissionNote(left)})` }];
   }
 
   private block(block: unknown): unknown {
@@ -55,7 +55,7 @@ class Cutter {
     if (Array.isArray(value)) {
       const shown: unknown[] = [];
       for (const element of value) {
-        if (this.left-- <= 0) return [...shown, noteOf(value.length - shown.length)];
+        if (this.left-- <= 0) return [...shown, makeOmissionNote(value.length - shown.length)];
         shown.push(this.cut(element, depth + 1));
       }
       return shown;
@@ -64,8 +64,8 @@ class Cutter {
     const names = Object.keys(value);
     for (const name of names) {
       if (this.left-- <= 0) {
-        const rest = countIn((value as LooseMembers)[REST]);
-        shown.push([REST, noteOf(names.length - 1 - shown.length + rest)]);
+        const rest = parseOmissionNote((value as LooseMembers)[REST]);
+        shown.push([REST, makeOmissionNote(names.length - 1 - shown.length + rest)]);
         break;
       }
       shown.push([name, this.cut((value as LooseMembers)[name], depth + 1)]);

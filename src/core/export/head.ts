@@ -1,19 +1,19 @@
-/** The head of an exported page: who spoke in the session, for how long, and what it took. */
+/** The head of an exported page: who spoke in the session, its duration, and its usage. */
 
-import { keptFrom } from "../context/context.ts";
-import { reportedTokens } from "../context/tokens.ts";
-import { amountOf, contentText, preview, stringOf } from "../format/message.ts";
+import { findFirstKept } from "../context/context.ts";
+import { getReportedTokens } from "../context/tokens.ts";
+import { getContentText, toAmount, toPreview, toStored } from "../format/message.ts";
 import type { Listed, Relative } from "../ports/catalog.ts";
-import { parentsOf } from "../search/listing.ts";
+import { findParents } from "../search/listing.ts";
 import type { Session } from "../session/session.ts";
-import { type SessionStats, statsSteps, usageIn } from "../session/stats.ts";
+import { computeStatsInSteps, getEntryUsage, type SessionStats } from "../session/stats.ts";
 
 /** One question of the shown path and everything up to the next. */
 export interface PageTurn {
   /** The position of the entry that asks. */
   readonly position: number;
   readonly preview: string;
-  /** Tokens in the context after its last answer; 0 where no answer reports them. */
+  /** Tokens in the context after its last answer; 0 if no answer reports them. */
   readonly contextTokens: number;
   readonly cost: number;
 }
@@ -45,35 +45,39 @@ export interface PageHead {
 }
 
 /**
- * Reads every entry that may tell what it cost, and those of the path. Yields empty pieces of the page, at which others
- * may do something.
+ * Reads every entry that may have a cost, and those of the path. Yields empty pieces of the page, so that other work
+ * can run between them.
  */
-export function* headOf(session: Session, path: Iterable<number>, family?: PageFamily): Generator<string, PageHead> {
+export function* readPageHead(
+  session: Session,
+  path: Iterable<number>,
+  family?: PageFamily,
+): Generator<string, PageHead> {
   const { log, tree } = session;
   const models = new Set<string>();
   const turns: { position: number; preview: string; contextTokens: number; cost: number }[] = [];
   for (const position of path) {
     const role = tree.nodes.role(position);
     if (role !== "user" && role !== "assistant") continue;
-    if (tree.nodes.lacksMessage(position)) continue;
+    if (tree.nodes.hasNoMessage(position)) continue;
     const entry = session.shownEntry(position);
     const message = entry.message as Readonly<Record<string, unknown>> | undefined;
     // Its line was found damaged just now.
     if (!message) continue;
     if (role === "user") {
-      const said = preview(contentText(message.content), 80);
+      const said = toPreview(getContentText(message.content), 80);
       turns.push({ position, preview: said, contextTokens: 0, cost: 0 });
       continue;
     }
-    const model = stringOf(message.model);
-    if (model !== "") models.add(message.provider ? `${stringOf(message.provider)}/${model}` : model);
+    const model = toStored(message.model);
+    if (model !== "") models.add(message.provider ? `${toStored(message.provider)}/${model}` : model);
     const turn = turns.at(-1);
     if (!turn) continue;
-    turn.contextTokens = reportedTokens(message) || turn.contextTokens;
-    turn.cost += amountOf((usageIn(entry) as { cost?: { total?: unknown } } | null | undefined)?.cost?.total);
+    turn.contextTokens = getReportedTokens(message) || turn.contextTokens;
+    turn.cost += toAmount((getEntryUsage(entry) as { cost?: { total?: unknown } } | null | undefined)?.cost?.total);
   }
   const count = tree.nodes.count;
-  const steps = statsSteps(session);
+  const steps = computeStatsInSteps(session);
   let stats = steps.next();
   for (; !stats.done; stats = steps.next()) yield "";
   return {
@@ -82,29 +86,29 @@ export function* headOf(session: Session, path: Iterable<number>, family?: PageF
     parent: session.parentSession,
     family,
     begun: log.header.timestamp ?? "",
-    last: count > 0 ? stringOf(session.entry(count - 1).timestamp) : "",
+    last: count > 0 ? toStored(session.entry(count - 1).timestamp) : "",
     models: [...models],
     stats: stats.value,
     turns,
   };
 }
 
-/** Finds the relatives of a session among all that are listed; without their names where those may not be told. */
-export function pageFamilyOf(session: Session, all: readonly Listed[], isNamed: boolean): PageFamily {
+/** Finds the relatives of a session among all listed ones; leaves out their names unless these may be shown. */
+export function findPageFamily(session: Session, all: readonly Listed[], isNamed: boolean): PageFamily {
   const own: Relative =
     all.find(({ path }) => path === session.file) ??
     ({ path: session.file ?? "", id: session.id, parentSession: session.parentSession } satisfies Relative);
   const names = new Map<Relative, string | null>(all.map((listed) => [listed, listed.name ?? listed.firstMessage]));
-  const parents = parentsOf(names.has(own) ? all : [...all, own]);
-  const told = (relative: Relative): PageRelative => ({
+  const parents = findParents(names.has(own) ? all : [...all, own]);
+  const toRelative = (relative: Relative): PageRelative => ({
     id: relative.id,
     name: isNamed ? (names.get(relative) ?? null) : null,
   });
   const parent = parents.get(own);
   const forks = all.filter((listed) => parents.get(listed) === own);
   return {
-    parent: parent && told(parent),
-    children: forks.sort((a, b) => (a.created ?? 0) - (b.created ?? 0)).map(told),
+    parent: parent && toRelative(parent),
+    children: forks.sort((a, b) => (a.created ?? 0) - (b.created ?? 0)).map(toRelative),
   };
 }
 
@@ -117,15 +121,15 @@ export interface PageFold {
   readonly by: number;
 }
 
-/** Returns what compactions of a branch replaced, each stretch once, in order. */
-export function foldsOf(session: Session, own: readonly number[]): PageFold[] {
+/** Returns the stretches of a branch that compactions replaced, each once, in order. */
+export function findFolds(session: Session, own: readonly number[]): PageFold[] {
   const { tree } = session;
   const folds: PageFold[] = [];
   let indexes: Map<number, number> | undefined;
   for (const by of own) {
     if (tree.nodes.type(by) !== "compaction") continue;
     indexes ??= new Map(own.map((position, index) => [position, index]));
-    const { first } = keptFrom(tree, session, by);
+    const { first } = findFirstKept(tree, session, by);
     const start = folds.at(-1)?.end ?? 0;
     const end = indexes.get(first) ?? -1;
     if (end > start) folds.push({ start, end, by });

@@ -1,23 +1,23 @@
 /** A session as exported pages show it, in any format. */
 
-import { withAttachments } from "../format/attachments.ts";
+import { resolveAttachments } from "../format/attachments.ts";
 import { ENTRY_ID } from "../format/entry.ts";
-import { contentText, preview, shownText } from "../format/message.ts";
-import { withFewMembers } from "../json/few-members.ts";
-import { memberOf, members, parse } from "../json/json.ts";
+import { getContentText, toPreview, toShownText } from "../format/message.ts";
+import { limitMembers } from "../json/few-members.ts";
+import { findMember, getMembers, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
-import { branchesOf } from "./branches.ts";
-import { carriedTexts } from "./carried.ts";
-import { LONGEST_WHOLE, shownPart } from "./cut.ts";
-import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "./head.ts";
-import type { PictureRoom } from "./pictures.ts";
+import { getBranches } from "./branches.ts";
+import { readCarriedTexts } from "./carried.ts";
+import { cutEntry, LONGEST_WHOLE } from "./cut.ts";
+import { findFolds, type PageFamily, type PageFold, type PageHead, readPageHead } from "./head.ts";
+import type { PictureLimit } from "./pictures.ts";
 
 export interface PageEntry {
-  /** Unique within the page; -1 of what is no entry of its own. */
+  /** Unique within the page; -1 for a part that is no entry of its own. */
   readonly number: number;
-  /** The number of the nearest entry above it that the page shows, or -1; of one that comes alone, nobody knows it. */
+  /** The number of the nearest entry above it that the page shows, or -1; unknown for an entry sent alone. */
   readonly above?: number;
-  /** The name by which links reach it: its id, or where that cannot be or is another entry's, something no id can be. */
+  /** The name for links: its id, or if that is impossible or belongs to another entry, a text that no id can be. */
   readonly anchor: string;
   readonly body: Readonly<Record<string, unknown>>;
   readonly label?: string;
@@ -29,7 +29,7 @@ export interface PageBranch {
   /** From 1. */
   readonly number: number;
   readonly active: boolean;
-  /** The entry after which it starts, if it begins in another branch. */
+  /** The entry before its first one, if it begins in another branch. */
   readonly from?: number;
   /** Returns the first words of its own part, which are read when they are asked for first. */
   readonly preview: () => string;
@@ -42,14 +42,14 @@ export interface ExportPage {
   readonly title: string;
   readonly isNamed: boolean;
   readonly branches: readonly PageBranch[];
-  /** How many entries of the path come before those that it shows. */
+  /** Number of entries of the path before those that it shows. */
   readonly before?: number;
-  /** With all branches, the entries that are in none: labels, for instance, that nothing continues. */
+  /** With all branches, the entries outside every branch: labels, for instance, that nothing continues. */
   readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
   /** Yields empty pieces until it is there. */
   readonly head: () => Generator<string, PageHead>;
   readonly anchorOf: (position: number) => string;
-  /** The position of the leaf, unless there is none. */
+  /** The position of the leaf, if there is one. */
   readonly leaf?: number;
   /** Returns the position of an entry that the page shows, or -1. */
   readonly find: (entryId: string) => number;
@@ -59,22 +59,27 @@ export interface ExportPage {
 const LONGEST = 1500;
 
 /**
- * Returns the anchor of an entry by its id alone: the id, or where it has characters that no link should, those as codes.
- * Undefined for what is no name.
+ * Returns the anchor of an entry by its id alone: the id, with codes for characters that no link should have. Undefined
+ * for a value that is no name.
  */
-export function anchorName(id: string): string | undefined {
+export function toAnchorName(id: string): string | undefined {
   if (ENTRY_ID.test(id)) return id;
   if (id === "" || id.length > LONGEST) return undefined;
   return `id.${id.replace(/[^A-Za-z0-9_-]/g, (c) => `.${c.charCodeAt(0).toString(16).padStart(4, "0")}`)}`;
 }
 
-/** The branches that a page shows: every one, the path to the leaf, or its part from what the last compaction kept. */
+/** The branches on a page: every one, the path to the leaf, or its part from the last compaction's kept entry. */
 export type PageExtent = "all" | "path" | "recent";
 
-/** Returns the page of a session. `room`: what it has for pictures; without it, all are there. */
-export function pageOf(session: Session, extent: PageExtent, family?: PageFamily, room?: PictureRoom): ExportPage {
+/** Returns the page of a session. `limit`: the limit for its pictures; without it, the page has all. */
+export function makeExportPage(
+  session: Session,
+  extent: PageExtent,
+  family?: PageFamily,
+  limit?: PictureLimit,
+): ExportPage {
   const { log, tree } = session;
-  const branches = branchesOf(session, extent);
+  const branches = getBranches(session, extent);
   const all = extent === "all";
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
@@ -93,7 +98,7 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
   };
   const anchorOf = (position: number): string => {
     const id = session.idOrNull(position) ?? "";
-    return (find(id) === position ? anchorName(id) : undefined) ?? `entry.${position + 1}`;
+    return (find(id) === position ? toAnchorName(id) : undefined) ?? `entry.${position + 1}`;
   };
   const aboveOf = (position: number): number => {
     let above = tree.nodes.parent(position);
@@ -101,8 +106,8 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
     return above >= 0 ? above : -1;
   };
   const fitted = (body: PageEntry["body"], length: number): PageEntry["body"] => {
-    const shown = length > LONGEST_WHOLE ? shownPart(body) : body;
-    return room ? withRoom(shown, room) : shown;
+    const shown = length > LONGEST_WHOLE ? cutEntry(body) : body;
+    return limit ? withinLimit(shown, limit) : shown;
   };
   const entryAt = (position: number): PageEntry => ({
     number: position,
@@ -114,8 +119,8 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
   });
   const carriedBy = ({ number, anchor, body }: PageEntry): PageEntry[] => {
     if (body.type !== "compaction") return [];
-    return Array.from(carriedTexts(session, number), (text, index) => {
-      const message = { type: "message", timestamp: body.timestamp, message: parse(withFewMembers(text)) };
+    return Array.from(readCarriedTexts(session, number), (text, index) => {
+      const message = { type: "message", timestamp: body.timestamp, message: parse(limitMembers(text)) };
       const own = { number: -1, anchor: `${anchor}.kept.${index + 1}`, branchesHere: [] };
       return { ...own, body: fitted(message, text.length) };
     });
@@ -129,12 +134,12 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
       from: from >= 0 ? from : undefined,
       preview: previewer(session, own),
       length: own.length,
-      folds: () => foldsOf(session, own),
+      folds: () => findFolds(session, own),
       *entries() {
         for (const position of own) {
           const entry = entryAt(position);
           yield entry;
-          // The entries that these are copies of stand before it, and only this extent leaves them out.
+          // The originals of these copies are before it on the path, and only this extent leaves them out.
           if (extent === "recent") yield* carriedBy(entry);
         }
       },
@@ -146,34 +151,34 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
       },
     },
     before: extent === "recent" ? tree.path().length - branches[0].own.length : 0,
-    head: () => headOf(session, extent === "recent" ? branches[0].own : tree.path(), family),
+    head: () => readPageHead(session, extent === "recent" ? branches[0].own : tree.path(), family),
     anchorOf,
     leaf: tree.leaf >= 0 ? tree.leaf : undefined,
     find,
   };
 }
 
-/** Returns an entry with the pictures for which there is room. */
-function withRoom(body: PageEntry["body"], room: PictureRoom): PageEntry["body"] {
-  if (body.type === "custom_message") return { ...body, content: room.fitted(body.content) };
+/** Returns an entry with the pictures that fit the limit. */
+function withinLimit(body: PageEntry["body"], limit: PictureLimit): PageEntry["body"] {
+  if (body.type === "custom_message") return { ...body, content: limit.fitted(body.content) };
   const { message } = body;
   if (body.type !== "message" || typeof message !== "object" || message === null) return body;
-  return { ...body, message: { ...message, content: room.fitted((message as { content?: unknown }).content) } };
+  return { ...body, message: { ...message, content: limit.fitted((message as { content?: unknown }).content) } };
 }
 
 /** Returns an entry whose message has its attachments put back. */
 function bodyOf(session: Session, position: number): Readonly<Record<string, unknown>> {
   const line = session.line(position);
-  const body = parse(withFewMembers(line)) as Record<string, unknown>;
+  const body = parse(limitMembers(line)) as Record<string, unknown>;
   const read = (sha256: string, size: number): string | null => session.log.attachment(position, sha256, size);
   if (body.type === "custom_message")
-    return parse(withFewMembers(withAttachments(line, read))) as Record<string, unknown>;
+    return parse(limitMembers(resolveAttachments(line, read))) as Record<string, unknown>;
   if (body.type !== "message") return body;
-  const message = memberOf(members(line) ?? [], "message");
+  const message = findMember(getMembers(line) ?? [], "message");
   if (!message) return body;
   const text = line.subarray(message.start, message.end);
-  const whole = withAttachments(text, read);
-  return whole === text ? body : { ...body, message: parse(withFewMembers(whole)) };
+  const whole = resolveAttachments(text, read);
+  return whole === text ? body : { ...body, message: parse(limitMembers(whole)) };
 }
 
 function previewer(session: Session, positions: readonly number[]): () => string {
@@ -189,7 +194,9 @@ function previewOf(session: Session, positions: readonly number[]): string {
   for (const position of positions) {
     const body = session.shownEntry(position);
     const message = body.message as { content?: unknown } | null | undefined;
-    const text = preview(contentText(message?.content) || contentText(body.content) || shownText(body.summary));
+    const text = toPreview(
+      getContentText(message?.content) || getContentText(body.content) || toShownText(body.summary),
+    );
     if (text !== "") return text;
   }
   return "";

@@ -1,4 +1,4 @@
-/** The pictures of an exported page: as many as browsers open, and of the others what they were. */
+/** The pictures of an exported page: as many as browsers open, and a description of the others. */
 
 /** Characters of the data of all pictures of a page: browsers draw pages of some hundred MB, and none of gigabytes. */
 const MOST = 100 << 20;
@@ -13,7 +13,7 @@ export class LeftOut {
 }
 
 /** The room that a page has for pictures, which the first ones get. */
-export class PictureRoom {
+export class PictureLimit {
   pictures = 0;
   /** Bytes of the pictures that are left out. */
   bytes = 0;
@@ -23,7 +23,7 @@ export class PictureRoom {
     this.left = most;
   }
 
-  /** Returns content with the pictures for which there is room. */
+  /** Returns content with the pictures that fit the limit. */
   fitted(content: unknown): unknown {
     return Array.isArray(content) ? content.map((block) => this.fittedBlock(block)) : content;
   }

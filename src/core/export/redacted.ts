@@ -1,50 +1,50 @@
 /** A session without its secrets, for any export: a log over the real one, whose lines are redacted as they are read. */
 
 import { Failure } from "../failure.ts";
-import { bytesOf, parse } from "../json/json.ts";
+import { parse, toBytes } from "../json/json.ts";
 import type { Log } from "../ports/store.ts";
 import type { LineRedactor } from "../redact/main.ts";
 import { Session } from "../session/session.ts";
-import { branchesOf } from "./branches.ts";
+import { getBranches } from "./branches.ts";
 
-/** A session to export, and what was removed from it. */
+/** A session to export, and the counts of its removed parts. */
 interface RedactedSession {
   readonly session: Session;
-  /** Returns how often each kind was replaced in what is exported. */
+  /** Returns how often each kind was replaced in the export. */
   counts(): Readonly<Record<string, number>>;
-  /** Parts that nobody could judge: left as it is, but for damaged lines, which are left out. */
+  /** Parts that cannot be examined: they stay as they are, except damaged lines, which are left out. */
   readonly unjudged: Readonly<Record<string, number>>;
 }
 
 /** Damage whose bytes are not read as entries. */
 const UNREAD = new Set(["bad_line", "bad_body", "bad_header", "torn_tail", "extra_header", "lost_entries"]);
-/** Entries that show wherever what they are about does. */
+/** Entries that are shown if and only if their target is. */
 const EVERYWHERE = new Set(["label", "session_info"]);
 /** Entries between two turns for others. */
 const STEP = 64;
 
-interface RedactionWishes {
+interface RedactionOptions {
   /** Every branch, or the path to the leaf. */
   readonly all: boolean;
   readonly allowUnjudged: boolean;
-  /** The home of the person who exports. */
+  /** The home of the exporting person. */
   readonly home: string | undefined;
   readonly pause: () => Promise<void>;
 }
 
 /**
- * Reads what is to be exported and learns its secrets. Throws unjudged where something cannot be searched, unless that
- * is allowed.
+ * Reads the entries to export and learns their secrets. Throws unjudged for a part that cannot be searched, unless the
+ * caller allows that.
  */
-export async function redactedSession(
+export async function removeSecrets(
   session: Session,
   redactor: LineRedactor,
-  { all, allowUnjudged, home, pause }: RedactionWishes,
+  { all, allowUnjudged, home, pause }: RedactionOptions,
 ): Promise<RedactedSession> {
   const { log, tree } = session;
   const positions = shownPositions(session, all);
   const unjudged = new Map<string, number>();
-  /** Whether something was found in an entry, by position. */
+  /** 1 for an entry with a finding, by position. */
   const found = new Uint8Array(log.nodes.count);
   // The home of the working directory is the session's own.
   redactor.texts.homes.learn(session.cwd);
@@ -56,10 +56,10 @@ export async function redactedSession(
   }
   const damaged = session.diagnostics.filter(({ kind }) => UNREAD.has(kind)).length;
   if (damaged > 0) unjudged.set("damage", damaged);
-  if (unjudged.size > 0 && !allowUnjudged) throw cannotJudge(unjudged);
+  if (unjudged.size > 0 && !allowUnjudged) throw toUnjudgedFailure(unjudged);
   redactor.texts.knowAll();
   const redacted = new RedactedLog(log, redactor, found, positions);
-  // Nothing is written through it, and its leaf is where that of the session is.
+  // Nothing is written through it, and its leaf is that of the session.
   const copy = new Session(redacted as unknown as Log, session.env);
   copy.moveLeaf(tree.leaf);
   return { session: copy, counts: () => redacted.total(), unjudged: Object.fromEntries(unjudged) };
@@ -69,7 +69,7 @@ export async function redactedSession(
 function shownPositions(session: Session, all: boolean): number[] {
   const { nodes } = session.log;
   if (all) return Array.from({ length: nodes.count }, (_, position) => position);
-  const shown = new Set(branchesOf(session, "path").flatMap(({ own }) => own));
+  const shown = new Set(getBranches(session, "path").flatMap(({ own }) => own));
   for (let position = 0; position < nodes.count; position++)
     if (EVERYWHERE.has(nodes.type(position))) shown.add(position);
   return [...shown].sort((a, b) => a - b);
@@ -83,7 +83,7 @@ const NAMES: Readonly<Record<string, readonly [one: string, many: string]>> = {
   id: ["id that looks like a secret", "ids that look like secrets"],
 };
 
-function cannotJudge(unjudged: ReadonlyMap<string, number>): Failure {
+function toUnjudgedFailure(unjudged: ReadonlyMap<string, number>): Failure {
   const list = [...unjudged].map(([kind, count]) => `${count} ${NAMES[kind][count === 1 ? 0 : 1]}`).join(", ");
   const sentence =
     `Nothing was written, because this cannot be searched for secrets: ${list}. Look at it, then set allowUnjudged: ` +
@@ -137,10 +137,11 @@ class RedactedLog implements ReadableLog {
     this.uncounted = new Uint8Array(log.nodes.count);
     for (const position of positions) this.uncounted[position] = 1;
     this.headerLine = redactor.redact(log.headerLine, this.counts);
-    const told = parse(this.headerLine) as Record<string, unknown>;
+    const redactedHeader = parse(this.headerLine) as Record<string, unknown>;
     const header: Record<string, unknown> = { ...log.header };
     for (const [name, value] of Object.entries(header))
-      if (typeof value === "string") header[name] = typeof told[name] === "string" ? told[name] : redactor.text(value);
+      if (typeof value === "string")
+        header[name] = typeof redactedHeader[name] === "string" ? redactedHeader[name] : redactor.text(value);
     this.header = header as unknown as Log["header"];
   }
 
@@ -148,7 +149,7 @@ class RedactedLog implements ReadableLog {
     return this.log.store;
   }
 
-  /** None: nothing of its own is stored, so that nothing is read around it. */
+  /** None: the copy stores nothing of its own. */
   get file(): null {
     return null;
   }
@@ -185,7 +186,7 @@ class RedactedLog implements ReadableLog {
     const line = this.log.read(position);
     const isFirst = this.uncounted[position] === 1;
     this.uncounted[position] = 0;
-    // What was not read before may have anything in it.
+    // An entry that was not read before may have anything in it.
     const isClean = isFirst && this.found[position] === 0 && !this.redactor.hasKnown(line);
     return isClean ? line : this.redactor.redact(line, isFirst ? this.counts : new Map());
   }
@@ -216,10 +217,10 @@ class RedactedLog implements ReadableLog {
   }
 }
 
-const LINE_FEED = bytesOf("\n");
+const LINE_FEED = toBytes("\n");
 
 /** Yields a redacted session as lines: all entries in file order, or the path to the leaf. */
-export function* redactedLines({ log, tree }: Session, all: boolean): Generator<Uint8Array> {
+export function* redactLines({ log, tree }: Session, all: boolean): Generator<Uint8Array> {
   yield log.headerLine;
   yield LINE_FEED;
   yield* log.copy(all ? Int32Array.from({ length: log.nodes.count }, (_, position) => position) : tree.path());

@@ -4,9 +4,9 @@
  */
 
 import { pairUp } from "../context/pairing.ts";
-import { contentText, numberOf, shownText, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
+import { getContentText, getToolCalls, type ToolCall, toNumber, toShownText, toStored } from "../format/message.ts";
 import type { Session } from "../session/session.ts";
-import { branchesOf } from "./branches.ts";
+import { getBranches } from "./branches.ts";
 
 interface Turn {
   /** `tool`: results that no assistant message asked for. */
@@ -46,10 +46,10 @@ export const SEED_MARKER = "[GAS TOWN]";
 const TOWN_ROLES = new Set(["deacon", "boot"]);
 
 /**
- * Makes rules from patterns in the spelling of Python or JavaScript. Without groups and with few repetitions, none of
- * them takes long on any path. Returns the first pattern that cannot be used, and why, if there is one.
+ * Makes rules from patterns in the spelling of Python or JavaScript. Without groups and with few repetitions, every
+ * pattern is fast on any path. Returns the first unusable pattern with the reason, if there is one.
  */
-export function roleRules(
+export function parseRoleRules(
   patterns: Readonly<Record<string, string>> = SEED_PATTERNS,
   marker: string = SEED_MARKER,
 ): RoleRules | { readonly pattern: string; readonly reason: string } {
@@ -73,12 +73,12 @@ const MAX_REPETITIONS = 2;
 const SEARCHED_CHARACTERS = 1024;
 
 /** Yields a record for every branch with `all`, the active one first; else for the path to the leaf. */
-export function* trainingRecords(
+export function* readTrainingRecords(
   session: Session,
   rules: RoleRules,
   all: boolean,
 ): Generator<ReturnType<typeof recordOf>> {
-  for (const { end, active } of branchesOf(session, all ? "all" : "path")) yield recordOf(session, rules, end, active);
+  for (const { end, active } of getBranches(session, all ? "all" : "path")) yield recordOf(session, rules, end, active);
 }
 
 function recordOf(session: Session, rules: RoleRules, end: number, active: boolean) {
@@ -93,7 +93,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
   let results: TrainingResult[] = [];
   let firstUserText: string | undefined;
   const finishTurn = (): void => {
-    giveResults(turns, usages, results);
+    assignResults(turns, usages, results);
     results = [];
   };
   for (const position of tree.path(end)) {
@@ -107,17 +107,17 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     if (typeof message !== "object" || message === null) leaveOut("message");
     else if (role === "user") {
       finishTurn();
-      const text = contentText(content);
+      const text = getContentText(content);
       firstUserText ??= text;
       turns.push({ role, content: text, tool_calls: [], tool_results: [] });
       usages.push(null);
     } else if (role === "assistant") {
       finishTurn();
-      const calls = toolCalls(content).map((call) => ({ ...call, arguments: call.arguments ?? {} }));
-      turns.push({ role, content: contentText(content), tool_calls: calls, tool_results: [] });
+      const calls = getToolCalls(content).map((call) => ({ ...call, arguments: call.arguments ?? {} }));
+      turns.push({ role, content: getContentText(content), tool_calls: calls, tool_results: [] });
       usages.push(countsOf(message.usage));
     } else if (role === "toolResult") results.push(resultOf(message));
-    else leaveOut(`${shownText(role) || "unknown"} message`);
+    else leaveOut(`${toShownText(role) || "unknown"} message`);
     for (const block of Array.isArray(content) ? content : []) {
       const { type } = (block ?? {}) as { type?: unknown };
       if (type !== "text" && type !== "toolCall") leaveOut(`${typeof type === "string" ? type : "unknown"} block`);
@@ -132,7 +132,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
     turns,
     metadata: {
       cwd,
-      // The role that worked there, and the part of the working directory that it belongs to; null where neither is named.
+      // The role that worked there, and the part of the working directory that it belongs to; null if neither is named.
       ...roleOf(cwd, firstUserText ?? "", rules),
       provider: header.provider ?? model?.provider ?? null,
       model: header.modelId ?? model?.id ?? null,
@@ -140,7 +140,7 @@ function recordOf(session: Session, rules: RoleRules, end: number, active: boole
       timestamp: header.timestamp ?? null,
       name: session.name,
       parent_session: session.parentSession,
-      // Sums over the turns, and what each turn used; null where the entry tells nothing.
+      // Sums over the turns, and the counts of each turn; null for an entry without counts.
       usage: Object.fromEntries(TOKENS.map((name) => [name, sum(name)])),
       cost: sum("cost"),
       turn_usage: usages,
@@ -159,7 +159,7 @@ const TOKENS = ["input", "output", "cache_read", "cache_write", "total"] as cons
 const SILENT = new Set(["model_change", "thinking_level_change", "label", "session_info"]);
 
 /** Adds results to the turn whose calls they answer; the others make a turn of their own. */
-function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: readonly TrainingResult[]): void {
+function assignResults(turns: Turn[], usages: (TokenCounts | null)[], results: readonly TrainingResult[]): void {
   if (results.length === 0) return;
   const asked = turns.at(-1);
   const calls = asked?.role === "assistant" ? asked.tool_calls : [];
@@ -176,9 +176,9 @@ function giveResults(turns: Turn[], usages: (TokenCounts | null)[], results: rea
 
 function resultOf({ toolCallId, toolName, content, isError }: Readonly<Record<string, unknown>>) {
   return {
-    tool_call_id: stringOf(toolCallId),
-    tool_name: stringOf(toolName),
-    content: contentText(content),
+    tool_call_id: toStored(toolCallId),
+    tool_name: toStored(toolName),
+    content: getContentText(content),
     is_error: isError === true,
   };
 }
@@ -187,21 +187,21 @@ function countsOf(usage: unknown) {
   if (typeof usage !== "object" || usage === null) return null;
   const { input, output, cacheRead, cacheWrite, totalTokens, cost } = usage as Readonly<Record<string, unknown>>;
   const counts = {
-    input: numberOf(input),
-    output: numberOf(output),
-    cache_read: numberOf(cacheRead),
-    cache_write: numberOf(cacheWrite),
+    input: toNumber(input),
+    output: toNumber(output),
+    cache_read: toNumber(cacheRead),
+    cache_write: toNumber(cacheWrite),
   };
   const sum = counts.input + counts.output + counts.cache_read + counts.cache_write;
-  return { ...counts, total: numberOf(totalTokens) || sum, cost: costOf(cost) };
+  return { ...counts, total: toNumber(totalTokens) || sum, cost: costOf(cost) };
 }
 
 /** Returns the cost of a message. Some writers give the total, others only its parts. */
 function costOf(cost: unknown): number {
-  if (typeof cost !== "object" || cost === null) return numberOf(cost);
+  if (typeof cost !== "object" || cost === null) return toNumber(cost);
   const { total, input, output, cacheRead, cacheWrite } = cost as Readonly<Record<string, unknown>>;
-  if (typeof total === "number") return numberOf(total);
-  return numberOf(input) + numberOf(output) + numberOf(cacheRead) + numberOf(cacheWrite);
+  if (typeof total === "number") return toNumber(total);
+  return toNumber(input) + toNumber(output) + toNumber(cacheRead) + toNumber(cacheWrite);
 }
 
 /** Returns the role by the working directory, else by the text after the marker in the first user message. */

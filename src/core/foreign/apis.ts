@@ -1,4 +1,4 @@
-/** The interfaces by which models are asked, as far as the names of providers and models tell. */
+/** The interfaces of models, as far as the names of providers and models show them. */
 
 const APIS: Readonly<Record<string, string>> = {
   anthropic: "anthropic-messages",
@@ -9,7 +9,7 @@ const APIS: Readonly<Record<string, string>> = {
 };
 
 /** Returns the interface of a provider; for one that has models of many makers, that of the model. */
-export function apiOf(provider: string, model: string): string {
+export function getApi(provider: string, model: string): string {
   if (Object.hasOwn(APIS, provider)) return APIS[provider];
   if (provider !== "github-copilot") return "openai-completions";
   if (model.startsWith("claude-")) return "anthropic-messages";

@@ -1,19 +1,19 @@
 /**
- * Takes the records of one file through a translation: lines of entries come out, and every record is counted. What is
- * damaged, or what a translator fails on, is kept raw and costs nothing else.
+ * Takes the records of one file through a translation: lines of entries come out, and every record is counted. Records
+ * that are damaged, or that a translator fails on, are kept raw and cost nothing else.
  */
 
-import { jsonText, parse, parseAbridged, textOf } from "../json/json.ts";
+import { decodeText, parse, parseAbridged, toJsonText } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
-import type { Fidelity } from "../ports/fidelity.ts";
+import type { FidelityReport } from "../ports/fidelity.ts";
 import { Tally } from "./fidelity.ts";
 import { IdTable } from "./id-table.ts";
 import { Ids } from "./ids.ts";
 import { EntryLines } from "./lines.ts";
-import { LONGEST_SURVEYED, quickHash } from "./survey.ts";
+import { hashQuickly, LONGEST_SURVEYED } from "./survey.ts";
 import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
-/** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
+/** Bytes of a damaged record that are kept raw; the rest stays in the agent's file alone. */
 export const MOST_KEPT = 1 << 20;
 
 /** Bytes of a record that may have texts that are written in slices (`long-texts.ts`). */
@@ -25,7 +25,7 @@ export interface WaitingLines {
   readonly isPartial: boolean;
 }
 
-/** Where settled entries go: as lines without line feed, or as they are, for a first look (`survey.ts`). */
+/** Receives settled entries: as lines without line feed, or as they are, for a first look (`survey.ts`). */
 export type EntrySink =
   | { readonly line: (bytes: Uint8Array) => void }
   | { readonly entry: (entry: TranslatedEntry) => void };
@@ -57,9 +57,9 @@ export class Derivation {
   ) {
     const { agent } = translator;
     const isSurvey = "entry" in sink;
-    const sha256 = isSurvey ? quickHash : env.sha256;
+    const sha256 = isSurvey ? hashQuickly : env.sha256;
     this.agent = agent;
-    // Within one file, the agent's own ids tell as much.
+    // Within one file, the agent's own ids are as unique.
     this.ids = isSurvey ? { entry: (nativeId) => nativeId } : new Ids(agent, sha256);
     this.tally = new Tally(agent);
     this.parse = isSurvey ? (bytes) => parseAbridged(bytes, LONGEST_SURVEYED) : parse;
@@ -69,7 +69,7 @@ export class Derivation {
     this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name, comesLater });
   }
 
-  /** Takes the records of a file that this one continues, up to where it does. */
+  /** Takes the records of a file that this one continues, up to that point. */
   inherit(run: () => void): void {
     this.kinds = "inherited/";
     run();
@@ -84,7 +84,7 @@ export class Derivation {
     this.translation.back?.();
   }
 
-  /** Whether the file has to be read anew, because its records are in another order than was known. */
+  /** True if the file has to be read anew, because its records are in another order than was known. */
   get isOvertaken(): boolean {
     return this.translation.isOvertaken?.() === true;
   }
@@ -101,7 +101,7 @@ export class Derivation {
   /** Takes the next record; returns false, and does nothing, for one that is no JSON. `bytes` may be overwritten afterwards. */
   take(bytes: Uint8Array, number: number): boolean {
     if (isBlank(bytes)) {
-      this.note(number, { kind: "(blank line)", fate: "dropped" });
+      this.note(number, { kind: "(blank line)", fidelity: "dropped" });
       return true;
     }
     if (bytes.length > LONG) this.lines.hasLong = true;
@@ -118,28 +118,28 @@ export class Derivation {
       const reason = error instanceof Error ? error.message : String(error);
       const warning = `The record was not understood and is kept as it is: ${reason}.`;
       this.translation.keep(record, { customType: `import:${this.agent}`, data: new Uint8Array(bytes) });
-      this.note(number, { kind: "(not understood)", fate: "preserved", warning });
+      this.note(number, { kind: "(not understood)", fidelity: "preserved", warning });
     }
     return true;
   }
 
   /** Counts bytes after the last whole record, which the agent may still be writing. */
-  unfinished(number: number): Fidelity {
+  unfinished(number: number): FidelityReport {
     const { records, kinds, ...rest } = this.tally.report();
     const kind = { kind: "(unfinished line)", first: number, preserved: 0, derived: 0, dropped: 1 };
     return { records: records + 1, kinds: [...kinds, kind], ...rest };
   }
 
-  report(): Fidelity {
+  report(): FidelityReport {
     return this.tally.report();
   }
 
   waitingEntries(): readonly TranslatedEntry[] {
-    return this.translation.waiting().entries;
+    return this.translation.pending().entries;
   }
 
   waiting(): WaitingLines {
-    const { entries, isPartial } = this.translation.waiting();
+    const { entries, isPartial } = this.translation.pending();
     const { lastId } = this;
     const more = new IdTable();
     const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
@@ -149,11 +149,11 @@ export class Derivation {
   }
 
   /**
-   * Returns the beginning of an entry, which will be another one when it is complete. Where it was imported, it then
-   * stays beside that.
+   * Returns an incomplete entry, which becomes another one when it is complete. An imported copy of it then stays as an
+   * entry of its own.
    */
   private partial({ members, ...entry }: TranslatedEntry): TranslatedEntry {
-    const id = this.ids.entry(`partial:${entry.id}:${jsonText(members).length}`);
+    const id = this.ids.entry(`partial:${entry.id}:${toJsonText(members).length}`);
     return { ...entry, id, members: { ...members, partial: true } };
   }
 
@@ -180,7 +180,7 @@ export class Derivation {
 
   /** Counts further lines of a record that was written in several, beginning with `number`. */
   noteContinued(number: number, lines: number): void {
-    for (let n = 1; n < lines; n++) this.note(number + n, { kind: "(continued line)", fate: "preserved" });
+    for (let n = 1; n < lines; n++) this.note(number + n, { kind: "(continued line)", fidelity: "preserved" });
   }
 
   /** Keeps bytes that are no record. */
@@ -188,13 +188,13 @@ export class Derivation {
     const kind = "(damaged line)";
     if (bytes.length > MOST_KEPT) {
       const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;
-      return this.note(number, { kind, fate: "dropped", warning });
+      return this.note(number, { kind, fidelity: "dropped", warning });
     }
     const data = { record: number, ...textOrBase64(bytes) };
     this.translation.keep({ bytes, value: undefined, number }, { customType: `import:${this.agent}:damaged`, data });
     this.note(number, {
       kind,
-      fate: "preserved",
+      fidelity: "preserved",
       warning: "The record is damaged. Its bytes are kept as they are.",
     });
   }
@@ -207,7 +207,7 @@ function isBlank(bytes: Uint8Array): boolean {
 
 function textOrBase64(bytes: Uint8Array): { text: string } | { base64: string } {
   try {
-    return { text: textOf(bytes) };
+    return { text: decodeText(bytes) };
   } catch {
     return { base64: Buffer.from(bytes).toString("base64") };
   }

@@ -4,17 +4,17 @@
  */
 
 import {
-  bytesOf,
   concat,
+  findKnownValueEnd,
+  findStringEnd,
+  findValueEnd,
+  findValueStart,
   holdsAt,
   isJson,
-  knownValueEnd,
+  parseStringAt,
   type Range,
   skipSpace,
-  stringAt,
-  stringEnd,
-  valueEnd,
-  valueStart,
+  toBytes,
 } from "../json/json.ts";
 
 const LINE_FEED = 0x0a;
@@ -32,9 +32,9 @@ const WIDEST_INDENT = 64;
 export interface DocumentPart extends Range {
   /** Empty for elements, and for names that cannot be read. */
   readonly name: string;
-  /** Start of the member's name; that of the value, where it has none. */
+  /** Start of the member's name; that of the value, if it has none. */
   readonly nameStart: number;
-  /** Whether the value is JSON. One that is not may still have parts that are. */
+  /** True if the value is JSON. One that is not may still have parts that are. */
   readonly isWhole: boolean;
 }
 
@@ -53,17 +53,17 @@ export function isArrayAt(b: Uint8Array, { start }: Range): boolean {
 }
 
 /** Returns a document as one part, from its first byte after a byte order mark. */
-export function wholeOf(b: Uint8Array): DocumentPart {
+export function toWholePart(b: Uint8Array): DocumentPart {
   const mark = b[0] === 0xef && b[1] === 0xbb && b[2] === 0xbf ? 3 : 0;
   const start = skipSpace(b, mark, b.length);
   return { name: "", nameStart: start, start, end: b.length, isWhole: isJson(b, start) };
 }
 
 /**
- * Returns the parts of an object or array, in order. A value that is no JSON ends where its lines or its brackets say
- * so, or else at the end of what it is a part of: nothing between the brackets is left out.
+ * Returns the parts of an object or array, in order. A value that is no JSON ends at the end of its lines or at its
+ * bracket, or else at the end of the value around it: everything between the brackets is in some part.
  */
-export function partsOf(b: Uint8Array, { start, end, isWhole }: DocumentPart): DocumentParts {
+export function splitParts(b: Uint8Array, { start, end, isWhole }: DocumentPart): DocumentParts {
   const parts: DocumentPart[] = [];
   const open = b[start];
   if (start >= end || (open !== OPEN_BRACE && open !== OPEN_BRACKET)) return { parts, end: start };
@@ -78,21 +78,21 @@ export function partsOf(b: Uint8Array, { start, end, isWhole }: DocumentPart): D
   return { parts, end: Math.min(i + 1, end) };
 }
 
-/** Returns the part that begins at `at` in what is JSON. */
+/** Returns the part that begins at `at` in valid JSON. */
 function knownPart(b: Uint8Array, at: number, end: number, open: number): DocumentPart {
-  const start = open === OPEN_BRACE ? valueStart(b, at, end) : at;
+  const start = open === OPEN_BRACE ? findValueStart(b, at, end) : at;
   const name = open === OPEN_BRACE ? nameAt(b, at, end) : "";
-  return { name, nameStart: at, start, end: knownValueEnd(b, start, end), isWhole: true };
+  return { name, nameStart: at, start, end: findKnownValueEnd(b, start, end), isWhole: true };
 }
 
-/** Returns the part that begins at `at` in what is no JSON, though this part of it may be. */
+/** Returns the part that begins at `at` in invalid JSON, though this part of it may be valid. */
 function doubtfulPart(b: Uint8Array, at: number, end: number, open: number): DocumentPart {
   const isMember = open === OPEN_BRACE;
-  const found = isMember ? valueStart(b, at, end) : at;
+  const found = isMember ? findValueStart(b, at, end) : at;
   const start = found < 0 ? at : found;
   const name = isMember && found >= 0 ? nameAt(b, at, end) : "";
   const lines = linesEnd(b, at, end);
-  const whole = found < 0 || start >= lines ? -1 : valueEnd(b, start, lines);
+  const whole = found < 0 || start >= lines ? -1 : findValueEnd(b, start, lines);
   // A number at the end of the bytes may be the beginning of a longer one.
   const isWhole = whole >= 0 && (whole < b.length || isClosed(b[whole - 1]));
   if (isWhole) return { name, nameStart: at, start, end: whole, isWhole };
@@ -106,9 +106,9 @@ function isClosed(last: number): boolean {
 }
 
 /**
- * Returns where a part ends that begins in a line of its own, in a document that was written for people: before the
- * next line that is no further indented, or after the bracket that such a line begins with. Returns `end` where there
- * are no such lines. Within strings there are no line feeds.
+ * Returns the end of a part that begins in a line of its own, in a document that was indented for people: before the
+ * next line with no further indent, or after the bracket at the start of such a line. Returns `end` without such lines.
+ * Strings have no line feeds.
  */
 function linesEnd(b: Uint8Array, at: number, end: number): number {
   let from = at;
@@ -134,55 +134,54 @@ function trimmed(b: Uint8Array, start: number, end: number): number {
   return i > start && b[i - 1] === COMMA ? i - 1 : i;
 }
 
-/** Returns where a value ends by its brackets and quotes, if what follows can follow it; otherwise `end`. */
+/** Returns the end of a value by its brackets and quotes, if the next character may follow it; otherwise `end`. */
 function bracketsEnd(b: Uint8Array, at: number, end: number, close: number): number {
-  const past = knownValueEnd(b, at, end);
+  const past = findKnownValueEnd(b, at, end);
   if (past <= at || past > end) return end;
   const next = skipSpace(b, past, end);
   return next >= end || b[next] === COMMA || b[next] === close ? past : end;
 }
 
-/** Returns a member's name; an empty one for what is no UTF-8. */
+/** Returns a member's name; an empty one if it is no UTF-8. */
 function nameAt(b: Uint8Array, at: number, end: number): string {
   try {
-    return stringAt(b, at, end);
+    return parseStringAt(b, at, end);
   } catch {
     return "";
   }
 }
 
-/** Returns the bytes of a part as a record. */
-export function recordOf(b: Uint8Array, { start, end }: Range): Uint8Array {
+export function toRecordBytes(b: Uint8Array, { start, end }: Range): Uint8Array {
   return b.subarray(start, end);
 }
 
 /** Returns an object of these members, as they are written. One alone that is no JSON is without the braces. */
-export function objectOf(b: Uint8Array, members: readonly DocumentPart[]): Uint8Array {
+export function joinMembers(b: Uint8Array, members: readonly DocumentPart[]): Uint8Array {
   const [first] = members;
   if (members.length === 1 && !first.isWhole) return b.subarray(first.nameStart, first.end);
-  const texts = members.flatMap(({ nameStart, end }, n) => [bytesOf(n === 0 ? "" : ","), b.subarray(nameStart, end)]);
-  return concat([bytesOf("{"), ...texts, bytesOf("}")]);
+  const texts = members.flatMap(({ nameStart, end }, n) => [toBytes(n === 0 ? "" : ","), b.subarray(nameStart, end)]);
+  return concat([toBytes("{"), ...texts, toBytes("}")]);
 }
 
 /** Yields the facts of a document without its list, as one record, then the elements of the list. */
-export function* documentRecords(b: Uint8Array, list: string): Generator<Uint8Array> {
-  const { parts, end } = membersOf(b, list);
+export function* readDocumentRecords(b: Uint8Array, list: string): Generator<Uint8Array> {
+  const { parts, end } = splitMembers(b, list);
   const isList = (part: DocumentPart): boolean => part.name === list && isArrayAt(b, part);
   const facts = parts.filter((part) => part.isWhole && !isList(part));
-  if (facts.length > 0) yield objectOf(b, facts);
-  for (const part of parts) if (!part.isWhole && !isList(part)) yield objectOf(b, [part]);
+  if (facts.length > 0) yield joinMembers(b, facts);
+  for (const part of parts) if (!part.isWhole && !isList(part)) yield joinMembers(b, [part]);
   for (const part of parts) if (isList(part)) yield* listRecords(b, part);
-  yield* restAfter(b, end);
+  yield* readRest(b, end);
 }
 
 /** Returns the members of a document. Damage among its facts leaves the list behind it as it is. */
-export function membersOf(b: Uint8Array, list: string): DocumentParts {
-  const { parts, end } = partsOf(b, wholeOf(b));
+export function splitMembers(b: Uint8Array, list: string): DocumentParts {
+  const { parts, end } = splitParts(b, toWholePart(b));
   const damaged = parts.findIndex(({ isWhole }) => !isWhole);
   if (parts.some((part) => part.name === list && isArrayAt(b, part))) return { parts, end };
   const before = damaged < 0 ? parts : parts.slice(0, damaged);
   const from = damaged < 0 ? end : parts[damaged].nameStart;
-  // After a lost quote, the one that its name begins with is the end of what is before.
+  // After a lost quote, the quote before its name is the end of the string before it.
   const found = listIn(b, before.length > 0 && damaged > 0 ? before[damaged - 1].end - 1 : from, list);
   if (!found) return { parts, end };
   const rest = { name: "", nameStart: from, start: from, end: trimmed(b, from, found.nameStart), isWhole: false };
@@ -191,34 +190,33 @@ export function membersOf(b: Uint8Array, list: string): DocumentParts {
 
 /** Returns a list with a name in the text from `from` on. */
 function listIn(b: Uint8Array, from: number, name: string): DocumentPart | undefined {
-  const named = bytesOf(`"${name}"`);
+  const named = toBytes(`"${name}"`);
   for (let at = b.indexOf(QUOTE, from); at >= 0; at = b.indexOf(QUOTE, at + 1)) {
     if (!holdsAt(b, at, named)) continue;
-    const start = valueStart(b, at, b.length);
+    const start = findValueStart(b, at, b.length);
     if (start < 0 || b[start] !== OPEN_BRACKET) continue;
     const lines = linesEnd(b, at, b.length);
-    const whole = valueEnd(b, start, lines);
+    const whole = findValueEnd(b, start, lines);
     const end = whole >= 0 ? whole : lines < b.length ? lines : bracketsEnd(b, start, b.length, CLOSE_BRACE);
     return { name, nameStart: at, start, end, isWhole: whole >= 0 };
   }
   return undefined;
 }
 
-/** Yields the elements of a list, and what is in its place if it is none. */
+/** Yields the elements of a list, or the value in its place if it is no list. */
 export function* listRecords(b: Uint8Array, list: DocumentPart): Generator<Uint8Array> {
-  const { parts, end } = partsOf(b, list);
-  for (const part of parts) yield recordOf(b, part);
-  yield* restAfter(b, end, list.end);
+  const { parts, end } = splitParts(b, list);
+  for (const part of parts) yield toRecordBytes(b, part);
+  yield* readRest(b, end, list.end);
 }
 
 /** Yields the rest of a document after its end, unless that is only white space. */
-export function* restAfter(b: Uint8Array, from: number, end = b.length): Generator<Uint8Array> {
+export function* readRest(b: Uint8Array, from: number, end = b.length): Generator<Uint8Array> {
   const at = skipSpace(b, from, end);
   if (at < end) yield b.subarray(at, end);
 }
 
-/** Returns JSON without the white space between its parts. */
-export function compacted(b: Uint8Array): Uint8Array {
+export function compactJson(b: Uint8Array): Uint8Array {
   const out = new Uint8Array(b.length);
   let length = 0;
   for (let at = 0; at < b.length; ) {
@@ -227,7 +225,7 @@ export function compacted(b: Uint8Array): Uint8Array {
       at++;
       continue;
     }
-    const past = stringEnd(b, at, b.length);
+    const past = findStringEnd(b, at, b.length);
     const end = past < 0 ? b.length : past;
     out.set(b.subarray(at, end), length);
     length += end - at;

@@ -1,9 +1,9 @@
-/** The fidelity report: what became of each record of another agent's file. Its counts add up to the records read. */
+/** The fidelity report: the fidelity of each record of another agent's file. Its counts add up to the records read. */
 
-import type { Fate, Fidelity, FidelityWarning } from "../ports/fidelity.ts";
+import type { Fidelity, FidelityReport, FidelityWarning } from "../ports/fidelity.ts";
 import type { RecordVerdict } from "./translator.ts";
 
-/** Kinds that are told apart, and warnings that are kept: a hostile file may have as many as it has records. */
+/** Limits on distinct kinds and kept warnings: a hostile file may have as many as it has records. */
 const MOST_KINDS = 500;
 const MOST_WARNINGS = 100;
 const OTHER_KINDS = "(other kinds)";
@@ -12,7 +12,7 @@ const LONGEST_KIND = 80;
 
 export class Tally {
   private readonly agent: string;
-  private readonly kinds = new Map<string, { first: number } & Record<Fate, number>>();
+  private readonly kinds = new Map<string, { first: number } & Record<Fidelity, number>>();
   private readonly warnings: FidelityWarning[] = [];
   private warningCount = 0;
   private records = 0;
@@ -21,17 +21,17 @@ export class Tally {
     this.agent = agent;
   }
 
-  note(record: number, { kind, fate, warning }: RecordVerdict): void {
+  note(record: number, { kind, fidelity, warning }: RecordVerdict): void {
     // Nearly all are of kinds that were seen before, under this name.
     const counts = this.kinds.get(kind) ?? this.countsOf(printable(kind), record);
-    counts[fate]++;
-    // Trees are not written in the order in which they are numbered.
+    counts[fidelity]++;
+    // Trees are not written in the order of their numbers.
     if (record < counts.first) counts.first = record;
     this.records++;
     if (warning !== undefined) this.warn(record, warning);
   }
 
-  private countsOf(name: string, record: number): { first: number } & Record<Fate, number> {
+  private countsOf(name: string, record: number): { first: number } & Record<Fidelity, number> {
     const key = this.kinds.has(name) || this.kinds.size < MOST_KINDS ? name : OTHER_KINDS;
     let counts = this.kinds.get(key);
     if (!counts) {
@@ -46,14 +46,14 @@ export class Tally {
     if (this.warnings.length < MOST_WARNINGS) this.warnings.push({ record, sentence });
   }
 
-  report(): Fidelity {
+  report(): FidelityReport {
     const { agent, records, warningCount } = this;
     const kinds = Array.from(this.kinds, ([kind, counts]) => ({ kind, ...counts }));
     return { agent, records, kinds, warnings: [...this.warnings], warningCount };
   }
 }
 
-/** Returns the name of a kind without what could do harm on a screen. */
+/** Returns the name of a kind without characters that could do harm on a screen. */
 function printable(kind: string): string {
   const short = kind.length > LONGEST_KIND ? `${kind.slice(0, LONGEST_KIND - 1)}…` : kind;
   return short.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, "?");

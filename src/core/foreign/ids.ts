@@ -4,11 +4,11 @@ import type { Env } from "../ports/env.ts";
 import { packId } from "../tree/nodes.ts";
 import { IdTable } from "./id-table.ts";
 
-/** Hex digits of an entry id; where two entries of a session would have one id, the later one gets more of its hash. */
+/** Hex digits of an entry id; if two entries of a session would have one id, the later one gets more of its hash. */
 const DIGITS = 8;
 
 export class Ids {
-  /** How the texts begin that are hashed; an agent's name has letters and digits only. */
+  /** Beginnings of the hashed texts; an agent's name has letters and digits only. */
   private readonly beginnings: Readonly<Record<"entry" | "session", string>>;
   private readonly sha256: Env["sha256"];
   /** More of the hashes behind the ids that were given, as numbers. */
@@ -43,7 +43,7 @@ export class Ids {
   }
 }
 
-/** Whether a session id follows from another agent's, as those of imported sessions do: a UUID of version 8. */
+/** Returns whether a session id is derived from another agent's, as in imported sessions: a UUID of version 8. */
 export function isDerivedId(id: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-8/.test(id);
 }

@@ -4,8 +4,8 @@
  * to a file another twentieth.
  */
 
-import { bytesOf, jsonText, oneLine } from "../json/json.ts";
-import { hasLongText, longJson } from "./long-texts.ts";
+import { toBytes, toJsonText, toOneLine } from "../json/json.ts";
+import { hasLongText, toLongJson } from "./long-texts.ts";
 import type { TranslatedEntry } from "./translator.ts";
 
 /** Bytes of a piece of memory, and of a line that gets its own. */
@@ -16,7 +16,7 @@ const LINE_FEED = 0x0a;
 export class EntryLines {
   private piece = Buffer.alloc(0);
   private at = 0;
-  /** Whether entries may have texts of many megabytes. */
+  /** True if entries may have texts of many megabytes. */
   hasLong = false;
 
   /** Returns the line of an entry, without line feed. */
@@ -28,7 +28,7 @@ export class EntryLines {
       // Something in it is nested too deep for JSON.stringify.
       const texts = Object.entries(entry.members).map(([name, value]): [string, unknown] => [
         name,
-        value instanceof Uint8Array || value === undefined ? value : bytesOf(jsonText(value)),
+        value instanceof Uint8Array || value === undefined ? value : toBytes(toJsonText(value)),
       ]);
       return this.line({ ...entry, members: Object.fromEntries(texts) });
     }
@@ -39,14 +39,14 @@ export class EntryLines {
     let text = `{"type":${JSON.stringify(type)},"id":${JSON.stringify(id)},"parentId":${JSON.stringify(parentId)},"timestamp":${JSON.stringify(timestamp)}`;
     // Nearly all have only values, and are written at once.
     if (!hasText(members)) {
-      if (this.hasLong && hasLongText(members)) return longJson(text, members);
+      if (this.hasLong && hasLongText(members)) return toLongJson(text, members);
       const rest = JSON.stringify(members);
       return this.write(rest === "{}" ? [`${text}}`] : [`${text},`, rest.slice(1)]);
     }
     for (const name in members) {
       const value = members[name];
       if (value instanceof Uint8Array) {
-        parts.push(`${text},${JSON.stringify(name)}:`, oneLine(value));
+        parts.push(`${text},${JSON.stringify(name)}:`, toOneLine(value));
         text = "";
         continue;
       }
@@ -58,7 +58,6 @@ export class EntryLines {
     return this.write(parts);
   }
 
-  /** Writes parts one after the other. */
   private write(parts: readonly (string | Uint8Array)[]): Uint8Array {
     let most = 1;
     for (const part of parts) most += typeof part === "string" ? 3 * part.length : part.length;

@@ -1,13 +1,13 @@
 /**
  * Writes a value with texts of many megabytes as JSON, a slice of them at a time: made at once, the JSON of such a text
- * takes its size three times over, beside the text and the line.
+ * takes its size three times over, in addition to the text and the line.
  */
 
 /** Characters from which on a text is written in slices, and characters of a slice. */
 const LONG = 1 << 20;
 const SLICE = 1 << 16;
 
-/** Whether a text that is written in slices is in a value. */
+/** Returns whether a value contains a text that is written in slices. */
 export function hasLongText(value: unknown): boolean {
   if (typeof value === "string") return value.length >= LONG;
   if (typeof value !== "object" || value === null || value instanceof Uint8Array) return false;
@@ -15,7 +15,7 @@ export function hasLongText(value: unknown): boolean {
 }
 
 /** Returns the JSON of an object with members, as JSON.stringify has them, after others: `{"a":1`. */
-export function longJson(begun: string, members: object): Uint8Array {
+export function toLongJson(begun: string, members: object): Uint8Array {
   const long: string[] = [];
   const text = JSON.stringify(members, (_name, member: unknown) => {
     if (typeof member !== "string" || member.length < LONG) return member;
@@ -40,7 +40,7 @@ export function longJson(begun: string, members: object): Uint8Array {
   return bytes;
 }
 
-/** A text that stands for a long one meanwhile. */
+/** A short text in place of a long one. */
 const MARK = "\u0000long text\u0000";
 
 /** Yields the JSON of a text, without quotes. */

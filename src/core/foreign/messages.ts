@@ -1,33 +1,32 @@
 /** The messages that translators make, complete with all that Pi needs in one. */
 
-/** The value of a JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-export function textIn(value: unknown): string | undefined {
+export function toText(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
 /** Returns a count that a file has; anything but a usable number counts as 0. */
-export function countIn(value: unknown): number {
+export function toCount(value: unknown): number {
   return typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0;
 }
 
-/** Tokens of a message, and what it cost where the agent says so. */
+/** Tokens of a message, and its cost if the agent gives it. */
 export interface SourceUsage {
   readonly input: number;
   readonly output: number;
   readonly cacheRead?: number;
   readonly cacheWrite?: number;
-  /** Dollars; missing where the agent does not say it. */
+  /** Dollars; missing if the agent does not give it. */
   readonly cost?: number;
 }
 
-/** Returns the usage of a message. A cost that is not known is 0, which counts as unknown where there are tokens. */
-export function usageOfMessage({ input, output, cacheRead = 0, cacheWrite = 0, cost = 0 }: SourceUsage): JsonObject {
+/** Returns the usage of a message. An unknown cost is 0, which counts as unknown in a message with tokens. */
+export function toMessageUsage({ input, output, cacheRead = 0, cacheWrite = 0, cost = 0 }: SourceUsage): JsonObject {
   return {
     input,
     output,
@@ -40,7 +39,6 @@ export function usageOfMessage({ input, output, cacheRead = 0, cacheWrite = 0, c
 
 export const NO_USAGE: SourceUsage = { input: 0, output: 0 };
 
-/** An answer of the model. */
 export interface ModelAnswer {
   readonly content: readonly unknown[];
   readonly api: string;
@@ -53,17 +51,25 @@ export interface ModelAnswer {
   readonly at: string;
 }
 
-export function assistantMessage({ content, api, provider, model, usage, stopReason, errorMessage, at }: ModelAnswer) {
+export function makeAssistantMessage({
+  content,
+  api,
+  provider,
+  model,
+  usage,
+  stopReason,
+  errorMessage,
+  at,
+}: ModelAnswer) {
   const error = errorMessage === undefined ? {} : { errorMessage };
-  const message = { api, provider, model, usage: usageOfMessage(usage), stopReason, ...error, timestamp: momentIn(at) };
+  const message = { api, provider, model, usage: toMessageUsage(usage), stopReason, ...error, timestamp: momentIn(at) };
   return { message: { role: "assistant", content, ...message } };
 }
 
-export function userMessage(content: unknown, at: string): JsonObject {
+export function makeUserMessage(content: unknown, at: string): JsonObject {
   return { message: { role: "user", content, timestamp: momentIn(at) } };
 }
 
-/** A tool's answer. */
 export interface ToolAnswer {
   readonly toolCallId: string;
   readonly toolName: string;
@@ -74,46 +80,46 @@ export interface ToolAnswer {
   readonly at: string;
 }
 
-export function toolResultMessage({ toolCallId, toolName, content, isError, details, at }: ToolAnswer): JsonObject {
+export function makeToolResultMessage({ toolCallId, toolName, content, isError, details, at }: ToolAnswer): JsonObject {
   const more = details === undefined ? {} : { details };
   return { message: { role: "toolResult", toolCallId, toolName, content, ...more, isError, timestamp: momentIn(at) } };
 }
 
-export function textBlock(text: string): JsonObject {
+export function makeTextBlock(text: string): JsonObject {
   return { type: "text", text };
 }
 
 /**
- * Returns a block of a person's or a tool's that is neither a text nor a picture: as a text, because Pi takes whatever is
- * no text for a picture, and the provider then refuses the whole conversation. The block itself stays beside the text.
+ * Returns a block of a person's or a tool's that is neither a text nor a picture as a text: Pi takes any other block
+ * for a picture, and the provider then refuses the whole conversation. The text's `original` keeps the block itself.
  */
-export function otherBlock(original: JsonObject, about = original): JsonObject {
+export function makeOtherBlock(original: JsonObject, about = original): JsonObject {
   const { type, source, mimeType, media_type, title, name, filename, tool_name } = about;
   const { media_type: ofSource, data, type: kind } = isObject(source) ? source : ({} as JsonObject);
-  if (kind === "text" && typeof data === "string") return { ...textBlock(data), original };
-  const said = [title, name, filename, tool_name, mimeType, media_type, ofSource].map((one) => textIn(one) ?? "");
+  if (kind === "text" && typeof data === "string") return { ...makeTextBlock(data), original };
+  const said = [title, name, filename, tool_name, mimeType, media_type, ofSource].map((one) => toText(one) ?? "");
   const names = said.filter((one) => one !== "").join(", ");
-  return { ...textBlock(`[${textIn(type) ?? "part"}${names === "" ? "" : `: ${names}`}]`), original };
+  return { ...makeTextBlock(`[${toText(type) ?? "part"}${names === "" ? "" : `: ${names}`}]`), original };
 }
 
-/** Returns the block of another agent's that a text stands for. */
-export function originalIn({ original }: JsonObject): JsonObject | undefined {
+/** Returns the other agent's block that a text replaces. */
+export function getOriginal({ original }: JsonObject): JsonObject | undefined {
   return isObject(original) ? original : undefined;
 }
 
-/** Returns a picture of base64 text; undefined where there is none: providers refuse what has no picture in it. */
-export function imageBlock(data: unknown, mimeType: unknown): JsonObject | undefined {
+/** Returns a picture of base64 text; undefined for an empty one: providers refuse that. */
+export function makeImageBlock(data: unknown, mimeType: unknown): JsonObject | undefined {
   if (typeof data !== "string" || data === "") return undefined;
-  return { type: "image", data, mimeType: textIn(mimeType) || "image/png" };
+  return { type: "image", data, mimeType: toText(mimeType) || "image/png" };
 }
 
-/** Returns a thought, with the signature by which its provider knows it as its own. */
-export function thinkingBlock(thinking: string, signature?: string): JsonObject {
+/** Returns a thought, with the signature that its provider checks. */
+export function makeThinkingBlock(thinking: string, signature?: string): JsonObject {
   return { type: "thinking", thinking, ...(signature === undefined ? {} : { thinkingSignature: signature }) };
 }
 
 /** Returns a call. Arguments that are no object, as a cut-off call has them, are kept as the text that they are. */
-export function toolCallBlock(id: string, name: string, args: unknown): JsonObject {
+export function makeToolCallBlock(id: string, name: string, args: unknown): JsonObject {
   return { type: "toolCall", id, name, arguments: isObject(args) ? args : args === undefined ? {} : { input: args } };
 }
 
@@ -123,8 +129,8 @@ const USUAL_TIME = /^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[0
 /** The time of an entry whose record has none. */
 export const NO_TIME = "1970-01-01T00:00:00.000Z";
 
-/** Returns a time as entries have it, from ISO 8601 or milliseconds; `otherwise` for what is no time. */
-export function timeIn(value: unknown, otherwise: string): string {
+/** Returns a time as entries have it, from ISO 8601 or milliseconds; `otherwise` for any other value. */
+export function toTimestamp(value: unknown, otherwise: string): string {
   // Nearly all are written as they are wanted.
   if (typeof value === "string" && value.length === 24 && USUAL_TIME.test(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return otherwise;

@@ -2,7 +2,7 @@
 
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
 import type { Env } from "../ports/env.ts";
-import { fitting, LEAST_OF_ID, type Naming } from "../search/named.ts";
+import { filterByName, LEAST_OF_ID, type Naming } from "../search/named.ts";
 import { AGENTS } from "./agents.ts";
 import { Ids } from "./ids.ts";
 
@@ -13,13 +13,13 @@ interface OfAgents {
 }
 
 /** Returns the sessions of other agents that a word names, also by the agent's own id, or a part of it in the file's name. */
-export async function sessionsOfAgents(
+export async function findAgentSessions(
   catalog: Pick<Catalog, "list">,
   word: string,
   { by = "name", progress, sha256 }: OfAgents,
 ): Promise<readonly Listed[]> {
   const { found: all } = await catalog.list({ headerOnly: true, agents: AGENTS }, progress);
-  const named = fitting(all, word, "listed", by);
+  const named = filterByName(all, word, "listed", by);
   // Our id of a session follows from the agent's own.
   const ids = new Map<string, string>(AGENTS.map((agent) => [agent, new Ids(agent, sha256).session(word)]));
   const found = named.length > 0 ? named : all.filter(({ agent, id }) => id === ids.get(`${agent}`));

@@ -1,6 +1,6 @@
 /**
- * Sessions in tables: the contract between those who read another agent's database and those who know what is in it. A
- * row, or a part of one, is a record, with the text that the agent's export would have of it; the agent's translator does
+ * Sessions in tables: the contract between the readers of another agent's database and the descriptions of its tables.
+ * A row, or a part of one, is a record, with the text that the agent's export would have; the agent's translator does
  * the rest.
  */
 
@@ -8,9 +8,8 @@ import type { Translator } from "./translator.ts";
 
 /** A row of a table. Values of another type than a column should have count as missing. */
 export interface SourceRow {
-  /** The number by which rows are ordered. */
+  /** The number that orders rows. */
   readonly number: number;
-  /** Bytes of the row. */
   readonly size: number;
   count(column: string): number | undefined;
   text(column: string): string | undefined;
@@ -20,7 +19,7 @@ export interface SourceRow {
 }
 
 export interface SourceTables {
-  /** Returns the names of a table's columns; none for a table that is missing. */
+  /** Returns the names of a table's columns; an empty list for a missing table. */
   columns(table: string): readonly string[];
   /** Yields the rows of a table, in no order with `wanted`: those with this text in a column. */
   rows(table: string, wanted?: { readonly column: string; readonly is: string }): Iterable<SourceRow>;
@@ -32,33 +31,30 @@ export interface StoredSession {
   readonly id: string;
   /** Bytes of its rows. */
   readonly size: number;
-  /** When one of its rows was last written, in milliseconds; 0 where rows do not say it. */
+  /** Time of the last write to one of its rows, in milliseconds; 0 if rows do not have it. */
   readonly changed: number;
 }
 
 /** The tables of one agent, and how they are read. */
 export interface TableFormat {
   readonly translator: Translator;
-  /** Whether a database has one session only, which the path of the database means. */
+  /** True if a database has one session only, which the path of the database means. */
   readonly isOne?: boolean;
-  /** Whether a database has this agent's tables. */
   recognises(tables: SourceTables): boolean;
-  /** Returns its sessions. */
   sessions(tables: SourceTables): StoredSession[];
   has(tables: SourceTables, id: string): boolean;
   /** Returns the records of a session in their order. */
   records(tables: SourceTables, id: string): Uint8Array[];
-  /** Returns sentences about what the records of a session leave out. */
+  /** Returns sentences about the facts that the records of a session leave out. */
   warnings?(tables: SourceTables, id: string): string[];
 }
 
-/** Whether a table has all of these columns. */
 export function hasColumns(tables: SourceTables, table: string, ...columns: readonly string[]): boolean {
   const there = new Set(tables.columns(table));
   return columns.every((column) => there.has(column));
 }
 
-/** Whether one of these tables has a row with this text in a column. */
+/** Returns whether one of these tables has a row with this text in a column. */
 export function hasRow(tables: SourceTables, is: string, ...places: readonly (readonly [string, string])[]): boolean {
   return places.some(([table, column]) => {
     for (const _ of tables.rows(table, { column, is })) return true;

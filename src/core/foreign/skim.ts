@@ -1,6 +1,6 @@
 /**
- * How lists count the messages in the middle of a long file: by how its lines begin. What such a line says is not read.
- * The count may be off by a few where an agent writes one message in several lines; opening the session counts them all.
+ * Counts the messages in the middle of a long file for lists, by the beginnings of its lines alone. The count may be
+ * off by a few if an agent writes one message in several lines; opening the session counts them all.
  */
 
 /** Returns the messages that a line adds; undefined for one that has to be read. */
@@ -10,7 +10,7 @@ export type Skim = (line: Uint8Array) => number | undefined;
 const LOOKED_AT = 1024;
 
 /** Returns the beginning of a line. Names and kinds have no other characters than those of Latin 1. */
-export function beginningIn(line: Uint8Array): string {
+export function readLineBeginning(line: Uint8Array): string {
   return Buffer.from(line.buffer, line.byteOffset, Math.min(line.length, LOOKED_AT)).toString("latin1");
 }
 
@@ -18,14 +18,14 @@ export function beginningIn(line: Uint8Array): string {
 interface BegunMembers {
   /** Texts, numbers and words, as they are written. */
   readonly values: ReadonlyMap<string, string>;
-  /** Where objects and lists begin. */
+  /** Positions at which objects and lists begin. */
   readonly starts: ReadonlyMap<string, number>;
 }
 
 const MEMBER = /\s*[{,]\s*"([^"\\]*)"\s*:\s*(?:("(?:[^"\\]|\\.)*"|[^"{[\s,}]+)|(?=[{[]))/y;
 
 /** Returns the members of an object whose beginning this is. Those of objects within it are passed over. */
-export function begunMembers(begun: string): BegunMembers {
+export function parseBegunMembers(begun: string): BegunMembers {
   const values = new Map<string, string>();
   const starts = new Map<string, number>();
   MEMBER.lastIndex = 0;
@@ -44,7 +44,7 @@ export function begunMembers(begun: string): BegunMembers {
 
 const MARKS = /"(?:[^"\\]|\\.)*"|[{}[\]]|"/g;
 
-/** Returns where an object or list ends; -1 where it is cut off. */
+/** Returns the end of an object or list; -1 if it is cut off. */
 function nestedEnd(begun: string, at: number): number {
   MARKS.lastIndex = at;
   let depth = 0;

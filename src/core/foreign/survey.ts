@@ -1,11 +1,11 @@
 /**
- * A first look at a file, for lists: the same entries are made of its records, but none becomes a line, long texts are cut
- * off before they are read, and ids only tell entries apart. It takes a third of the time of a whole derivation.
+ * A first look at a file, for lists: the same entries are made of its records, but none becomes a line, long texts are
+ * cut off before they are read, and ids are unique within the file only. It takes a third of a derivation's time.
  */
 
-import { contentText } from "../format/message.ts";
+import { getContentText } from "../format/message.ts";
 import type { Env } from "../ports/env.ts";
-import { momentOf } from "../search/listing.ts";
+import { parseTime } from "../search/listing.ts";
 import { isObject } from "./messages.ts";
 import type { TranslatedEntry } from "./translator.ts";
 
@@ -36,21 +36,21 @@ export class SurveyFacts {
     this.messages++;
     const { role, content, timestamp: at } = message;
     if (role !== "user" && role !== "assistant") return;
-    const moment = typeof at === "number" && Number.isFinite(at) ? at : momentOf(timestamp);
-    // Where no record says a time, entries have the first of all.
+    const moment = typeof at === "number" && Number.isFinite(at) ? at : parseTime(timestamp);
+    // If no record has a time, entries have the first of all.
     if (moment !== null && moment > 0) this.activity = moment;
     if (role !== "user" || this.first !== null) return;
-    const text = contentText(content).trim();
+    const text = getContentText(content).trim();
     this.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);
   }
 }
 
-/** Returns a hash that tells what is in one file apart, and nothing else: it takes a tenth of the time of a SHA-256. */
-export const quickHash: Env["sha256"] = (bytes) => {
+/** Returns a hash that is unique within one file only: it takes a tenth of the time of a SHA-256. */
+export const hashQuickly: Env["sha256"] = (bytes) => {
   const { length } = bytes;
   let a = 0x811c9dc5 ^ length;
   let b = 0x1b873593 ^ length;
-  // Of a long one, only parts are looked at.
+  // It reads only parts of a long text.
   const step = length > 256 ? Math.floor(length / 128) : 1;
   for (let i = 0; i < length; i += step) {
     a = Math.imul(a ^ bytes[i], 0x01000193);

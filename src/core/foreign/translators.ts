@@ -13,7 +13,7 @@ import { opencode, opencodeFacts } from "./opencode/opencode.ts";
 import { pirust } from "./pirust/pirust.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
-/** The formats, those first that can be told most surely. */
+/** The formats, most specific first. */
 const TRANSLATORS: readonly Translator[] = [
   claude,
   codex,
@@ -33,14 +33,14 @@ const TRANSLATORS: readonly Translator[] = [
 ];
 
 /** Returns the translator of a file that begins so; undefined for a session of ours, or anything else. */
-export function translatorOf(bytes: Uint8Array, isWhole: boolean): Translator | undefined {
+export function findTranslator(bytes: Uint8Array, isWhole: boolean): Translator | undefined {
   const lines = linesOf(bytes, isWhole);
   if (lines === null) return undefined;
   const beginning: Beginnings = { bytes, lines, isWhole };
   return TRANSLATORS.find((translator) => translator.recognises(beginning));
 }
 
-/** Returns the first lines that are objects; null when the first is our own header: whatever comes after it is ours. */
+/** Returns the first lines that are objects; null if the first is our own header: then the whole file is ours. */
 function linesOf(bytes: Uint8Array, isWhole: boolean): Readonly<Record<string, unknown>>[] | null {
   const lines: Readonly<Record<string, unknown>>[] = [];
   for (let at = 0, n = 0; at < bytes.length && n < LINES_SEEN; n++) {

@@ -1,19 +1,19 @@
 /**
- * The conversation of an agent whose records come one after the other: an answer of the model, the results of its calls,
- * the next turn. An answer may be written in several records, and waits with its results until something else is said.
- * Whoever goes back in such a conversation begins a branch there.
+ * The conversation of an agent whose records come one after the other: an answer of the model, the results of its
+ * calls, the next turn. An answer may be written in several records, and stays pending with its results until another
+ * message comes. A return to an earlier turn begins a branch there.
  */
 
-import { compacted } from "./documents.ts";
+import { compactJson } from "./documents.ts";
 import {
-  assistantMessage,
   type JsonObject,
   type ModelAnswer,
+  makeAssistantMessage,
+  makeToolResultMessage,
+  makeUserMessage,
   type ToolAnswer,
-  toolResultMessage,
-  userMessage,
 } from "./messages.ts";
-import type { SourceRecord, TranslatedEntry, TranslationTools, Unsettled } from "./translator.ts";
+import type { PendingEntries, SourceRecord, TranslatedEntry, TranslationTools } from "./translator.ts";
 
 /** An entry without its place in the tree. */
 interface TurnItem {
@@ -23,12 +23,12 @@ interface TurnItem {
   readonly members: JsonObject;
 }
 
-/** An answer that is being gathered; what is known of it may change until it is settled. */
+/** An answer that is being gathered; its facts may change until it is settled. */
 export interface OpenAnswer extends Omit<ModelAnswer, "content" | "stopReason" | "usage" | "errorMessage"> {
   readonly id: string;
   readonly content: JsonObject[];
   usage: ModelAnswer["usage"];
-  /** Missing: by whether it has calls. As long as it is missing, further blocks are expected until results come. */
+  /** Missing: it depends on the calls. As long as it is missing, further blocks are expected until results come. */
   stopReason?: ModelAnswer["stopReason"];
   errorMessage?: string;
 }
@@ -40,7 +40,7 @@ export class Turns {
   private readonly calls = new Set<unknown>();
   private looked = 0;
   private readonly results: TurnItem[] = [];
-  /** Entries that were written meanwhile and come after the results. */
+  /** Entries that were written in between and come after the results. */
   private readonly after: TurnItem[] = [];
   private end: string | null = null;
   private readonly copies = new Map<string, number>();
@@ -54,7 +54,7 @@ export class Turns {
     return this.answer;
   }
 
-  /** Whether results of the current answer came already, so that further blocks belong to the next one. */
+  /** True if results of the current answer came already, so that further blocks belong to the next one. */
   get hasResults(): boolean {
     return this.results.length > 0;
   }
@@ -65,7 +65,7 @@ export class Turns {
     return this.end;
   }
 
-  /** Begins an answer. Its blocks are pushed to its content as they come. */
+  /** Begins an answer. Its blocks are added to its content one by one. */
   begin(answer: Omit<OpenAnswer, "id" | "content"> & { readonly nativeId: string }): OpenAnswer {
     this.settle();
     // Taking an object apart and together again takes as long as the id.
@@ -76,13 +76,12 @@ export class Turns {
   /** Adds a tool's answer, to the current answer if that has asked for it. */
   result(nativeId: string, answer: ToolAnswer): string {
     const { toolCallId, at } = answer;
-    const item = this.item("message", nativeId, at, toolResultMessage(answer));
+    const item = this.item("message", nativeId, at, makeToolResultMessage(answer));
     if (this.asks(toolCallId)) this.results.push(item);
     else this.put(item);
     return item.id;
   }
 
-  /** Whether the current answer has this call. */
   private asks(id: string): boolean {
     const content = this.answer?.content ?? [];
     for (; this.looked < content.length; this.looked++) {
@@ -94,7 +93,7 @@ export class Turns {
 
   /** Adds a person's turn. */
   user(nativeId: string, content: unknown, at: string): string {
-    return this.put(this.item("message", nativeId, at, userMessage(content, at)));
+    return this.put(this.item("message", nativeId, at, makeUserMessage(content, at)));
   }
 
   /** Adds an entry that ends the current answer. */
@@ -102,7 +101,7 @@ export class Turns {
     return this.put(this.item(type, nativeId, at, members));
   }
 
-  /** Adds an entry beside the conversation, which the model does not see: it does not end the current answer. */
+  /** Adds an entry outside the conversation, which the model does not see: it does not end the current answer. */
   note(type: string, nativeId: string, at: string, members: JsonObject): void {
     const item = this.item(type, nativeId, at, members);
     if (this.answer) this.after.push(item);
@@ -110,11 +109,11 @@ export class Turns {
   }
 
   /**
-   * Keeps a record as it is, or with other members. White space between its parts does not count: the same record is
-   * laid out otherwise in an export than in a database.
+   * Keeps a record as it is, or with other members. White space between its parts does not count: an export formats the
+   * same record in another way than a database.
    */
   keep(record: SourceRecord, at: string, given?: JsonObject): void {
-    const bytes = isLaidOut(record.bytes) ? compacted(record.bytes) : new Uint8Array(record.bytes);
+    const bytes = isLaidOut(record.bytes) ? compactJson(record.bytes) : new Uint8Array(record.bytes);
     const members = given ?? { customType: `import:${this.tools.agent}`, data: bytes };
     const sum = this.tools.sha256(bytes);
     const nth = (this.copies.get(sum) ?? 0) + 1;
@@ -122,15 +121,15 @@ export class Turns {
     this.note("custom", `raw:${sum}:${nth}`, at, members);
   }
 
-  /** Goes back: what comes next continues an entry, or begins anew. What came after it stays as a branch. */
+  /** Goes back: the next item continues an entry, or is a root. The entries after it stay as a branch. */
   goTo(id: string | null): void {
     this.settle();
     this.end = id;
   }
 
-  /** Emits what waits. */
+  /** Emits the pending entries. */
   settle(): void {
-    const { entries } = this.waiting();
+    const { entries } = this.pending();
     this.answer = null;
     this.calls.clear();
     this.looked = 0;
@@ -139,15 +138,24 @@ export class Turns {
     for (const entry of entries) this.emit(entry);
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     const { answer } = this;
     if (!answer) return { entries: [], isPartial: false };
     const { id, at, content, usage, api, provider, model, errorMessage } = answer;
     const stopReason = answer.stopReason ?? (content.some(({ type }) => type === "toolCall") ? "toolUse" : "stop");
     const error = errorMessage === undefined ? {} : { errorMessage };
-    const members = assistantMessage({ content: [...content], api, provider, model, usage, stopReason, ...error, at });
-    const speech: TurnItem = { type: "message", id, timestamp: at, members };
-    const entries = chained([speech, ...this.results, ...this.after], this.end);
+    const members = makeAssistantMessage({
+      content: [...content],
+      api,
+      provider,
+      model,
+      usage,
+      stopReason,
+      ...error,
+      at,
+    });
+    const message: TurnItem = { type: "message", id, timestamp: at, members };
+    const entries = chainEntries([message, ...this.results, ...this.after], this.end);
     return { entries, isPartial: answer.stopReason === undefined && this.results.length === 0 };
   }
 
@@ -169,7 +177,7 @@ export class Turns {
 }
 
 /** Returns items as entries, each continuing the one before. */
-export function chained(items: readonly TurnItem[], parentId: string | null): TranslatedEntry[] {
+export function chainEntries(items: readonly TurnItem[], parentId: string | null): TranslatedEntry[] {
   let before = parentId;
   return items.map(({ type, id, timestamp, members }) => {
     const entry = { type, id, parentId: before, timestamp, members };
@@ -178,7 +186,7 @@ export function chained(items: readonly TurnItem[], parentId: string | null): Tr
   });
 }
 
-/** Whether a record has white space between its parts, as its first parts show: nearly all lines have none. */
+/** Returns whether a record has white space between its parts, as its first parts show: nearly all lines have none. */
 function isLaidOut(bytes: Uint8Array): boolean {
   const colon = bytes.indexOf(0x3a);
   return bytes[0] <= 0x20 || bytes[1] <= 0x20 || (colon >= 0 && bytes[colon + 1] <= 0x20);

@@ -1,19 +1,19 @@
 /**
- * Large media that pi_agent_rust keeps in files beside the session: an entry has a reference in place of the base64
+ * Large media that pi_agent_rust keeps in files next to the session: an entry has a reference instead of the base64
  * text, and a message gets the text back when it is sent (session-format reference, section 8.6).
  */
 
-import { bytesOf, concat, elements, holdsAt, memberOf, members, parse, textOf } from "../json/json.ts";
+import { concat, decodeText, findMember, getElements, getMembers, holdsAt, parse, toBytes } from "../json/json.ts";
 
 /** A function that returns the base64 text of a stored file, or null if it is missing or does not match its name. */
 type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
 
-const MARK = bytesOf('$piBlob"');
+const MARK = toBytes('$piBlob"');
 /** A member that refers to one. In a text, its quotation marks would have a backslash before them. */
 const REFERENCE = /"\$piBlob"\s*:\s*"sha256:([0-9a-f]{64})"/g;
 
-/** The beginning of oh-my-pi's reference to a medium, which stands in the place of the base64 text. */
-const BLOB = bytesOf('"blob:sha256:');
+/** The beginning of oh-my-pi's reference to a medium, which replaces the base64 text. */
+const BLOB = toBytes('"blob:sha256:');
 
 /** Returns whether a text may have references to media that are kept in files. */
 export function holdsAttachment(text: Uint8Array): boolean {
@@ -21,36 +21,36 @@ export function holdsAttachment(text: Uint8Array): boolean {
 }
 
 /** Returns the digests of the stored files that the line of an entry refers to. */
-export function attachmentsIn(line: Uint8Array): string[] {
+export function findAttachments(line: Uint8Array): string[] {
   if (!contains(line, MARK)) return [];
-  return Array.from(textOf(line).matchAll(REFERENCE), ([, sha256]) => sha256);
+  return Array.from(decodeText(line).matchAll(REFERENCE), ([, sha256]) => sha256);
 }
 
 /**
- * Returns the message with every reference resolved that can be; the others stay as they are. A block with a reference of
- * oh-my-pi's is a text that names it: a provider would take it for base64 text, and refuse the conversation.
+ * Returns the message with the references resolved; unresolvable ones stay. A block with a reference of oh-my-pi
+ * becomes a text that names it: a provider would take it for base64 text, and refuse the conversation.
  */
-export function withAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
+export function resolveAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
   if (!holdsAttachment(message)) return message;
-  const content = memberOf(members(message) ?? [], "content");
-  const blocks = content && elements(message, content.start, content.end);
+  const content = findMember(getMembers(message) ?? [], "content");
+  const blocks = content && getElements(message, content.start, content.end);
   if (!blocks) return message;
   const parts: Uint8Array[] = [];
   let copied = 0;
   for (const block of blocks) {
-    const found = members(message, block.start, block.end) ?? [];
-    const data = memberOf(found, "data");
+    const found = getMembers(message, block.start, block.end) ?? [];
+    const data = findMember(found, "data");
     const value = data && message.subarray(data.start, data.end);
     if (!data || !value) continue;
     const digest = blobIn(value);
-    const type = memberOf(found, "mimeType");
+    const type = findMember(found, "mimeType");
     const text = digest === undefined ? resolved(value, read) : undefined;
     if (digest !== undefined) {
       const named = missing(digest, type && parse(message, type.start, type.end));
-      parts.push(message.subarray(copied, block.start), bytesOf(JSON.stringify(named)));
+      parts.push(message.subarray(copied, block.start), toBytes(JSON.stringify(named)));
       copied = block.end;
     } else if (text !== undefined) {
-      parts.push(message.subarray(copied, data.start), bytesOf(JSON.stringify(text)));
+      parts.push(message.subarray(copied, data.start), toBytes(JSON.stringify(text)));
       copied = data.end;
     }
   }
@@ -69,7 +69,7 @@ function resolved(data: Uint8Array, read: ReadAttachment): string | undefined {
 
 /** Returns the digest in a reference of oh-my-pi's; undefined for any other value. */
 function blobIn(value: Uint8Array): string | undefined {
-  return holdsAt(value, 0, BLOB) ? /^"blob:(sha256:[0-9a-f]+)/.exec(textOf(value))?.[1] : undefined;
+  return holdsAt(value, 0, BLOB) ? /^"blob:(sha256:[0-9a-f]+)/.exec(decodeText(value))?.[1] : undefined;
 }
 
 function missing(digest: string, mimeType: unknown): object {

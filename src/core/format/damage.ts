@@ -33,18 +33,18 @@ export interface Damage {
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
-  /** Entries that have another id now, as far as they are told. */
+  /** Entries that have another id now, as far as they are listed. */
   readonly renamed?: { readonly from: string; readonly to: string }[];
   /** Path of the bytes that were moved out of the file. */
   readonly keptAt?: string;
-  /** Whether what the bytes held is still reachable. */
+  /** True if the content of the bytes is still reachable. */
   readonly salvaged: boolean;
 }
 
-/** Kinds that say what a whole file has: the program that wrote it reads it. */
+/** Kinds that describe a whole file: the program that wrote it reads it. */
 export const NO_DAMAGE: ReadonlySet<Damage["kind"]> = new Set(["newer_version", "parent_is_call"]);
 
 /** Returns damage that is about an entry and not about a place in a file. */
-export function damageOfEntry(entryId: string, kind: Damage["kind"], reason: string): Damage {
+export function makeEntryDamage(entryId: string, kind: Damage["kind"], reason: string): Damage {
   return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
 }

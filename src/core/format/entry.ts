@@ -2,18 +2,18 @@
 
 import type * as z from "zod";
 import {
-  bytesOf,
   concat,
-  knownValueEnd,
-  memberOf,
-  members,
-  memberValue,
-  oneLine,
+  findKnownValueEnd,
+  findMember,
+  getMembers,
+  getMemberValue,
   parse,
   type Range,
+  toBytes,
+  toOneLine,
 } from "../json/json.ts";
 import { HEAD_BATCH, type Head, KNOWN_TYPES, packId } from "../tree/nodes.ts";
-import { type BodyHead, bodyHead } from "./head.ts";
+import { type BodyHead, getBodyHead } from "./head.ts";
 import type { header } from "./schemas.ts";
 
 export const CURRENT_VERSION = 3;
@@ -35,7 +35,7 @@ const HEADER_TEXTS = [
 ] as const;
 
 /** Returns the header on a line, as it is stored; null if the line is not a header. */
-export function headerIn(line: Uint8Array): SessionHeader | null {
+export function parseSessionHeader(line: Uint8Array): SessionHeader | null {
   let value: unknown;
   try {
     value = parse(line);
@@ -48,7 +48,7 @@ export function headerIn(line: Uint8Array): SessionHeader | null {
 }
 
 /** Returns a stored header for readers, without the members that should be texts and are not. */
-export function headerOf(stored: object): SessionHeader {
+export function toReadableHeader(stored: object): SessionHeader {
   const header = { ...stored } as Record<string, unknown>;
   for (const name of HEADER_TEXTS) if (typeof header[name] !== "string") delete header[name];
   return header as SessionHeader;
@@ -68,8 +68,8 @@ export const ENTRY_ID = /^[A-Za-z0-9_-]{1,128}$/;
 /** Session ids a caller may choose (session-format reference, section 6). */
 export const SESSION_ID = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$/;
 
-/** Returns an id that anybody may have written as a part of a file's name: it leads to no other folder. */
-export function nameable(id: string): string {
+/** Returns an id from any source as a part of a file's name: it leads to no other folder. */
+export function toFileNamePart(id: string): string {
   return SESSION_ID.test(id) ? id : id.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, 128);
 }
 
@@ -81,15 +81,15 @@ export interface Draft {
   readonly timestamp?: string;
   /** The other members, each with a comma before it. */
   readonly rest: Uint8Array | string;
-  /** The part of the head that follows from these; missing where only the line can tell. */
+  /** The part of the head that follows from these; missing if only the line has it. */
   readonly body?: BodyHead;
 }
 
 const BASE_MEMBERS = new Set(["type", "id", "parentId", "timestamp", "_batch"]);
 
 /** Returns the draft in a range of JSON text, with the bytes of its members; `value` is it parsed, if at hand. */
-export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & BodyMembers>): Draft {
-  const found = members(bytes, range.start, range.end, knownValueEnd);
+export function makeTextDraft(bytes: Uint8Array, range: Range, value?: Readonly<DraftBase & BodyMembers>): Draft {
+  const found = getMembers(bytes, range.start, range.end, findKnownValueEnd);
   if (!found) throw new TypeError("must be a JSON object");
   const rest: Uint8Array[] = [];
   for (let i = 0; i < found.length; i++) {
@@ -104,32 +104,32 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
   }
   const entry = value ?? (parse(bytes, range.start, range.end) as DraftBase & BodyMembers);
   const { type, id, parentId, timestamp } = entry;
-  // Of a member that occurs twice, a parser takes the last: only the line tells the head.
+  // A parser takes the last of two members with one name: the head then comes from the line.
   const isPlain = new Set(found.map(({ name }) => name)).size === found.length;
-  const body = isPlain ? bodyHead(type, entry) : undefined;
-  return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : oneLine(concat(rest)), body };
+  const body = isPlain ? getBodyHead(type, entry) : undefined;
+  return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : toOneLine(concat(rest)), body };
 }
 
 type BodyMembers = Readonly<Record<string, unknown>>;
 type DraftBase = Pick<Draft, "type" | "id" | "parentId" | "timestamp">;
 
-const COMMA = bytesOf(",");
+const COMMA = toBytes(",");
 const NOTHING = new Uint8Array(0);
 
 /** Returns a draft from values, which are written or left out as JSON.stringify does. */
-export function draftOfValues(type: string, rest: Readonly<Record<string, unknown>>): Draft {
+export function makeValueDraft(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const text = JSON.stringify(rest);
-  return { type, rest: text === "{}" ? "" : `,${text.slice(1, -1)}`, body: bodyHead(type, rest) };
+  return { type, rest: text === "{}" ? "" : `,${text.slice(1, -1)}`, body: getBodyHead(type, rest) };
 }
 
-/** Returns a draft from values, of which those that are a Uint8Array are JSON text already. */
-export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): Draft {
+/** Returns a draft from values; a Uint8Array among them is JSON text already. */
+export function makeDraft(type: string, rest: Readonly<Record<string, unknown>>): Draft {
   const parts: Uint8Array[] = [];
   let text = "";
   for (const name in rest) {
     const value = rest[name];
     if (value instanceof Uint8Array) {
-      parts.push(bytesOf(`${text},${JSON.stringify(name)}:`), oneLine(value));
+      parts.push(toBytes(`${text},${JSON.stringify(name)}:`), toOneLine(value));
       text = "";
       continue;
     }
@@ -137,8 +137,8 @@ export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): 
     const json: string | undefined = JSON.stringify(value);
     if (json !== undefined) text += `,${JSON.stringify(name)}:${json}`;
   }
-  if (parts.length === 0) return { type, rest: text, body: bodyHead(type, rest) };
-  return { type, rest: concat([...parts, bytesOf(text)]) };
+  if (parts.length === 0) return { type, rest: text, body: getBodyHead(type, rest) };
+  return { type, rest: concat([...parts, toBytes(text)]) };
 }
 
 /** The append that an entry belongs to (protocol, section 3, `append`). */
@@ -147,25 +147,25 @@ export interface Batch {
   readonly key?: string;
   /** The name of the head through which it was written; missing for the shared leaf. */
   readonly head?: string;
-  /** Whether that head ends with this entry. */
+  /** True if that head ends with this entry. */
   readonly retired?: true;
   readonly index: number;
   readonly count: number;
 }
 
-/** Names of heads: leaves of their own beside the shared one. */
+/** Names of heads: leaves of their own in addition to the shared one. */
 export const HEAD_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/;
 
-/** The head through which an entry was written, as the entry says. */
+/** The head that wrote an entry, from the entry itself. */
 export interface HeadMark {
   readonly name: string;
   readonly isRetired: boolean;
 }
 
-/** Returns what a line says of the head through which a session wrote it; undefined for what others wrote. */
-export function headMarkIn(line: Uint8Array, session: string): HeadMark | undefined {
-  const found = members(line, 0, line.length, knownValueEnd) ?? [];
-  const batch = memberValue(line, found, "_batch") as Partial<Batch> | null | undefined;
+/** Returns a line's mark of the head through which a session wrote it; undefined for lines of other writers. */
+export function readHeadMark(line: Uint8Array, session: string): HeadMark | undefined {
+  const found = getMembers(line, 0, line.length, findKnownValueEnd) ?? [];
+  const batch = getMemberValue(line, found, "_batch") as Partial<Batch> | null | undefined;
   if (batch?.session !== session || typeof batch.head !== "string" || !HEAD_NAME.test(batch.head)) return undefined;
   return { name: batch.head, isRetired: batch.retired === true };
 }
@@ -174,7 +174,7 @@ export function headMarkIn(line: Uint8Array, session: string): HeadMark | undefi
  * Returns the line of an entry, without line feed: base members first, `type` before all (clients look for that).
  * `isPlain`: type and ids are known to need no escape; to look for that takes half a microsecond of the five.
  */
-export function entryLine(
+export function makeEntryLine(
   entry: { type: string; id: string; parentId: string | null; timestamp: string; rest: Uint8Array | string },
   batch?: Batch,
   isPlain = false,
@@ -204,23 +204,22 @@ export interface NewPlace {
   readonly timestamp: string;
 }
 
-/** Returns a place by its names. */
-export function placeOf(id: string, parentId: string | null, timestamp: string): NewPlace {
+export function makeNewPlace(id: string, parentId: string | null, timestamp: string): NewPlace {
   const packedParent = parentId === null ? -1 : packId(parentId);
   return { id, packedId: packId(id), parentId, packedParent, timestamp };
 }
 
-/** A line that is to be appended, with its head where that is known without reading the line. */
+/** A line to append, with its head if that is known without reading the line. */
 interface NewLine {
   readonly line: Uint8Array;
   readonly head: Head | undefined;
 }
 
 /** Returns the line and the head of a draft at its place in the tree. */
-export function newLine({ type, rest, body }: Draft, place: NewPlace, batch?: Batch): NewLine {
+export function makeNewLine({ type, rest, body }: Draft, place: NewPlace, batch?: Batch): NewLine {
   const { id, packedId, parentId, packedParent, timestamp } = place;
   const isPlain = body !== undefined && packedId >= 0 && (parentId === null || packedParent >= 0);
-  const line = entryLine({ type, id, parentId, timestamp, rest }, batch, isPlain);
+  const line = makeEntryLine({ type, id, parentId, timestamp, rest }, batch, isPlain);
   const head = body && {
     packedId,
     id: packedId < 0 ? id : "",
@@ -234,7 +233,7 @@ export function newLine({ type, rest, body }: Draft, place: NewPlace, batch?: Ba
 }
 
 /** Returns the line of a header, `type` first. */
-export function headerLine(members: {
+export function makeHeaderLine(members: {
   id: string;
   timestamp: string;
   cwd: string;
@@ -242,14 +241,14 @@ export function headerLine(members: {
   [member: string]: unknown;
 }): Uint8Array {
   const { id, timestamp, cwd, ...more } = members;
-  return bytesOf(JSON.stringify({ type: "session", version: CURRENT_VERSION, id, timestamp, cwd, ...more }));
+  return toBytes(JSON.stringify({ type: "session", version: CURRENT_VERSION, id, timestamp, cwd, ...more }));
 }
 
 /** Returns the line with other values for some members; every other byte stays. */
 export function patchMembers(line: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
   const parts: Uint8Array[] = [];
   let copied = 0;
-  for (const { name, start, end } of members(line) ?? []) {
+  for (const { name, start, end } of getMembers(line) ?? []) {
     if (!Object.hasOwn(values, name)) continue;
     parts.push(line.subarray(copied, start), values[name]);
     copied = end;
@@ -260,7 +259,7 @@ export function patchMembers(line: Uint8Array, values: Readonly<Record<string, U
 
 /** Returns the text of an object with these members: those it has are replaced, the others are added at its end. */
 export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uint8Array>>): Uint8Array {
-  const found = members(text) ?? [];
+  const found = getMembers(text) ?? [];
   const names = new Set(found.map(({ name }) => name));
   const patched = Object.keys(values).some((name) => names.has(name)) ? patchMembers(text, values) : text;
   const brace = patched.lastIndexOf(CLOSE_BRACE);
@@ -268,17 +267,17 @@ export function setMembers(text: Uint8Array, values: Readonly<Record<string, Uin
   for (const name of Object.keys(values)) {
     if (names.has(name)) continue;
     const comma = found.length > 0 || parts.length > 1 ? "," : "";
-    parts.push(bytesOf(`${comma}${JSON.stringify(name)}:`), values[name]);
+    parts.push(toBytes(`${comma}${JSON.stringify(name)}:`), values[name]);
   }
   return concat([...parts, patched.subarray(brace)]);
 }
 
 /** Returns the line with a member's value replaced, or with the member added after the type. */
-export function withMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
-  const found = members(line) ?? [];
-  if (memberOf(found, name)) return patchMembers(line, { [name]: value });
-  const at = memberOf(found, "type")?.end ?? 1;
-  return concat([line.subarray(0, at), bytesOf(`,${JSON.stringify(name)}:`), value, line.subarray(at)]);
+export function replaceMember(line: Uint8Array, name: string, value: Uint8Array): Uint8Array {
+  const found = getMembers(line) ?? [];
+  if (findMember(found, name)) return patchMembers(line, { [name]: value });
+  const at = findMember(found, "type")?.end ?? 1;
+  return concat([line.subarray(0, at), toBytes(`,${JSON.stringify(name)}:`), value, line.subarray(at)]);
 }
 
 const CLOSE_BRACE = 0x7d;

@@ -1,7 +1,7 @@
 /** Reads the head of one entry line: type, id, parentId and role, from its bytes, without its body. */
 
-import { type FastPath, fastPath, MAX_BYTES } from "../json/fast-path.ts";
-import { bytesOf, memberOf, members, memberValue, skipSpace, stringEnd, textOf } from "../json/json.ts";
+import { type FastPath, getFastPath, MAX_BYTES } from "../json/fast-path.ts";
+import { decodeText, findMember, findStringEnd, getMembers, getMemberValue, skipSpace, toBytes } from "../json/json.ts";
 import {
   HEAD_BATCH,
   HEAD_MARKER,
@@ -29,7 +29,7 @@ interface HeadWords {
 }
 
 function wordsOf(text: string): HeadWords {
-  const bytes = bytesOf(text);
+  const bytes = toBytes(text);
   const { length } = bytes;
   const offsets = Array.from({ length: Math.ceil(length / 4) }, (_, n) => Math.min(4 * n, length - 4));
   const view = new DataView(bytes.buffer, bytes.byteOffset, length);
@@ -110,8 +110,8 @@ export interface EntryHead {
 /** Codes of the types of the format, which are the same for all nodes. */
 const TYPE_CODES: ReadonlyMap<string, number> = new Map(KNOWN_TYPES.map((name, code) => [name, code]));
 
-/** Returns what the head of an entry says of its type and body; undefined for a type that the format does not have. */
-export function bodyHead(name: string, body: Readonly<Record<string, unknown>>): BodyHead | undefined {
+/** Returns the head's part that follows from type and body; undefined for a type that the format does not have. */
+export function getBodyHead(name: string, body: Readonly<Record<string, unknown>>): BodyHead | undefined {
   const type = TYPE_CODES.get(name);
   if (type === undefined) return undefined;
   if (type === CUSTOM_CODE) return { type, role: 0, flags: body.customType === LEAF_MARKER ? HEAD_MARKER : 0 };
@@ -119,23 +119,23 @@ export function bodyHead(name: string, body: Readonly<Record<string, unknown>>):
   const { message } = body;
   const isObject = typeof message === "object" && message !== null && !Array.isArray(message);
   if (!isObject) return { type, role: 0, flags: HEAD_NO_MESSAGE };
-  return { type, role: ROLES.indexOf(roleOf((message as { role?: unknown }).role)), flags: 0 };
+  return { type, role: ROLES.indexOf(toRole((message as { role?: unknown }).role)), flags: 0 };
 }
 
-/** The part of what the module notes of a line that is the role; what it notes of a root is more. */
+/** Mask of the role in the module's note of a line; its note of a root has more bits. */
 const ROLE_BITS = 0xff;
-/** Bytes from which reading ahead takes less time than it takes to begin with it. */
+/** Bytes from which on reading ahead pays for its start. */
 const MANY_BYTES = 1 << 14;
-/** Whose lines the module has noted. */
+/** The reader whose lines the module has noted. */
 let noted: LinesAhead | undefined;
 
-/** Lines whose heads the module reads, many at once: what it takes to call it for one is what reading one takes. */
+/** Lines whose heads the module reads in one call: a call takes as long as reading one head. */
 class LinesAhead {
   readonly bytes: Uint8Array;
   readonly lines: Uint32Array;
   private readonly fast: FastPath;
   private readonly end: number;
-  /** Where the noted lines begin, how many there are, and the number of the next. */
+  /** The offset of the noted lines, their number, and the number of the next. */
   private from = 0;
   private count = 0;
   private next = 0;
@@ -175,7 +175,7 @@ export class HeadReader implements Head {
   role = 0;
   flags = 0;
   private readonly nodes: Nodes;
-  /** The bytes that were read last, and a view of them: most lines of a scan lie in the same bytes. */
+  /** The bytes that were read last, and a view of them: most lines of a scan are in the same bytes. */
   private bytes: Uint8Array = new Uint8Array(0);
   private view = new DataView(this.bytes.buffer);
   private readonly ends = new LineEnds();
@@ -188,9 +188,9 @@ export class HeadReader implements Head {
     this.nodes = nodes;
   }
 
-  /** Has the lines in `b[0, end)` read ahead, for as long as these bytes stay; no bytes end that. */
+  /** Reads the lines in `b[0, end)` ahead, for as long as these bytes stay; undefined bytes end that. */
   readAhead(b?: Uint8Array, end = 0): void {
-    const fast = b && end >= MANY_BYTES ? fastPath() : null;
+    const fast = b && end >= MANY_BYTES ? getFastPath() : null;
     this.ahead = b && fast ? new LinesAhead(fast, b, end) : undefined;
     noted = undefined;
   }
@@ -241,7 +241,7 @@ export class HeadReader implements Head {
     } else if (b[at] === 0x6e && b[at + 3] === 0x6c && at + 4 < end) at += 4;
     else return false;
     if (!startsWith(view, at, end, TIMESTAMP)) return false;
-    at = stringEnd(b, at + TIMESTAMP.length - 1, end);
+    at = findStringEnd(b, at + TIMESTAMP.length - 1, end);
     if (at < 0) return false;
     let flags = 0;
     if (startsWith(view, at, end, BATCH)) {
@@ -254,7 +254,7 @@ export class HeadReader implements Head {
       if (!startsWith(view, at, end, MESSAGE)) return false;
       at += MESSAGE.length;
       role = 1 + codeOf(view, at, end, NAMED_ROLES);
-      // Unknown, escaped, or cut off where the fast path ends.
+      // Unknown, escaped, or cut off at the end of the fast path.
       if (role === 0) return false;
       // The closing quote was compared with the role.
       if (startsWith(view, at + NAMED_ROLES[role - 1].length, end, ROLE)) return false;
@@ -278,8 +278,8 @@ export class HeadReader implements Head {
 
   /**
    * Reads a head from the first {@link HEAD_BYTES} of a line and, with `isWhole`, the last ones, with members in any
-   * order and spelling. Does not check what is between them. Returns false where they do not tell it, or the head is
-   * one that few entries have.
+   * order and spelling. Does not check the bytes between them. Returns false if they do not have the head, or the head
+   * is a rare one.
    */
   readEnds(b: Uint8Array, start: number, end: number, isWhole: boolean): boolean {
     const { ends } = this;
@@ -331,7 +331,7 @@ export class HeadReader implements Head {
     while (i - at <= length && b[i] === lastId.charCodeAt(i - at - 1)) i++;
     if (i - at > length && b[i] === QUOTE && length > 0) return lastId;
     while (i < end && b[i] > 0x20 && b[i] < 0x7f && b[i] !== QUOTE && b[i] !== BACKSLASH) i++;
-    return b[at] === QUOTE && i < end && b[i] === QUOTE ? textOf(b, at + 1, i) : "";
+    return b[at] === QUOTE && i < end && b[i] === QUOTE ? decodeText(b, at + 1, i) : "";
   }
 
   private viewOf(b: Uint8Array): DataView {
@@ -342,27 +342,27 @@ export class HeadReader implements Head {
     return this.view;
   }
 
-  /** Reads the head of any whole line; an entry without an id gets `missingId`. Returns what is wrong, or null. */
+  /** Reads the head of any whole line; an entry without an id gets `missingId`. Returns the damage, or null. */
   readAny(b: Uint8Array, start: number, end: number, missingId: () => string): string | null {
-    const found = members(b, start, end);
+    const found = getMembers(b, start, end);
     if (!found) return "not a JSON object";
-    const type = memberValue(b, found, "type");
+    const type = getMemberValue(b, found, "type");
     if (typeof type !== "string" || type === "") return "no type";
-    let id = memberValue(b, found, "id");
+    let id = getMemberValue(b, found, "id");
     if (typeof id === "number") id = String(id);
     if (typeof id !== "string" || id === "") id = missingId();
-    let parent = memberValue(b, found, "parentId");
+    let parent = getMemberValue(b, found, "parentId");
     if (typeof parent === "number") parent = String(parent);
     const parentId = typeof parent === "string" && parent !== "" ? parent : null;
     let flags = 0;
     let role: Role | "" = "";
     if (type === "message") {
-      const message = memberOf(found, "message");
-      const inside = message ? members(b, message.start, message.end) : null;
-      if (inside) role = roleOf(memberValue(b, inside, "role"));
+      const message = findMember(found, "message");
+      const inside = message ? getMembers(b, message.start, message.end) : null;
+      if (inside) role = toRole(getMemberValue(b, inside, "role"));
       else flags |= HEAD_NO_MESSAGE;
-    } else if (type === "custom" && memberValue(b, found, "customType") === LEAF_MARKER) flags |= HEAD_MARKER;
-    if (memberOf(found, "_batch")) flags |= HEAD_BATCH;
+    } else if (type === "custom" && getMemberValue(b, found, "customType") === LEAF_MARKER) flags |= HEAD_MARKER;
+    if (findMember(found, "_batch")) flags |= HEAD_BATCH;
     this.set({ type, id: id as string, parentId, role, flags });
     return null;
   }
@@ -378,10 +378,9 @@ export class HeadReader implements Head {
       role: "",
       flags: 0,
     });
-    Object.assign(this, bodyHead(name, entry));
+    Object.assign(this, getBodyHead(name, entry));
   }
 
-  /** Takes over a head that is known. */
   private set({ type, id, parentId, role, flags }: EntryHead): void {
     this.packedId = packId(id);
     this.id = this.packedId < 0 ? id : "";
@@ -393,12 +392,12 @@ export class HeadReader implements Head {
   }
 }
 
-export function roleOf(role: unknown): Role {
+export function toRole(role: unknown): Role {
   if (role === "hookMessage") return "custom";
   return typeof role === "string" && role !== "" && ROLES.includes(role as Role) ? (role as Role) : "other";
 }
 
-/** Returns where a string ends that goes on at `at`; -1 if it has an escape, or does not end before `end`. */
+/** Returns the end of a string that continues at `at`; -1 if it has an escape, or does not end before `end`. */
 function plainEnd(b: Uint8Array, at: number, end: number): number {
   let i = at;
   while (i < end && b[i] !== QUOTE && b[i] !== BACKSLASH) i++;
@@ -410,7 +409,7 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
   let i = skipSpace(b, at + 1, end);
   while (i < end && b[i] !== 0x7d) {
     if (b[i] === QUOTE) {
-      i = stringEnd(b, i, end);
+      i = findStringEnd(b, i, end);
       if (i < 0) return -1;
     } else i++;
   }

@@ -1,9 +1,9 @@
 /**
- * Finds the members that make the head of an entry at both ends of its line, in any order and spelling, without reading
- * what is between them: long lines have their long texts there.
+ * Finds the members of an entry's head at both ends of its line, in any order and spelling, without reading the bytes
+ * between them: long lines have their long texts there.
  */
 
-import { holdsAt, skipSpace, valueEnd, valueStart } from "../json/json.ts";
+import { findValueEnd, findValueStart, holdsAt, skipSpace } from "../json/json.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -19,14 +19,14 @@ const [TYPE, ID, PARENT, CUSTOM, BATCH, ROLE, MESSAGE] = NAMES.keys();
 
 /** Bytes of a value before the end of a line that is passed over: usage of tokens and costs takes 200. */
 const NESTED = 256;
-/** Bytes at the end of a line in which its last member is looked for. */
+/** Bytes at the end of a line that are searched for its last member. */
 const LAST = 512;
 const LAST_OF_ROLE = 0x65;
 
 export class LineEnds {
-  /** Where the value of each member begins, by its place in {@link NAMES}; -1 for one that was not found. */
+  /** Start of each member's value, by its place in {@link NAMES}; -1 for one that was not found. */
   private readonly starts = new Int32Array(NAMES.length);
-  /** Whether reading from the beginning stopped within the message. */
+  /** True if reading from the beginning stopped within the message. */
   private isInMessage = false;
 
   get type(): number {
@@ -56,12 +56,12 @@ export class LineEnds {
     if (at < end && b[at] === OPEN_BRACE) this.readFrom(b, at + 1, end, false, false);
   }
 
-  /** `isShort`: the whole message lies there, so that its texts are passed over. */
+  /** `isShort`: the whole message is there, so that its texts are skipped. */
   private readFrom(b: Uint8Array, from: number, end: number, isInside: boolean, isShort: boolean): void {
     let isInMessage = isInside;
     let i = skipSpace(b, from, end);
     for (;;) {
-      const value = valueStart(b, i, end);
+      const value = findValueStart(b, i, end);
       if (value < 0 || value >= end) break;
       const name = nameAt(b, i, isInMessage);
       if (name === MESSAGE && b[value] === OPEN_BRACE) {
@@ -69,13 +69,13 @@ export class LineEnds {
         i = skipSpace(b, value + 1, end);
         continue;
       }
-      // The texts of a message: what comes after them is read from the end.
+      // The texts of a message: the members after them are read from the end.
       if (isInMessage && !isShort && b[value] === OPEN_BRACKET) break;
-      const past = valueEnd(b, value, end);
+      const past = findValueEnd(b, value, end);
       if (past < 0) break;
       this.take(name, value);
       i = skipSpace(b, past, end);
-      // What comes after it is no part of the usual head, but for a second role.
+      // The members after it are no part of the usual head, except a second role.
       const isHead = name === ROLE && this.type >= 0 && this.id >= 0 && this.parentId >= 0;
       if (isHead && nameAt(b, skipSpace(b, i + 1, end), true) !== ROLE) break;
       if (isInMessage && i < end && b[i] === CLOSE_BRACE) {
@@ -117,7 +117,7 @@ export class LineEnds {
     }
   }
 
-  /** Whether the last member of the line, as far as that shows it, is a second one with a name that was found. */
+  /** Returns whether the last member of the line, if its end shows it, is a second one with a name that was found. */
   isRepeatedAtEnd(b: Uint8Array, end: number): boolean {
     const { starts } = this;
     const at = lastMember(b, starts[TYPE], end, false);
@@ -134,11 +134,11 @@ export class LineEnds {
 }
 
 /**
- * Whether the line that ends at `end` has a member of a head after its usual head, which ends at `start`. Of several with
- * one name a parser takes the last. Looks at the last member alone, which costs a line as it is usually written nothing.
+ * Returns whether the line that ends at `end` has a member of a head after its usual head, which ends at `start`. A
+ * parser takes the last of several with one name. Looks at the last member alone, which is free for a usual line.
  */
 export function endsInHead(b: Uint8Array, start: number, end: number, isMessage: boolean): boolean {
-  // Where the message is not the last member, something else comes after the head.
+  // If the message is not the last member, another one comes after the head.
   if (isMessage && (b[end - 1] !== CLOSE_BRACE || b[end - 2] !== CLOSE_BRACE)) return true;
   if (isMessage) {
     // Nearly every message ends with a time, whose name has another last letter than `role`.
@@ -151,8 +151,8 @@ export function endsInHead(b: Uint8Array, start: number, end: number, isMessage:
 }
 
 /**
- * Returns where the name of the last member begins in the line that ends at `end`, or in the object that ends the line;
- * -1 where its value is no scalar that begins after `start` and among the last bytes.
+ * Returns the start of the last member's name in the line that ends at `end`, or in the object that ends the line; -1
+ * unless its value is a scalar that begins after `start` and among the last bytes.
  */
 function lastMember(b: Uint8Array, start: number, end: number, isInside: boolean): number {
   const from = Math.max(start, end - LAST);
@@ -173,14 +173,14 @@ function nameAt(b: Uint8Array, at: number, isInMessage: boolean): number {
   return -1;
 }
 
-/** Returns where the white space begins that ends at `past`. */
+/** Returns the start of the white space that ends at `past`. */
 function spaceStart(b: Uint8Array, start: number, past: number): number {
   let i = past;
   while (i > start && (b[i - 1] === 0x20 || b[i - 1] === 0x09 || b[i - 1] === 0x0d)) i--;
   return i;
 }
 
-/** Returns where the string begins that ends at `past`; -1 where that is not after `start`. */
+/** Returns the start of the string that ends at `past`; -1 if that is not after `start`. */
 function stringBefore(b: Uint8Array, start: number, past: number): number {
   if (past <= start || b[past - 1] !== QUOTE) return -1;
   for (let i = past - 2; i > start; i--) {
@@ -192,7 +192,7 @@ function stringBefore(b: Uint8Array, start: number, past: number): number {
   return -1;
 }
 
-/** Returns where the value begins that ends at `past`; -1 where that is not after `start`. */
+/** Returns the start of the value that ends at `past`; -1 if that is not after `start`. */
 function valueBefore(b: Uint8Array, start: number, past: number): number {
   let depth = 0;
   for (let i = past; i > start; ) {
@@ -202,7 +202,7 @@ function valueBefore(b: Uint8Array, start: number, past: number): number {
       if (i < 0) return -1;
     } else {
       i--;
-      // [ and { differ in one bit, and each is two less than what closes it.
+      // [ and { differ in one bit, and each is two less than its closing bracket.
       if ((c | 0x20) === CLOSE_BRACE) depth++;
       else if ((c | 0x20) === OPEN_BRACE) depth--;
       else if (depth > 0) continue;

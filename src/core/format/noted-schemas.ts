@@ -1,15 +1,15 @@
 /**
- * Stands in the place of zod in the built program: notes how each schema is made, and accepts usual values by these notes.
- * zod makes a schema only for a value that its note does not accept, and for documents: it names the mistake, if there is
- * one. To load zod and make the schemas of one command takes 6 ms of a start, on Node 24 up to 11.
+ * Replaces zod in the built program: notes how each schema is made, and accepts usual values by these notes. zod makes
+ * a schema only for a value that its note does not accept, and for documents: it names the mistake, if there is one. To
+ * load zod and make the schemas of one command takes 6 ms of a start, on Node 24 up to 11.
  */
 
 import type * as zod from "zod";
 import * as library from "./schema-library.ts";
 
-/** Stands for a value that a note does not accept: zod judges it. */
+/** Result for a value that a note does not accept: zod validates it. */
 const UNUSUAL = Symbol("unusual");
-/** Returns what the schema makes of a value, or UNUSUAL. */
+/** Returns the schema's result for a value, or UNUSUAL. */
 type Accept = (value: unknown) => unknown;
 type NotedMembers = Readonly<Record<string, Note>>;
 type GivenObject = Readonly<Record<string, unknown>>;
@@ -101,13 +101,13 @@ class Note {
   }
 
   superRefine(...all: unknown[]): Note {
-    const judge = all[0] as (value: unknown, context: object) => void;
+    const validate = all[0] as (value: unknown, context: object) => void;
     return this.where("superRefine", all, (value) => {
       let isAccepted = true;
       const addIssue = (): void => {
         isAccepted = false;
       };
-      judge(value, { value, addIssue });
+      validate(value, { value, addIssue });
       return isAccepted;
     });
   }
@@ -151,7 +151,7 @@ type Methods = Readonly<Record<string, (...all: unknown[]) => zod.ZodType>>;
 
 const sizeOf = (value: unknown): number => (typeof value === "number" ? value : (value as { length: number }).length);
 
-/** Returns what accepts an object with these members. Others are refused, left out or kept. */
+/** Returns a note that accepts an object with these members. Others are refused, left out or kept. */
 function membersOf(shape: NotedMembers, others: "refused" | "left out" | "kept"): Accept {
   const members = Object.entries(shape);
   return (value) => {

@@ -3,20 +3,20 @@
  * 1). Ids are derived from the lines themselves, so that they are the same at every opening.
  */
 
-import { bytesOf, concat, memberOf, members, memberValue, parse } from "../json/json.ts";
-import { withMember } from "./entry.ts";
+import { concat, findMember, getMembers, getMemberValue, parse, toBytes } from "../json/json.ts";
+import { replaceMember } from "./entry.ts";
 
 /** Returns a header line raised to version 3. */
 export function migrateHeader(line: Uint8Array): Uint8Array {
-  return withMember(line, "version", bytesOf("3"));
+  return replaceMember(line, "version", toBytes("3"));
 }
 
 type Sha256 = (bytes: Uint8Array) => string;
 type IsUsed = (id: string) => boolean;
 
 /** Returns the id of a version 1 entry: the first digits of a hash over its line number and bytes, more on a collision. */
-export function idOfLine(lineNumber: number, line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
-  const hash = sha256(concat([bytesOf(`${lineNumber}:`), line]));
+export function deriveLineId(lineNumber: number, line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
+  const hash = sha256(concat([toBytes(`${lineNumber}:`), line]));
   for (let digits = 8; digits < hash.length; digits++) if (!isUsed(hash.slice(0, digits))) return hash.slice(0, digits);
   return hash;
 }
@@ -25,8 +25,8 @@ export function idOfLine(lineNumber: number, line: Uint8Array, sha256: Sha256, i
 const LEGACY_TRIES = 100;
 
 /** Returns the id of a version 3 entry that lacks one, as the Rust implementation gives it (reference, section 8.4). */
-export function legacyIdOf(line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
-  const hashed = concat([bytesOf("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
+export function deriveLegacyId(line: Uint8Array, sha256: Sha256, isUsed: IsUsed): string {
+  const hashed = concat([toBytes("pi.session.legacy-entry-id.v1\0"), line, new Uint8Array(4)]);
   for (let counter = 0; counter < LEGACY_TRIES; counter++) {
     hashed[hashed.length - 1] = counter;
     const id = sha256(hashed).slice(0, 8);
@@ -54,23 +54,23 @@ interface Earlier {
  * version 1 has an id or a parent: one that has them, of a later version under a header that lost its own, keeps them.
  */
 export function migrateV1(line: Uint8Array, earlier: Earlier): { readonly line: Uint8Array; readonly id: string } {
-  const found = members(line) ?? [];
-  const own = memberValue(line, found, "id");
+  const found = getMembers(line) ?? [];
+  const own = getMemberValue(line, found, "id");
   const id = typeof own === "string" && own !== "" ? own : earlier.makeId();
-  const parent = memberValue(line, found, "parentId");
-  const type = memberOf(found, "type");
+  const parent = getMemberValue(line, found, "parentId");
+  const type = findMember(found, "type");
   if (!type) return { line, id };
   let migrated = line;
-  // What is missing is added after the type: the parent first, so that it follows the id.
+  // Missing members are added after the type: the parent first, so that it follows the id.
   if (own !== id || (parent !== null && typeof parent !== "string"))
-    migrated = withMember(migrated, "parentId", bytesOf(JSON.stringify(earlier.lastId)));
-  if (own !== id) migrated = withMember(migrated, "id", bytesOf(JSON.stringify(id)));
+    migrated = replaceMember(migrated, "parentId", toBytes(JSON.stringify(earlier.lastId)));
+  if (own !== id) migrated = replaceMember(migrated, "id", toBytes(JSON.stringify(id)));
   if (parse(line, type.start, type.end) === "compaction") migrated = migrateBoundary(migrated, earlier.idAt);
   return { line: migrateV2(migrated), id };
 }
 
 function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | undefined): Uint8Array {
-  const index = memberOf(members(line) ?? [], "firstKeptEntryIndex");
+  const index = findMember(getMembers(line) ?? [], "firstKeptEntryIndex");
   if (!index) return line;
   const kept = idAt(Number(parse(line, index.start, index.end)));
   // Only version 1 has this member. Without a target the id is empty.
@@ -79,12 +79,12 @@ function migrateBoundary(line: Uint8Array, idAt: (index: number) => string | und
 
 /** Raises an entry of version 2 to version 3: the role `hookMessage` is renamed to `custom`. */
 export function migrateV2(line: Uint8Array): Uint8Array {
-  const message = memberOf(members(line) ?? [], "message");
-  const role = message && memberOf(members(line, message.start, message.end) ?? [], "role");
+  const message = findMember(getMembers(line) ?? [], "message");
+  const role = message && findMember(getMembers(line, message.start, message.end) ?? [], "role");
   if (!role || parse(line, role.start, role.end) !== "hookMessage") return line;
   return replaced(line, role.start, role.end, '"custom"');
 }
 
 function replaced(line: Uint8Array, start: number, end: number, text: string): Uint8Array {
-  return concat([line.subarray(0, start), bytesOf(text), line.subarray(end)]);
+  return concat([line.subarray(0, start), toBytes(text), line.subarray(end)]);
 }

@@ -1,8 +1,8 @@
 /** Previews of texts, written from the bytes of a JSON string to those of another. */
 
-import { stringBeginning } from "../json/json.ts";
+import { readStringBeginning } from "../json/json.ts";
 import type { TextBlock } from "../json/text-block.ts";
-import { preview } from "./message.ts";
+import { toPreview } from "./message.ts";
 
 /** Characters of a preview, and of the text that it is made of. */
 const LIMIT = 100;
@@ -12,7 +12,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const SPACE = 0x20;
 
-/** Table of bytes after a backslash: 1 for white space, 2 for what is written as it is, 0 for what is not looked at here. */
+/** Table of bytes after a backslash: 1 for white space, 2 for an escape to copy, 0 for one not handled here. */
 const ESCAPED = Uint8Array.from({ length: 256 }, (_, c) => {
   const character = String.fromCharCode(c);
   return "ntrf".includes(character) ? 1 : 'b"\\'.includes(character) ? 2 : 0;
@@ -28,7 +28,7 @@ export function writePreview(out: TextBlock, b: Uint8Array, start: number, end: 
     return;
   }
   out.length = begun;
-  out.json(preview(stringBeginning(b, start, end, LOOKED_AT), LIMIT));
+  out.json(toPreview(readStringBeginning(b, start, end, LOOKED_AT), LIMIT));
 }
 
 /** Does so for ASCII with the usual escapes; returns false for any other text. */

@@ -1,6 +1,6 @@
 /** Finds the whole records of a damaged line: a torn write can be glued to them, and NUL characters. */
 
-import { type Range, valueEnd } from "../json/json.ts";
+import { findValueEnd, type Range } from "../json/json.ts";
 
 const OBJECT_BEGINS = Buffer.from('{"');
 /** Most bytes read in search of records in a damaged line: this many times its length, and `MIN_SEARCHED`. */
@@ -12,10 +12,10 @@ export interface LinePiece extends Range {
 }
 
 /**
- * Yields a damaged line in pieces, in order: the records in it, and what lies between them. `isRecord` says
- * whether an object was written on its own or is a part of a record.
+ * Yields a damaged line in pieces, in order: the records in it, and the bytes between them. `isRecord` returns whether
+ * an object was written on its own or is a part of a record.
  */
-export function* piecesOf(
+export function* splitDamagedLine(
   line: Uint8Array,
   isRecord: (piece: Uint8Array, start: number) => boolean,
 ): Generator<LinePiece> {
@@ -23,7 +23,7 @@ export function* piecesOf(
   let past = 0;
   let budget = Math.max(MIN_SEARCHED, PASSES * bytes.length);
   for (let at = bytes.indexOf(OBJECT_BEGINS); at >= 0; at = bytes.indexOf(OBJECT_BEGINS, at)) {
-    const end = valueEnd(bytes, at, bytes.length);
+    const end = findValueEnd(bytes, at, bytes.length);
     budget -= (end < 0 ? bytes.length : end) - at;
     if (budget < 0) break;
     if (end < 0 || !isRecord(bytes.subarray(at, end), at)) {

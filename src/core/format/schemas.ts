@@ -141,7 +141,7 @@ export const entryTypes = {
 
 const MESSAGE = '{"type":"message","message":{"role":"user","content":"..."}}';
 
-/** Says what is wanted to those who send a message as the APIs of models have it. */
+/** Gives the expected form to a host that sends a message as the APIs of models have it. */
 const draftType = z.string({
   error: ({ input }) => (input === undefined ? `is missing; a message is ${MESSAGE}` : undefined),
 });

@@ -17,7 +17,7 @@ const PLACES = 2 * MAX_BYTES + 528;
 const LINES = PLACES + 624;
 /** Lines whose heads are read at once. */
 const MAX_LINES = 4000;
-/** Numbers of the members of a message whose places are found, and of what else is noted with them. */
+/** Numbers of the members of a message whose places are found, and of the other noted values. */
 export const PLACE = {
   timestamp: 1,
   role: 2,
@@ -29,7 +29,7 @@ export const PLACE = {
   command: 8,
   /** The content if it is a string, else the last of its texts. */
   text: 9,
-  /** How many texts and tool calls the content has. */
+  /** Number of texts and tool calls in the content. */
   counts: 10,
   /** The first of the calls; the others follow. */
   call: 11,
@@ -38,26 +38,26 @@ export const PLACE = {
 const MAX_CALLS = 64;
 
 export interface FastPath {
-  /** Memory for the bytes to validate. Nothing stays in it. */
+  /** Memory for the bytes to validate. It keeps nothing. */
   readonly bytes: Uint8Array;
   /**
-   * Returns where the message of a line `bytes[start, end)` begins, counted from `start`, if it is the last member;
+   * Returns the start of the message in a line `bytes[start, end)`, counted from `start`, if it is the last member;
    * else 0. The line must be JSON without escapes of surrogates and references to media in files, and its head not
    * ambiguous. Returns -1 for any other line: it needs the full validation.
    */
   readonly read: (start: number, end: number) => number;
   /**
-   * Finds the members of the line of a message `bytes[0, end)`, which is known to be JSON. Returns 0 where it is unusual:
-   * has escapes in names, white space around them, members that messages have not.
+   * Finds the members of the line of a message `bytes[0, end)`, which is known to be JSON. Returns 0 if it is unusual:
+   * has escapes in names, white space around them, or members that messages do not have.
    */
   readonly find: (end: number) => number;
-  /** The start and end of each member that was found last, both 0 for those that are not there, by {@link PLACE}. */
+  /** The start and end of each member that was found last, both 0 for missing ones, by {@link PLACE}. */
   readonly places: Int32Array;
   /** Finds the lines in `bytes[0, end)`, up to {@link MAX_LINES}, and reads the heads of usual messages. Returns their number. */
   readonly heads: (end: number) => number;
   /**
-   * Four numbers for each line that was found last: where its line feed is, its id and its parent's, and the role: 1, 2 or
-   * 3 for user, assistant and toolResult, with 256 more where there is no parent; 0 for a line that is unusual.
+   * Four numbers for each line that was found last: the places of its line feed, its id and its parent's, and the role:
+   * 1, 2 or 3 for user, assistant and toolResult, with 256 more if there is no parent; 0 for an unusual line.
    */
   readonly lines: Uint32Array;
 }
@@ -75,7 +75,7 @@ interface Machine {
 let made: FastPath | null | undefined;
 
 /** Returns the module, which is made at the first call, in 1 ms; null on a machine that does not have it. */
-export function fastPath(): FastPath | null {
+export function getFastPath(): FastPath | null {
   if (made !== undefined) return made;
   try {
     const { Module, Instance } = (globalThis as unknown as { WebAssembly: Machine }).WebAssembly;
@@ -92,9 +92,9 @@ export function fastPath(): FastPath | null {
   return made;
 }
 
-/** Does what `read` does for one line. Returns -1 also where there is no module, or no room for the line in it. */
+/** Does the work of `read` for one line. Returns -1 also without the module, or if the line is too long for it. */
 export function readLine(line: Uint8Array): number {
-  const fast = line.length <= MAX_BYTES ? fastPath() : null;
+  const fast = line.length <= MAX_BYTES ? getFastPath() : null;
   if (!fast) return -1;
   fast.bytes.set(line);
   return fast.read(0, line.length);

@@ -8,13 +8,13 @@ const HALF = 6;
 const REPLACEMENT = "\\ufffd";
 
 /** Returns JSON text with U+FFFD in the place of each half. */
-export function withoutHalves(text: string): string {
+export function replaceHalves(text: string): string {
   if (!MAYBE_HALF.test(text)) return text;
   return text.replace(ESCAPES, (found) => (found.length === HALF ? REPLACEMENT : found));
 }
 
-/** Does the same for JSON text in bytes, and returns these bytes where nothing is to be replaced. */
-export function bytesWithoutHalves(bytes: Uint8Array): Uint8Array {
+/** Does the same for JSON text in bytes, and returns these bytes if nothing has to be replaced. */
+export function replaceHalvesInBytes(bytes: Uint8Array): Uint8Array {
   const given = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   let copy: Buffer | undefined;
   for (let at = given.indexOf("\\u"); at >= 0; at = given.indexOf("\\u", at)) {
@@ -35,7 +35,7 @@ export function mayHoldSurrogate(bytes: Uint8Array): boolean {
   return indexOf.call(bytes, "\\ud") >= 0 || indexOf.call(bytes, "\\uD") >= 0;
 }
 
-/** Whether an escape of a surrogate is at a position: `\\ud8` to `\\udf`. */
+/** Returns whether an escape of a surrogate is at a position: `\\ud8` to `\\udf`. */
 function isSurrogate(b: Uint8Array, at: number): boolean {
   return b[at] === 0x5c && b[at + 1] === 0x75 && (b[at + 2] | 0x20) === 0x64 && b[at + 3] >= 0x38;
 }
@@ -44,7 +44,7 @@ function isFirst(b: Uint8Array, at: number): boolean {
   return (b[at + 3] | 0x20) < 0x63;
 }
 
-/** Whether the backslash at a position belongs to the one before it. */
+/** Returns whether the backslash at a position belongs to the one before it. */
 function isEscaped(b: Uint8Array, at: number): boolean {
   let before = at;
   while (before > 0 && b[before - 1] === 0x5c) before--;

@@ -36,7 +36,7 @@ export class TextTooLong extends Error {
 }
 
 /** Returns the text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8, and TextTooLong. */
-export function textOf(bytes: Uint8Array, start = 0, end = bytes.length): string {
+export function decodeText(bytes: Uint8Array, start = 0, end = bytes.length): string {
   try {
     return utf8.decode(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
   } catch (error) {
@@ -44,18 +44,18 @@ export function textOf(bytes: Uint8Array, start = 0, end = bytes.length): string
   }
 }
 
-export function bytesOf(text: string): Uint8Array {
+export function toBytes(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
 /** Returns the value of a JSON text. Throws what JSON.parse throws, or a TypeError when it is not UTF-8. */
 export function parse(bytes: Uint8Array, start = 0, end = bytes.length): unknown {
-  return parseText(textOf(bytes, start, end));
+  return parseText(decodeText(bytes, start, end));
 }
 
 /**
- * Whether JSON.parse mistakes a name for another one, as V8 of Node 24 (13.6) and 26 does. V8 expects the names of an
- * earlier object that began in the same way. Where an escaped name is as long as the expected one, it compares the
+ * True if JSON.parse mistakes a name for another one, as V8 of Node 24 (13.6) and 26 does. V8 expects the names of an
+ * earlier object that began in the same way. If an escaped name is as long as the expected one, it compares the
  * expected name with the text before its escapes are resolved. So after an object with the name `\`, it reads a quote
  * as that name; after the name `\u00`, it reads `type`, written as "\u0074ype", as that name.
  */
@@ -69,7 +69,7 @@ export function parseText(text: string): unknown {
   const value: unknown = JSON.parse(text);
   // A mistaken name has a backslash: if the text or all names have none, the value is right.
   if (!MISREADS_NAMES || !text.includes("\\") || !hasBackslashedName(value)) return value;
-  return valueOfKnown(bytesOf(text));
+  return valueOfKnown(toBytes(text));
 }
 
 function hasBackslashedName(value: unknown): boolean {
@@ -104,13 +104,13 @@ function valueOfKnown(b: Uint8Array): unknown {
       continue;
     }
     if (inside && !Array.isArray(inside) && name === undefined) {
-      name = stringAt(b, i, b.length);
-      i = stringEnd(b, i, b.length);
+      name = parseStringAt(b, i, b.length);
+      i = findStringEnd(b, i, b.length);
       continue;
     }
     const opens = c === OPEN_BRACE || c === OPEN_BRACKET;
-    const past = opens ? i + 1 : knownValueEnd(b, i, b.length);
-    const value: unknown = c === OPEN_BRACE ? {} : c === OPEN_BRACKET ? [] : JSON.parse(textOf(b, i, past));
+    const past = opens ? i + 1 : findKnownValueEnd(b, i, b.length);
+    const value: unknown = c === OPEN_BRACE ? {} : c === OPEN_BRACKET ? [] : JSON.parse(decodeText(b, i, past));
     if (Array.isArray(inside)) inside.push(value);
     else if (inside)
       Object.defineProperty(inside, name as string, { value, writable: true, enumerable: true, configurable: true });
@@ -121,8 +121,13 @@ function valueOfKnown(b: Uint8Array): unknown {
   }
 }
 
-/** Returns the value of a JSON text; where that has more than `over` bytes, strings of over `longest` are cut to that. */
-export function parseAbridged(b: Uint8Array, longest: number, over = 2 * longest, endOf: ValueEnd = valueEnd): unknown {
+/** Returns the value of a JSON text; if that has more than `over` bytes, strings over `longest` are cut to that. */
+export function parseAbridged(
+  b: Uint8Array,
+  longest: number,
+  over = 2 * longest,
+  endOf: ValueEnd = findValueEnd,
+): unknown {
   if (b.length <= over) return parse(b);
   const parts: Uint8Array[] = [];
   let copied = 0;
@@ -139,10 +144,10 @@ export function parseAbridged(b: Uint8Array, longest: number, over = 2 * longest
 }
 
 /** Returns the beginning of the string `b[start, end)`, quotes included: so many characters at least, if it has them. */
-export function stringBeginning(b: Uint8Array, start: number, end: number, count: number): string {
+export function readStringBeginning(b: Uint8Array, start: number, end: number, count: number): string {
   // A character takes six bytes at most.
   if (end - start <= 6 * count + 2) return parse(b, start, end) as string;
-  return JSON.parse(`${textOf(b, start, cutAt(b, start + 1, start + 1 + 6 * count))}"`);
+  return JSON.parse(`${decodeText(b, start, cutAt(b, start + 1, start + 1 + 6 * count))}"`);
 }
 
 /** Returns the last position before `end` that cuts neither an escape nor a character in two. */
@@ -166,7 +171,7 @@ export function skipSpace(b: Uint8Array, at: number, end: number): number {
   return i;
 }
 
-/** Table of bytes: 1 for those that mean themselves in a string: all but quotes, backslashes and control characters. */
+/** Table of bytes: 1 for literal characters of a string: all but quotes, backslashes and control characters. */
 const PLAIN = Uint8Array.from({ length: 256 }, (_, c) => (c >= 0x20 && c !== QUOTE && c !== BACKSLASH ? 1 : 0));
 /** Table of bytes: 1 for hexadecimal digits, 0 for others. */
 export const HEX = Uint8Array.from({ length: 256 }, (_, c) => (/[0-9a-fA-F]/.test(String.fromCharCode(c)) ? 1 : 0));
@@ -176,7 +181,7 @@ export const ESCAPE = Uint8Array.from({ length: 256 }, (_, c) =>
 );
 
 /** Returns the position just past the string whose opening quote is at `at`, or -1. */
-export function stringEnd(b: Uint8Array, at: number, end: number): number {
+export function findStringEnd(b: Uint8Array, at: number, end: number): number {
   let i = at + 1;
   for (;;) {
     // The quote or the line feed after `end` stops this too; checking for `end` at every byte takes a third longer.
@@ -218,7 +223,7 @@ function numberEnd(b: Uint8Array, at: number, end: number): number {
   return i;
 }
 
-const WORDS = [bytesOf("true"), bytesOf("false"), bytesOf("null")];
+const WORDS = [toBytes("true"), toBytes("false"), toBytes("null")];
 
 function wordEnd(b: Uint8Array, at: number, end: number): number {
   for (const word of WORDS) if (holdsAt(b, at, word)) return at + word.length <= end ? at + word.length : -1;
@@ -226,9 +231,9 @@ function wordEnd(b: Uint8Array, at: number, end: number): number {
 }
 
 /** Returns the start of the value of the member whose name is at `at`, or -1. */
-export function valueStart(b: Uint8Array, at: number, end: number): number {
+export function findValueStart(b: Uint8Array, at: number, end: number): number {
   if (at >= end || b[at] !== QUOTE) return -1;
-  const afterName = stringEnd(b, at, end);
+  const afterName = findStringEnd(b, at, end);
   if (afterName < 0) return -1;
   const colon = skipSpace(b, afterName, end);
   if (colon >= end || b[colon] !== COLON) return -1;
@@ -239,20 +244,20 @@ export function valueStart(b: Uint8Array, at: number, end: number): number {
  * Returns the position just past the JSON value that starts at `at`, or -1 when there is no well-formed value.
  * Iterative, so depth costs memory and never the stack (RFC 8259 grammar; UTF-8 is not checked here).
  */
-export function valueEnd(b: Uint8Array, at: number, end: number): number {
-  if (at < end && b[at] === QUOTE) return stringEnd(b, at, end);
+export function findValueEnd(b: Uint8Array, at: number, end: number): number {
+  if (at < end && b[at] === QUOTE) return findStringEnd(b, at, end);
   const open: number[] = [];
   let i = at;
   for (;;) {
     if (i >= end) return -1;
     const c = b[i];
-    if (c === QUOTE) i = stringEnd(b, i, end);
+    if (c === QUOTE) i = findStringEnd(b, i, end);
     else if (c === OPEN_BRACE || c === OPEN_BRACKET) {
       i = skipSpace(b, i + 1, end);
       if (i < end && b[i] === c + 2) i++;
       else {
         open.push(c);
-        if (c === OPEN_BRACE) i = valueStart(b, i, end);
+        if (c === OPEN_BRACE) i = findValueStart(b, i, end);
         if (i < 0) return -1;
         continue;
       }
@@ -266,7 +271,7 @@ export function valueEnd(b: Uint8Array, at: number, end: number): number {
       const container = open[open.length - 1];
       if (b[i] === COMMA) {
         i = skipSpace(b, i + 1, end);
-        if (container === OPEN_BRACE) i = valueStart(b, i, end);
+        if (container === OPEN_BRACE) i = findValueStart(b, i, end);
         if (i < 0) return -1;
         break;
       }
@@ -278,16 +283,16 @@ export function valueEnd(b: Uint8Array, at: number, end: number): number {
 }
 
 /** A function that finds the end of a value. */
-type ValueEnd = typeof valueEnd;
+type ValueEnd = typeof findValueEnd;
 
 /** Bytes of a string that are checked one by one before indexOf searches for its end: most strings are shorter. */
 const NEAR = 64;
 
 /**
- * Does the same as {@link valueEnd} in a text that is known to be JSON, because JSON.parse accepted it. It looks only
+ * Does the same as {@link findValueEnd} in a text that is known to be JSON, because JSON.parse accepted it. It looks only
  * at strings and brackets, which takes a quarter of the time for a message of 700 characters (0.2 us instead of 0.8).
  */
-export function knownValueEnd(b: Uint8Array, at: number, end: number): number {
+export function findKnownValueEnd(b: Uint8Array, at: number, end: number): number {
   let depth = 0;
   let i = at;
   while (i < end) {
@@ -331,14 +336,14 @@ function scalarEnd(b: Uint8Array, at: number, end: number): number {
   return i;
 }
 
-/** Whether the bytes are exactly one JSON value, with white space around it. */
+/** Returns whether the bytes are exactly one JSON value, with white space around it. */
 export function isJson(b: Uint8Array, start = 0, end = b.length): boolean {
-  const i = valueEnd(b, skipSpace(b, start, end), end);
+  const i = findValueEnd(b, skipSpace(b, start, end), end);
   return i >= 0 && skipSpace(b, i, end) === end;
 }
 
-/** Returns the members of the object that is all of `bytes[start, end)`, duplicates included; null when it is none. */
-export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = valueEnd): Member[] | null {
+/** Returns the members of the object that is all of `bytes[start, end)`, duplicates included; else null. */
+export function getMembers(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = findValueEnd): Member[] | null {
   let i = skipSpace(b, start, end);
   if (i >= end || b[i] !== OPEN_BRACE) return null;
   const found: Member[] = [];
@@ -346,11 +351,11 @@ export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEn
   if (i < end && b[i] === CLOSE_BRACE) return skipSpace(b, i + 1, end) === end ? found : null;
   for (;;) {
     const nameStart = i;
-    const at = valueStart(b, i, end);
+    const at = findValueStart(b, i, end);
     if (at < 0) return null;
     const past = endOf(b, at, end);
     if (past < 0) return null;
-    found.push({ name: stringAt(b, nameStart, end), nameStart, start: at, end: past });
+    found.push({ name: parseStringAt(b, nameStart, end), nameStart, start: at, end: past });
     i = skipSpace(b, past, end);
     if (i >= end) return null;
     if (b[i] === CLOSE_BRACE) return skipSpace(b, i + 1, end) === end ? found : null;
@@ -360,7 +365,7 @@ export function members(b: Uint8Array, start = 0, end = b.length, endOf: ValueEn
 }
 
 /** Returns the elements of the array that is all of `bytes[start, end)`, or null when it is not an array. */
-export function elements(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = valueEnd): Range[] | null {
+export function getElements(b: Uint8Array, start = 0, end = b.length, endOf: ValueEnd = findValueEnd): Range[] | null {
   let i = skipSpace(b, start, end);
   if (i >= end || b[i] !== OPEN_BRACKET) return null;
   const found: Range[] = [];
@@ -378,18 +383,17 @@ export function elements(b: Uint8Array, start = 0, end = b.length, endOf: ValueE
   }
 }
 
-/** Returns the value of the string literal at `at`. */
-export function stringAt(b: Uint8Array, at: number, end: number): string {
+export function parseStringAt(b: Uint8Array, at: number, end: number): string {
   const usual = usualName(b, at, end);
   if (usual !== undefined) return usual;
-  const past = stringEnd(b, at, end);
-  for (let i = at + 1; i < past - 1; i++) if (b[i] === BACKSLASH) return JSON.parse(textOf(b, at, past));
-  return textOf(b, at + 1, past - 1);
+  const past = findStringEnd(b, at, end);
+  for (let i = at + 1; i < past - 1; i++) if (b[i] === BACKSLASH) return JSON.parse(decodeText(b, at, past));
+  return decodeText(b, at + 1, past - 1);
 }
 
 /** Names that nearly every entry has: comparing bytes takes a tenth of the time of making a string. */
 const USUAL_NAMES = ["type", "id", "parentId", "timestamp", "message", "role", "content", "text", "_batch"].map(
-  (name) => ({ name, bytes: bytesOf(`"${name}"`) }),
+  (name) => ({ name, bytes: toBytes(`"${name}"`) }),
 );
 
 function usualName(b: Uint8Array, at: number, end: number): string | undefined {
@@ -404,23 +408,23 @@ function usualName(b: Uint8Array, at: number, end: number): string | undefined {
 }
 
 /** Returns the last member of that name, as JSON.parse would choose it. */
-export function memberOf(found: readonly Member[], name: string): Member | undefined {
+export function findMember(found: readonly Member[], name: string): Member | undefined {
   for (let i = found.length - 1; i >= 0; i--) if (found[i].name === name) return found[i];
   return undefined;
 }
 
-/** Returns the value of that member; undefined when there is none. */
-export function memberValue(b: Uint8Array, found: readonly Member[], name: string): unknown {
-  const member = memberOf(found, name);
+/** Returns the value of that member; undefined when it is missing. */
+export function getMemberValue(b: Uint8Array, found: readonly Member[], name: string): unknown {
+  const member = findMember(found, name);
   return member && parse(b, member.start, member.end);
 }
 
-/** Returns the value at a path of member names and array indexes in a JSON text, or undefined when there is none. */
-export function valueAt(
+/** Returns the value at a path of member names and array indexes in a JSON text, or undefined. */
+export function findValue(
   b: Uint8Array,
   range: Range,
   path: readonly (string | number)[],
-  endOf: ValueEnd = valueEnd,
+  endOf: ValueEnd = findValueEnd,
 ): Range | undefined {
   const goal: Goal = { path, endOf, found: undefined };
   const past = seek(b, skipSpace(b, range.start, range.end), range.end, goal, 0);
@@ -433,7 +437,7 @@ interface Goal {
   found: Range | undefined;
 }
 
-/** Walks once through the value at `at`, `depth` steps down the path, for the goal. Returns where it ends, or -1. */
+/** Walks once through the value at `at`, `depth` steps down the path, for the goal. Returns its end, or -1. */
 function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number): number {
   const step = goal.path[depth];
   const open = typeof step === "string" ? OPEN_BRACE : OPEN_BRACKET;
@@ -448,7 +452,7 @@ function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number)
   if (i < end && b[i] === open + 2) return i + 1;
   for (let index = 0; ; index++) {
     const isOnPath = typeof step === "string" ? isNamed(b, i, end, step) : index === step;
-    if (typeof step === "string") i = valueStart(b, i, end);
+    if (typeof step === "string") i = findValueStart(b, i, end);
     if (i < 0) return -1;
     i = isOnPath ? seek(b, i, end, goal, depth + 1) : goal.endOf(b, i, end);
     if (i < 0) return -1;
@@ -464,7 +468,7 @@ function seek(b: Uint8Array, at: number, end: number, goal: Goal, depth: number)
 function isNamed(b: Uint8Array, at: number, end: number, name: string): boolean {
   for (let i = at + 1, k = 0; i < end; i++, k++) {
     const c = b[i];
-    if (c === BACKSLASH || c >= 0x80) return stringEnd(b, at, end) >= 0 && stringAt(b, at, end) === name;
+    if (c === BACKSLASH || c >= 0x80) return findStringEnd(b, at, end) >= 0 && parseStringAt(b, at, end) === name;
     if (c === QUOTE) return k === name.length;
     if (c !== name.charCodeAt(k)) return false;
   }
@@ -472,7 +476,7 @@ function isNamed(b: Uint8Array, at: number, end: number, name: string): boolean 
 }
 
 /** Yields the lines of a text without their line feeds; the last need not have one. */
-export function* linesIn(bytes: Uint8Array): Generator<Uint8Array> {
+export function* splitLines(bytes: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < bytes.length; ) {
     const feed = bytes.indexOf(0x0a, at);
     const end = feed < 0 ? bytes.length : feed;
@@ -482,7 +486,7 @@ export function* linesIn(bytes: Uint8Array): Generator<Uint8Array> {
 }
 
 /** Returns the JSON text on one line: line breaks between tokens become spaces, everything else stays as it is. */
-export function oneLine(bytes: Uint8Array): Uint8Array {
+export function toOneLine(bytes: Uint8Array): Uint8Array {
   if (!bytes.includes(0x0a) && !bytes.includes(0x0d)) return bytes;
   // A raw line break cannot occur inside a string of well-formed JSON, so it is always between tokens.
   return bytes.map((c) => (c === 0x0a || c === 0x0d ? 0x20 : c));
@@ -501,18 +505,17 @@ export function concat(parts: readonly Uint8Array[]): Uint8Array {
   return all;
 }
 
-/** Returns whether these bytes are at `at`. */
 export function holdsAt(b: Uint8Array, at: number, text: Uint8Array): boolean {
   for (let i = 0; i < text.length; i++) if (b[at + i] !== text[i]) return false;
   return true;
 }
 
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+export function areSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && holdsAt(a, 0, b);
 }
 
 /** Returns the JSON text of a parsed value, even of one that is nested too deep for JSON.stringify. */
-export function jsonText(value: unknown): string {
+export function toJsonText(value: unknown): string {
   try {
     return JSON.stringify(value) ?? "";
   } catch (error) {
@@ -546,7 +549,7 @@ export function jsonText(value: unknown): string {
 }
 
 /** Returns an entry's line without the white space around it, which is not part of the JSON value. */
-export function payloadOf(line: Uint8Array): Uint8Array {
+export function trimLine(line: Uint8Array): Uint8Array {
   const start = skipSpace(line, 0, line.length);
   let end = line.length;
   while (end > start && isSpace(line[end - 1])) end--;

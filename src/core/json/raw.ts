@@ -1,7 +1,7 @@
 /** JSON text that is passed on as it was read, next to plain values in one result. */
 
-import { withoutHalves } from "./halves.ts";
-import { bytesOf, concat, parse } from "./json.ts";
+import { replaceHalves } from "./halves.ts";
+import { concat, parse, toBytes } from "./json.ts";
 
 /** A member of a result whose text exists already; it is requested, in pieces, when the reply is written. */
 export class Raw {
@@ -17,7 +17,7 @@ export class Raw {
 
   /** Returns an array of the given texts. */
   static array(items: () => Iterable<Uint8Array>): Raw {
-    return new Raw(() => gathered(listed(items())));
+    return new Raw(() => gatherPieces(listed(items())));
   }
 
   bytes(): Uint8Array {
@@ -48,7 +48,7 @@ const FIRST_BLOCK = 1 << 13;
  * Yields the same bytes copied into blocks: sending a piece costs more than copying its bytes (25 MB in 10,000 entries
  * take 62 ms this way, and 75 ms one by one). No character is cut in two.
  */
-export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
+export function* gatherPieces(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   let block = new Uint8Array(FIRST_BLOCK);
   let filled = 0;
   for (const piece of pieces)
@@ -66,25 +66,25 @@ export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (filled > 0) yield block.subarray(0, filled);
 }
 
-/** Returns the last position up to `end` at which a character begins, in text that is UTF-8. */
+/** Returns the last start of a character up to `end`, in UTF-8 text. */
 function characterStart(text: Uint8Array, start: number, end: number): number {
   let at = end;
   while (at > start && end - at < 3 && (text[at] & 0xc0) === 0x80) at--;
   return at;
 }
 
-const OPEN = bytesOf("[");
-const COMMA = bytesOf(",");
-const CLOSE = bytesOf("]");
-const EMPTY = bytesOf("[]");
+const OPEN = toBytes("[");
+const COMMA = toBytes(",");
+const CLOSE = toBytes("]");
+const EMPTY = toBytes("[]");
 
 /**
- * Yields the JSON text of a result, of which only direct members may be {@link Raw}, as strings and bytes. What is not
- * passed on as it was read has no half of a surrogate pair.
+ * Yields the JSON text of a result as strings and bytes; only its direct members may be {@link Raw}. All text except
+ * bytes that are passed on as they were read has no half of a surrogate pair.
  */
-export function* textPieces(result: unknown): Generator<string | Uint8Array> {
+export function* toTextPieces(result: unknown): Generator<string | Uint8Array> {
   if (result instanceof Raw) yield* result.pieces();
-  else if (!holdsRaw(result)) yield textOfPlain(result);
+  else if (!holdsRaw(result)) yield toPlainText(result);
   else {
     let text = "{";
     let comma = "";
@@ -96,7 +96,7 @@ export function* textPieces(result: unknown): Generator<string | Uint8Array> {
         yield text;
         yield* value.pieces();
         text = "";
-      } else text += withoutHalves(JSON.stringify(value));
+      } else text += replaceHalves(JSON.stringify(value));
     }
     yield `${text}}`;
   }
@@ -106,15 +106,15 @@ export function* textPieces(result: unknown): Generator<string | Uint8Array> {
 const lastingTexts = new WeakMap<object, string>();
 
 /** Returns the same result, which must not change any more: its text is made once, however often it is sent. */
-export function lasting<T extends object>(result: T): T {
-  if (!lastingTexts.has(result)) lastingTexts.set(result, withoutHalves(JSON.stringify(result)));
+export function makeLasting<T extends object>(result: T): T {
+  if (!lastingTexts.has(result)) lastingTexts.set(result, replaceHalves(JSON.stringify(result)));
   return result;
 }
 
 /** Returns the JSON text of a value that neither is nor contains a {@link Raw}. */
-export function textOfPlain(value: unknown): string {
+export function toPlainText(value: unknown): string {
   const known = typeof value === "object" && value !== null ? lastingTexts.get(value) : undefined;
-  return known ?? withoutHalves(JSON.stringify(value ?? null));
+  return known ?? replaceHalves(JSON.stringify(value ?? null));
 }
 
 export function holdsRaw(result: unknown): boolean {

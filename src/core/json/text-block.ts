@@ -1,18 +1,18 @@
 /** JSON text that is written as bytes, into blocks that are handed on when they are full. */
 
-import { withoutHalves } from "./halves.ts";
-import { bytesOf } from "./json.ts";
+import { replaceHalves } from "./halves.ts";
+import { toBytes } from "./json.ts";
 
 const BLOCK = 1 << 18;
 /** Size of the first block, because many replies are short. */
 const FIRST_BLOCK = 1 << 13;
-const HEX_DIGITS = bytesOf("0123456789abcdef");
+const HEX_DIGITS = toBytes("0123456789abcdef");
 
 export class TextBlock {
   bytes: Uint8Array = new Uint8Array(FIRST_BLOCK);
   length = 0;
 
-  /** Returns what was written, and begins a new block. */
+  /** Returns the written text, and begins a new block. */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.length);
     this.bytes = new Uint8Array(BLOCK);
@@ -20,7 +20,7 @@ export class TextBlock {
     return taken;
   }
 
-  /** Whether the block is nearly full. */
+  /** True if the block is nearly full. */
   get isFull(): boolean {
     return this.length > this.bytes.length - (this.bytes.length >> 3);
   }
@@ -55,7 +55,7 @@ export class TextBlock {
   }
 
   json(value: unknown): void {
-    this.all(bytesOf(withoutHalves(JSON.stringify(value))));
+    this.all(toBytes(replaceHalves(JSON.stringify(value))));
   }
 
   /** Writes a number as eight hex digits. */

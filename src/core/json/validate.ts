@@ -1,6 +1,6 @@
-/** Validates whole entry lines: whether a line is JSON, whether its head is ambiguous, and where its message is. */
+/** Validates whole entry lines: that a line is JSON, that its head is not ambiguous, and the place of its message. */
 
-import { bytesOf, holdsAt, isJson, skipSpace, stringAt, valueEnd, valueStart } from "./json.ts";
+import { findValueEnd, findValueStart, holdsAt, isJson, parseStringAt, skipSpace, toBytes } from "./json.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -14,7 +14,7 @@ interface Names {
   readonly spelled: readonly Uint8Array[];
 }
 
-const named = (...names: string[]): Names => ({ names, spelled: names.map((name) => bytesOf(`"${name}"`)) });
+const named = (...names: string[]): Names => ({ names, spelled: names.map((name) => toBytes(`"${name}"`)) });
 
 /** Members that decide the head of an entry. */
 const OF_ENTRY = named("message", "type", "id", "parentId", "customType", "_batch");
@@ -23,7 +23,7 @@ const OF_MESSAGE = named("role");
 
 /** Reads many lines: after a successful {@link read} its fields describe the last one. */
 export class LineValidator {
-  /** Whether a member of the head occurs twice: parsers use the last, and the fast path for heads may not see it. */
+  /** True if a member of the head occurs twice: parsers use the last, and the fast path for heads may not see it. */
   isAmbiguous = false;
   /** Start of the message in the line, if only a brace comes after it; else 0. */
   messageStart = 0;
@@ -49,14 +49,14 @@ export class LineValidator {
     let i = skipSpace(b, at + 1, end);
     if (i < end && b[i] === CLOSE_BRACE) return i + 1;
     for (;;) {
-      const value = valueStart(b, i, end);
+      const value = findValueStart(b, i, end);
       if (value < 0) return -1;
       const bit = bitOf(names, b, i, end);
       if ((seen & bit) !== 0) this.isAmbiguous = true;
       seen |= bit;
       const isMessage = bit === MESSAGE && names === OF_ENTRY;
       const past =
-        isMessage && b[value] === OPEN_BRACE ? this.object(b, value, end, OF_MESSAGE) : valueEnd(b, value, end);
+        isMessage && b[value] === OPEN_BRACE ? this.object(b, value, end, OF_MESSAGE) : findValueEnd(b, value, end);
       if (past < 0) return -1;
       i = skipSpace(b, past, end);
       if (i >= end) return -1;
@@ -71,13 +71,13 @@ export class LineValidator {
   }
 }
 
-/** Returns the bit of the name at `at`, or 0 when it is none of these names. */
+/** Returns the bit of the name at `at`, or 0 for a name that is not among these. */
 function bitOf({ names, spelled }: Names, b: Uint8Array, at: number, end: number): number {
   for (let k = 0; k < spelled.length; k++) if (holdsAt(b, at, spelled[k])) return 1 << k;
   for (let i = at + 1; b[i] !== QUOTE; i++) {
     if (b[i] !== BACKSLASH) continue;
     // A name with escapes can be any of them.
-    const k = names.indexOf(stringAt(b, at, end));
+    const k = names.indexOf(parseStringAt(b, at, end));
     return k < 0 ? 0 : 1 << k;
   }
   return 0;

@@ -1,6 +1,6 @@
 /** The contract of the catalog: facts about sessions that are known without opening them. */
 
-/** The name of our own sessions where agents are named. */
+/** The name of our own sessions in lists of agents. */
 export const OUR_AGENT = "pi";
 
 /** A session file in a list. */
@@ -23,29 +23,29 @@ export interface Listed {
   /** The beginning of the first message of a person. */
   readonly firstMessage: string | null;
   readonly sizeBytes: number;
-  /** Whether the file has nothing but a header. */
+  /** True if the file has nothing but a header. */
   readonly headerOnly: boolean;
   readonly archived: boolean;
   readonly store: "jsonl" | "v2" | "foreign";
-  /** The agent whose own file it is, where it is none of ours. */
+  /** The agent that wrote the file, if that is another one. */
   readonly agent?: string;
-  /** The cost of its own entries, where its usage was counted since it changed. */
+  /** The cost of its own entries, if its usage was counted since it changed. */
   readonly cost?: number;
-  /** Whether damage was seen when it was read for lists, which look only at how lines begin. */
+  /** True if a list saw damage. Lists look only at the beginnings of lines. */
   readonly isDamaged?: true;
-  /** Whether only the fleet has it: `path` is where its copy will be. */
+  /** True if only the fleet has it: `path` is the future path of its copy. */
   readonly isRemote?: true;
 }
 
 /** A request that may be about the sessions of all machines. */
 interface AboutFleet {
-  /** Whether only sessions count that are on this machine. */
+  /** True to list only sessions that are on this machine. */
   readonly here?: boolean;
 }
 
-/** An answer from which sessions of other machines may be missing. */
+/** A list that may lack sessions of other machines. */
 interface PerhapsLimited {
-  /** Why they are; undefined when none is. */
+  /** The reason; undefined if none are missing. */
   readonly limited?: string;
 }
 
@@ -57,9 +57,7 @@ export interface ListRequest extends AboutFleet {
   readonly agents?: readonly string[];
   readonly query?: string;
   readonly name?: string;
-  /** Whether only sessions with a name fit. */
   readonly named?: boolean;
-  /** Whether only sessions without a name fit. */
   readonly unnamed?: boolean;
   /** Only sessions that are no forks. */
   readonly top?: boolean;
@@ -76,26 +74,26 @@ export interface ListRequest extends AboutFleet {
   readonly most?: number;
 }
 
-/** A list of sessions, and what is known of each among all that there are. */
-/** A file where sessions are kept that none can be read from. */
+/** A list of sessions, with the facts that depend on all other sessions. */
+/** A file at a place for sessions that has no readable session. */
 export interface UnreadFile {
   readonly path: string;
   /** The agent whose place it is in; missing for Pi's. */
   readonly agent?: string;
-  /** A sentence that says how it is, and what to do next. */
+  /** A sentence about its state, and the next step. */
   readonly text: string;
-  /** Whether it is none of the kind that its name says. What is of a newer or unknown format is not damaged. */
+  /** True if its content is not of the kind that its name says. A newer or unknown format is no damage. */
   readonly isDamaged: boolean;
 }
 
 export interface Listing extends PerhapsLimited {
-  /** The files that none of the listed sessions is read from, though sessions are kept where they are. */
+  /** The files at places for sessions without a listed session. */
   readonly notRead?: readonly UnreadFile[];
-  /** The sessions after the cursor that fit; one or more beyond `most` where there are any. */
+  /** The sessions after the cursor that fit; one or more beyond `most` if there are any. */
   readonly found: readonly Listed[];
   /** The number of all that fit. */
   readonly total: number;
-  /** Returns the session that one was forked from, where that is known. */
+  /** Returns the original of a fork, if that is known. */
   parentOf(listed: Listed): Pick<Listed, "id" | "name"> | undefined;
   /** Returns the beginning of an id, of eight characters or more, that the ids of all other sessions do not have. */
   shortId(id: string): string;
@@ -109,7 +107,7 @@ export type Progress = (done: number, total: number) => void;
 /** A callback for progress, with the sessions that fit among those read since the last call. */
 export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
 
-/** Parts of a session that are searched: talk, what tools were given, and what came of it. */
+/** Parts of a session that are searched: messages, the arguments of tools, and their results. */
 export const SEARCH_PARTS = ["user", "assistant", "toolCall", "toolResult", "bashExecution"] as const;
 export type SearchPart = (typeof SEARCH_PARTS)[number];
 
@@ -131,7 +129,7 @@ export interface SearchRequest extends AboutFleet {
   readonly toolResults?: boolean;
   readonly limit: number;
   readonly cursor?: string;
-  /** Whether an entry is on the active path of a session that is open here; undefined for any other session. */
+  /** True if an entry is on the active path of a session that is open here; undefined for any other session. */
   readonly isActive: (path: string, entryId: string) => boolean | undefined;
 }
 
@@ -152,7 +150,7 @@ export interface Hit {
   readonly session: Listed;
   /** The beginning of the session's id, of eight characters or more, that no other session has. */
   readonly shortId: string;
-  /** The session that had the entry first, where this one took it over as a fork, or as a fork of one. */
+  /** The session that had the entry first, if this one copied it as a fork, or as a fork of one. */
   readonly inheritedFrom: Listed | undefined;
   /** Cursor of the page that begins after this hit. */
   readonly cursor: string;
@@ -160,13 +158,13 @@ export interface Hit {
 
 /** A page of hits. */
 export interface FoundHits extends PerhapsLimited {
-  /** With other agents' sessions, on the first page: the files that none is read from. */
+  /** With other agents' sessions, on the first page: the files without a readable session. */
   readonly notRead?: readonly UnreadFile[];
   readonly hits: Hit[];
   readonly more: boolean;
 }
 
-/** A property by which usage is summed. */
+/** A property that groups usage. */
 export type UsageGroup = "day" | "model" | "cwd" | "session";
 
 export interface UsageRequest extends AboutFleet {
@@ -175,9 +173,9 @@ export interface UsageRequest extends AboutFleet {
   /** Milliseconds, in whole quarters of an hour: the one that `since` is in counts, one that begins at `until` not. */
   readonly since?: number;
   readonly until?: number;
-  /** Whether archived sessions count, too. */
+  /** True to count archived sessions, too. */
   readonly archived?: boolean;
-  /** Returns the day that a quarter of an hour is on where the caller lives. Both are counted from 1970. */
+  /** Returns the day of a quarter of an hour in the caller's time zone. Both are counted from 1970. */
   dayOf(quarter: number): number;
 }
 
@@ -194,16 +192,16 @@ interface Spent {
   cost: number;
 }
 
-/** The usage of sessions themselves, and that which forks took over: it counts where it was spent. */
+/** The usage of the sessions themselves, and apart from it the inherited one, which counts where it was spent. */
 interface UsageSums extends Readonly<Spent> {
-  /** How often tokens were spent at a cost that is not known. */
+  /** Number of times that tokens were spent at an unknown cost. */
   readonly unpricedMessages: number;
   readonly inherited: Spent;
 }
 
 /** The usage of one group, with the members that name it. */
 export interface UsageRow extends UsageSums, Partial<ModelUsed> {
-  /** Null where no time is known. */
+  /** Null if no time is known. */
   readonly day?: string | null;
   readonly cwd?: string | null;
   readonly session?: Listed;
@@ -218,9 +216,9 @@ export interface LackingSession {
 }
 
 export interface UsageReport extends PerhapsLimited {
-  /** The latest day first, then what cost most. A row is made when it is asked for. */
+  /** The latest day first, then the highest cost. A row is made when it is requested. */
   readonly rows: { readonly count: number; row(index: number): UsageRow };
-  /** Over all rows; `sessions` counts those that spent or took over anything. */
+  /** Over all rows; `sessions` counts those with usage of their own or copied usage. */
   readonly totals: UsageSums & { readonly sessions: number };
   /** Models of messages whose cost is not known, with their number. */
   readonly unpricedModels: readonly (ModelUsed & { readonly messages: number })[];
@@ -239,7 +237,7 @@ export interface Relative {
 }
 
 export interface SessionFamily extends PerhapsLimited {
-  /** The id of the session that all come from; null when that is missing. */
+  /** The id of the family's first session; null if that is missing. */
   readonly root: string | null;
   readonly nodes: readonly Relative[];
 }
@@ -248,13 +246,13 @@ export interface SessionFamily extends PerhapsLimited {
 export interface Catalog {
   /** Throws cursor_expired. */
   list(request: ListRequest, progress?: ListProgress): Promise<Listing>;
-  /** Sums what sessions spent. Files that changed are read from where they were read last. */
+  /** Sums the usage of sessions. Changed files are read from the end of the last reading. */
   usage(request: UsageRequest, progress?: Progress): Promise<UsageReport>;
-  /** Returns the sessions of a directory at once, as far as its own folder has them: those that changed last. */
+  /** Returns the sessions of a directory at once, as far as its own folder has them: the latest changed ones. */
   glance(cwd: string, limit: number): Promise<readonly Listed[]>;
   /** Throws cursor_expired. */
   search(request: SearchRequest, progress?: Progress): Promise<FoundHits>;
-  /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
+  /** Returns the family of the session with this id, or of a session elsewhere. Throws session_not_found. */
   family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<SessionFamily>;
   /**
    * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;

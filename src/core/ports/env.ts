@@ -11,7 +11,7 @@ export interface Env {
 }
 
 /** Returns the time as every entry and header has it: ISO 8601 in UTC with milliseconds. */
-export function timestamp(env: Env): string {
+export function makeTimestamp(env: Env): string {
   const now = env.now();
   if (now !== latest) {
     latest = now;

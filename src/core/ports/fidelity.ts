@@ -1,12 +1,11 @@
 /** The report about a file of another agent: its counts add up to the records that were read. */
 
-/** The lot of a record: all that it says is in entries, or some of it, or nothing. */
-export type Fate = "preserved" | "derived" | "dropped";
+/** The fidelity of a record: entries have all of it, or some of it, or nothing. */
+export type Fidelity = "preserved" | "derived" | "dropped";
 
-/** The records of one kind by what became of them. */
-interface KindFate extends Readonly<Record<Fate, number>> {
+/** The records of one kind, counted by fidelity. */
+interface FidelityByKind extends Readonly<Record<Fidelity, number>> {
   readonly kind: string;
-  /** Number of the first record of the kind. */
   readonly first: number;
 }
 
@@ -16,12 +15,12 @@ export interface FidelityWarning {
   readonly sentence: string;
 }
 
-export interface Fidelity {
+export interface FidelityReport {
   readonly agent: string;
   /** Records read: the sum of all counts. */
   readonly records: number;
   /** In the order of their first records. */
-  readonly kinds: readonly KindFate[];
+  readonly kinds: readonly FidelityByKind[];
   /** The first of the warnings. */
   readonly warnings: readonly FidelityWarning[];
   readonly warningCount: number;

@@ -1,4 +1,4 @@
-/** The contract of health: what is known of a machine and its sessions, and what of it can be mended safely. */
+/** The contract of health: the state of a machine and its sessions, and the safe repairs. */
 
 import type { Progress, UnreadFile } from "./catalog.ts";
 import type { LeftoverKind } from "./leftovers.ts";
@@ -10,7 +10,7 @@ export const OLDEST_NODE = "20.19";
 /** A program that keeps sessions in files. */
 export type Agent = "pi" | "pi_agent_rust";
 
-/** A folder in which agents keep sessions. */
+/** A folder of sessions that agents write. */
 export interface SessionRoot {
   readonly path: string;
   /** Programs that look for sessions there. */
@@ -19,9 +19,9 @@ export interface SessionRoot {
 
 export interface FoundRoot extends SessionRoot {
   readonly exists: boolean;
-  /** Whether our lists come from there. */
+  /** True if our lists come from there. */
   readonly inUse: boolean;
-  /** Whether the index of pi_agent_rust is there, which that program writes. */
+  /** True if it has the index of pi_agent_rust, which that program writes. */
   readonly hasRustIndex: boolean;
 }
 
@@ -41,12 +41,12 @@ export const HIDDEN_REASONS = [
 export interface KnownSession {
   readonly sessionPath: string;
   readonly sessionId: string | null;
-  /** Its name, or the beginning of what was said in it. */
+  /** Its name, or the beginning of its first message. */
   readonly name: string | null;
   readonly archived: boolean;
 }
 
-/** A session that an agent does not show, or does not continue where it was. */
+/** A session that an agent does not show, or does not continue at its place. */
 export interface HiddenSession extends KnownSession {
   readonly reason: (typeof HIDDEN_REASONS)[number];
   /** The reason as a clause. */
@@ -59,7 +59,7 @@ export interface DamagedSession extends KnownSession {
   /** The first few faults, as clauses. */
   readonly reasons: readonly string[];
   readonly damageCount: number;
-  /** `repair`: repair_session mends it; `finish`: migrate_session or rollback_migration completes what was begun. */
+  /** `repair`: repair_session repairs it; `finish`: migrate_session or rollback_migration completes the work. */
   readonly remedy: "repair" | "finish" | "none";
 }
 
@@ -68,9 +68,9 @@ export interface FoundLock {
   readonly sessionId: string | null;
   /** The holder; of a stale lock the one that died with it. */
   readonly holder: Holder;
-  /** Whether nobody holds it: its process ended without releasing it. */
+  /** True if no process holds it: its process ended without releasing it. */
   readonly isStale: boolean;
-  /** Whether this process has it. */
+  /** True if this process holds it. */
   readonly isOwn: boolean;
 }
 
@@ -87,7 +87,7 @@ export interface Exposed {
   readonly path: string;
   /** Octal digits of the most open of them. */
   readonly mode: string;
-  /** Whether it is our state folder. */
+  /** True for our state folder. */
   readonly isOwn: boolean;
   /** Files in it that others can read. */
   readonly fileCount: number;
@@ -96,7 +96,7 @@ export interface Exposed {
 export interface CatalogHealth {
   /** `missing`: the next list makes one; `unused`: there is no SQLite; `busy`: it could not be looked at. */
   readonly state: "sound" | "damaged" | "missing" | "unused" | "busy";
-  /** Null when there is none. */
+  /** Null when it does not exist. */
   readonly path: string | null;
   readonly sizeBytes: number;
   readonly reason: string | null;
@@ -105,7 +105,7 @@ export interface CatalogHealth {
 export const FIX_KINDS = ["state_permissions", "temporary_files", "stale_locks", "catalog"] as const;
 export type FixKind = (typeof FIX_KINDS)[number];
 
-/** Something that can be mended without a risk to any session. */
+/** A repair without a risk to any session. */
 export interface Fix {
   readonly kind: FixKind;
   readonly path: string;
@@ -133,7 +133,7 @@ export interface Health {
   readonly leftovers: readonly LeftoverGroup[];
   readonly exposed: readonly Exposed[];
   readonly catalog: CatalogHealth;
-  /** Missing where the system does not tell. */
+  /** Missing if the system does not report it. */
   readonly space?: { readonly path: string; readonly freeBytes: number; readonly totalBytes: number };
   readonly fixes: readonly Fix[];
 }
@@ -144,13 +144,13 @@ export interface Fixed {
 }
 
 export interface HealthCheck {
-  /** Opens every session for reading, without reading what was said. Changes nothing. */
+  /** Opens every session for reading, without reading messages. Changes nothing. */
   examine(progress?: Progress): Promise<Health>;
-  /** Mends what can be mended safely, looking again before each. Throws read_only. */
+  /** Makes the safe repairs, checking again before each. Throws read_only. */
   fix(kinds?: readonly FixKind[]): Promise<Fixed>;
   /**
-   * Calls `visit` with the path of each session file and container there is, also of those that no list shows: one after
-   * the other, with pauses. Returns how many there are.
+   * Calls `visit` with the path of every session file and container, also of unlisted ones: one after the other, with
+   * pauses. Returns their number.
    */
   visitAll(
     archived: boolean,

@@ -1,4 +1,4 @@
-/** The contract of what is left over: files that no session needs any more. */
+/** The contract of leftovers: files that no session needs any more. */
 
 import type { Progress } from "./catalog.ts";
 
@@ -6,9 +6,9 @@ export const LEFTOVER_KINDS = ["backup", "migrated", "rolled_back", "temporary",
 
 /**
  * `backup`: a session as it was before a repair, a relocation or a newer format; `migrated`: the file of a session that
- * a container has taken the place of; `rolled_back`: such a container, after its file became the session again;
- * `temporary`: something that a process was writing when it ended; `announcement`: files by which a server that was
- * killed let others join its session, or the empty folder for them. They have nothing that anybody wrote.
+ * a container replaced; `rolled_back`: such a container, after its file became the session again; `temporary`: an
+ * incomplete file of a process that ended; `announcement`: files that a killed server used to let others join its
+ * session, or the empty folder for them. They have no user data.
  */
 export type LeftoverKind = (typeof LEFTOVER_KINDS)[number];
 
@@ -17,7 +17,7 @@ export interface LeftoverFile {
   readonly path: string;
   readonly kind: LeftoverKind;
   readonly sizeBytes: number;
-  /** Time at which it was left, as far as the disk tells: milliseconds since 1970. */
+  /** Time at which it was left, as far as the disk shows it: milliseconds since 1970. */
   readonly since: number;
   /** Path of the session that it belongs to; null when that is not there. */
   readonly sessionPath: string | null;
@@ -26,11 +26,11 @@ export interface LeftoverFile {
 export interface Leftover extends LeftoverFile {
   readonly sessionId: string | null;
   readonly name: string | null;
-  /** The reason why it stays; null when it may go. */
+  /** The reason why it stays; null if it may be removed. */
   readonly keptBecause: string | null;
-  /** Whether it stays even when that is forced. */
+  /** True if it stays even when removal is forced. */
   readonly isNeeded: boolean;
-  /** Its loss as a sentence: which command does less, or nothing, after it, or which entries go. Null when none. */
+  /** Its loss as a sentence: the command that loses a function, or the entries that are lost. Null for no loss. */
   readonly consequence: string | null;
 }
 
@@ -45,9 +45,9 @@ export interface WantedLeftovers {
 }
 
 export interface PruningManner {
-  /** Whether they are removed for good. */
+  /** True to remove them for good. */
   readonly permanent: boolean;
-  /** Whether those go too that may be the only copy of something. */
+  /** True to remove also those that may be the only copy of something. */
   readonly force: boolean;
 }
 
@@ -62,16 +62,15 @@ export interface PrunedLeftovers {
 
 /**
  * Nothing is removed that may be the only copy of something, unless that is forced; and nothing is decided without the
- * lock of the session that it belongs to: a leftover whose session another process writes to stays. Wherever a
- * removal that is not for good is interrupted, each file is in its place or in the trash.
+ * lock of its session: a leftover whose session another process writes to stays. If a removal that is not for good is
+ * interrupted, each file is in its place or in the trash.
  */
 export interface Leftovers {
-  /** Returns what is left over, the largest first. Reads the sessions that they belong to, and changes nothing. */
+  /** Returns the leftovers, the largest first. Reads the sessions that they belong to, and changes nothing. */
   list(wanted: WantedLeftovers, progress?: Progress): Promise<Leftover[]>;
   /**
-   * Moves leftovers to one item of our own trash, from which undo brings them back; or removes them for good. Goes on
-   * past those that cannot be moved. Throws not_a_session for a path that is not one of a leftover,
-   * session_not_found, read_only.
+   * Moves leftovers to one item of our own trash, from which undo restores them; or removes them for good. Continues
+   * past those that cannot be moved. Throws not_a_session for a path that is no leftover, session_not_found, read_only.
    */
   prune(wanted: WantedLeftovers, how: PruningManner, progress?: Progress): Promise<PrunedLeftovers>;
 }

@@ -2,7 +2,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
-import type { Fidelity } from "./fidelity.ts";
+import type { FidelityReport } from "./fidelity.ts";
 import type { Leftovers } from "./leftovers.ts";
 import type { Operation, OperationStep } from "./operations.ts";
 
@@ -25,8 +25,8 @@ export interface SeenFacts {
   readonly messageCount: number;
 }
 
-/** Wishes for a move besides its place. */
-export interface MoveWishes {
+/** Options of a move besides its path. */
+export interface MoveOptions {
   /** See Operation.group. */
   readonly group?: string;
   /** Throws content_modified, having moved nothing, unless these are still the session's facts. */
@@ -55,7 +55,7 @@ export interface Deleted {
 }
 
 export interface Relocated extends MovedSession {
-  /** Path at which the original file is kept; null where nothing of it was changed. */
+  /** Path of the kept original file; null if nothing of it was changed. */
   readonly keptAt: string | null;
 }
 
@@ -72,8 +72,8 @@ export interface Imported {
   readonly entryCount: number;
   readonly version: number;
   readonly damage: readonly Damage[];
-  /** The records of another agent's file, and what became of them. */
-  readonly fidelity?: Fidelity;
+  /** The records of another agent's file, and their fidelity. */
+  readonly fidelity?: FidelityReport;
   /** The sessions within another agent's file, which came with that of the file. */
   readonly subagents?: readonly Imported[];
 }
@@ -95,7 +95,7 @@ export interface Trashed {
   readonly messageCount: number | null;
 }
 
-/** A session that is about to come back from our trash. */
+/** A session that is about to be restored from our trash. */
 export interface FoundInTrash {
   readonly sessionId: string;
   /** Path of its file in the trash. */
@@ -125,37 +125,37 @@ export interface LifeCycle {
   /** Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root. */
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
-  delete(file: string, permanent: boolean, wishes?: MoveWishes): Promise<Deleted>;
+  delete(file: string, permanent: boolean, options?: MoveOptions): Promise<Deleted>;
   /**
    * Restores from our own trash: the newest session of that id, of the only one that begins so, or of that original
-   * path, or the one at a path in the trash. `requireFit` throws where that may not come back.
+   * path, or the one at a path in the trash. `requireFit` throws if that may not be restored.
    */
   restore(where: Where, requireFit?: (found: FoundInTrash) => Promise<void>): Promise<MovedSession>;
-  /** Moves a session to where agents do not list it; our own lists show it as archived. */
-  archive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
-  unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
+  /** Moves a session to a folder that agents do not list; our own lists show it as archived. */
+  archive(file: string, options?: MoveOptions): Promise<RecordedMove>;
+  unarchive(file: string, options?: MoveOptions): Promise<RecordedMove>;
   /**
    * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
    */
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
-  /** Imports a session file from anywhere, also another agent's. Throws not_a_session, and corrupt where the header is damaged. */
+  /** Imports a session file, also another agent's. Throws not_a_session, and corrupt for a damaged header. */
   import(path: string, progress?: Progress): Promise<Imported>;
   readonly leftovers: Leftovers;
   /** Removes the items of our trash that were deleted before a time, or all, for good. Throws read_only. */
   emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;
-  /** Returns what our own trash has, the newest first. */
+  /** Returns the items of our own trash, the newest first. */
   trash(): readonly Trashed[];
-  /** Whether what is deleted goes to the desktop's trash, from which nothing here brings it back. */
+  /** True if deleted files go to the desktop's trash, from which this server cannot restore them. */
   readonly usesDesktopTrash: boolean;
-  /** Whether a path may be used, so that an operation on it may be shown. */
+  /** Returns whether a path may be used, so that an operation on it may be shown. */
   isAllowed(path: string): boolean;
-  /** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+  /** Returns the step of an operation that was begun, if it happened; false if not; undefined if that is unknown. */
   stepOf(operation: Operation): OperationStep | false | undefined;
-  /** Whether the world is as before an operation on a whole session, so that nothing is left to take back. */
+  /** Returns whether everything is as before an operation on a whole session, so that nothing is left to take back. */
   isBack(operation: Operation): boolean;
   /**
-   * Takes back an operation on a whole session, other than a migration, and returns where the session is then; undefined
-   * in the trash. Throws ground_moved, having changed nothing, when what it changed has changed since.
+   * Takes back an operation on a whole session, other than a migration, and returns the new path of the session;
+   * undefined in the trash. Throws ground_moved, having changed nothing, when the changed files have changed again.
    */
   takeBack(operation: Operation, as: TakingBack): Promise<{ operationId: string; sessionPath: string | undefined }>;
 }

@@ -59,9 +59,9 @@ export interface Migrated {
   readonly sessionPath: string;
   /** After a rollback: entries that were appended after the migration and are in the file again. */
   readonly laterEntries: number;
-  /** Whether a rollback wrote the file from the container alone, because there was no snapshot. */
+  /** True if a rollback wrote the file from the container alone, because there was no snapshot. */
   readonly rebuilt: boolean;
-  /** Path at which a container is kept that is not the session any more, or was in the way; null where none was moved. */
+  /** Path of a kept container that is not the session any more, or was in the way; null if none was moved. */
   readonly keptAt: string | null;
 }
 
@@ -86,17 +86,17 @@ export interface Status {
   readonly state: string;
   /** Phase of the pointer; null without one. */
   readonly phase: string | null;
-  /** Path of the frozen session file; null when there is none. */
+  /** Path of the frozen session file; null when it does not exist. */
   readonly snapshotPath: string | null;
   readonly snapshotId: string | null;
   readonly correlationId: string | null;
   readonly reason: string | null;
-  /** Whether an operation was begun and not finished; migrating or rolling back again finishes it. */
+  /** True if an operation was begun and not finished; migrating or rolling back again finishes it. */
   readonly interrupted: boolean;
   readonly events: readonly LedgerEvent[];
 }
 
-export interface Wishes {
+export interface TransitionOptions {
   /** 8 to 128 letters, digits, dots, colons, underscores and hyphens. */
   readonly correlationId?: string;
   readonly reason?: string;
@@ -107,32 +107,31 @@ export interface Wishes {
 
 /** Something wrong in a container. */
 export interface StoreFinding {
-  /** The invariant that it breaks; null if it breaks none. */
+  /** The invariant that it breaks, or null. */
   readonly invariant: string | null;
-  /** Path in the container. */
   readonly file: string;
   readonly byteOffset: number;
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
-  /** Whether the next write repairs it by itself, without loss. */
+  /** True if the next write repairs it by itself, without loss. */
   readonly recoverable: boolean;
 }
 
 export interface StoreAudit {
   readonly ok: boolean;
-  /** Whether each invariant holds, INV-001 to INV-007. */
+  /** The result for each invariant, INV-001 to INV-007: true if it holds. */
   readonly invariants: Readonly<Record<string, boolean>>;
   readonly findings: readonly StoreFinding[];
 }
 
 export interface Migrations {
-  /** Returns what a migration would do, and the obstacles to it; writes nothing. */
+  /** Returns the changes of a migration, and the obstacles to it; writes nothing. */
   plan(path: string, progress?: Progress): Promise<Plan>;
   /** Throws migration_failed, session_locked, storage failures. */
-  migrate(path: string, wishes: Wishes): Promise<Migrated>;
+  migrate(path: string, options: TransitionOptions): Promise<Migrated>;
   /** Throws what `migrate` throws, and already_exists. */
-  rollBack(path: string, wishes: Wishes): Promise<Migrated>;
+  rollBack(path: string, options: TransitionOptions): Promise<Migrated>;
   status(path: string): Status;
   /** Returns the path that a session has since a migration or rollback of the one at this path; else the path. */
   currentPathOf(path: string): string;

@@ -22,7 +22,7 @@ export const OPERATION_KINDS = [
 
 export type OperationKind = (typeof OPERATION_KINDS)[number];
 
-/** The ids before and after a change; null stands for none. */
+/** The ids before and after a change; null for no id. */
 export type IdChange = readonly [before: string | null, after: string | null];
 
 /**
@@ -33,7 +33,7 @@ export interface SessionChange {
   readonly do: "change";
   readonly path: string;
   readonly leaf: IdChange;
-  /** Whether the leaf only followed the appended entries: then it need not be where the change put it. */
+  /** True if the leaf only followed the appended entries: then it need not be where the change put it. */
   readonly follows?: boolean;
   readonly name?: IdChange;
   readonly labels?: readonly { readonly target: string; readonly set: IdChange }[];
@@ -59,7 +59,7 @@ export type OperationStep =
   /** A relocation was taken back; `cwd` is the directory that it had given. */
   | { readonly do: "return"; readonly from: string; readonly to: string; readonly cwd: string }
   | { readonly do: "convert"; readonly from: string; readonly to: string; readonly into: "v2" | "jsonl" }
-  /** The session at `path` got other bytes; `inode`: of what was there before, which is kept at `other`. */
+  /** The session at `path` got other bytes; `inode`: that of the earlier file, which is kept at `other`. */
   | {
       readonly do: "swap";
       readonly path: string;
@@ -79,9 +79,9 @@ export interface Operation {
   /** ISO 8601. */
   readonly at: string;
   readonly kind: OperationKind;
-  /** Of an undo or redo: the operation that it took back or brought back, which is neither. */
+  /** Only in an undo or redo: the operation that it took back or repeated, which is itself no undo or redo. */
   readonly of?: string;
-  /** The first operation of those that one undo takes back together; missing for that one itself. */
+  /** The first of the operations that one undo takes back together; missing for that one itself. */
   readonly group?: string;
   readonly sessionId: string;
   /** Path of the session before. */
@@ -92,7 +92,7 @@ export interface Operation {
   readonly step?: OperationStep;
   /** The reason why it cannot be taken back. */
   readonly final?: string;
-  /** `begun`: whether it happened is not known, because the process that began it did not say so. */
+  /** `begun`: its outcome is unknown, because the process that began it did not record one. */
   readonly stage: "begun" | "done";
 }
 
@@ -106,25 +106,25 @@ export type BegunOperation = Pick<Operation, "id" | "at">;
 export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "name" | "sessionPath" | "sessionId">>;
 
 /**
- * The record of operations, which several processes share. It is never in the way of a change: where the disk refuses to
- * record one, the change happens all the same, because each has a way back of its own (restore, unarchive, rollback, a
- * kept original), and because a full disk is a reason to delete sessions.
+ * The record of operations, which several processes share. It never blocks a change: if the disk refuses to record one,
+ * the change happens all the same, because each can be undone without it (restore, unarchive, rollback, a kept
+ * original), and because a full disk is a reason to delete sessions.
  */
 export interface OperationLog {
   /** Records a finished change with the next `flush`; returns its id. */
   note(operation: NewOperation): string;
-  /** Writes what was noted, in one write; whoever commits calls it just before. */
+  /** Writes the noted lines, in one write; a commit calls it just before. */
   flush(): void;
   /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
   begin(operation: NewOperation): Promise<BegunOperation>;
-  /** Does the same, and blocks everything else meanwhile. */
+  /** Does the same, and blocks everything else until it is done. */
   beginNow(operation: NewOperation): BegunOperation;
   done(id: string, outcome?: OperationEnd): void;
   /** Records that changes did not happen, or were undone with the commit that failed. */
   failed(ids: readonly string[]): void;
   /**
-   * Records what another process found of a change that was begun: its step, or false if it did not happen. It may have
-   * looked while the change was under way, so whatever the process says that makes the change counts more.
+   * Records another process's finding about a change that was begun: its step, or false if it did not happen. It may
+   * have looked during the change, so any record of the changing process counts more.
    */
   conclude(id: string, step: OperationStep | false): void;
   /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */

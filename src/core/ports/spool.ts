@@ -1,4 +1,4 @@
-/** The contract of the spool, where replies wait that are too large for memory. */
+/** The contract of the spool, which stores replies that are too large for memory. */
 
 /** The bytes of one reply, kept outside of memory. */
 export interface Spooled {

@@ -4,7 +4,7 @@ import type { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { Head, Nodes } from "../tree/nodes.ts";
-import type { Fidelity } from "./fidelity.ts";
+import type { FidelityReport } from "./fidelity.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
 export interface FileStamp {
@@ -19,14 +19,14 @@ export type Change =
   | { readonly kind: "none" }
   /** It appended entries, from position `first` on. */
   | { readonly kind: "grown"; readonly first: number }
-  /** It rewrote, cut or replaced the file: what is known of it no longer holds. */
+  /** Another program rewrote, cut or replaced the file: everything known of it is invalid. */
   | { readonly kind: "replaced" }
   | { readonly kind: "gone" };
 
 /**
- * The kind of a lock, which decides how far it reaches. `sqlite` and `flock`: a file beside the session carries the
- * lock, so it holds wherever that file can be opened. `socket`: within one network namespace of Linux. `file`: among
- * processes that share a state folder or a user's folder for temporary files.
+ * The kind of a lock, which decides its reach. `sqlite` and `flock`: a file next to the session carries the lock, so it
+ * holds wherever that file can be opened. `socket`: within one network namespace of Linux. `file`: among processes that
+ * share a state folder or a user's folder for temporary files.
  */
 export type LockKind = "sqlite" | "flock" | "socket" | "file";
 
@@ -37,21 +37,20 @@ export interface Holder {
   readonly pid: number;
   /** ISO 8601. */
   readonly since: string;
-  /** The name of its machine, where that may be another than this one. */
+  /** The name of its machine, if that may be another than this one. */
   readonly host?: string;
 }
 
 /**
- * The durable sequence of one session. Positions count entries in file order, from 0, and never change.
- *
- * Opening reads ids, parents, types and offsets, never bodies, and writes nothing. Reading and appending are
- * synchronous; only `commit` waits.
+ * The durable sequence of one session. Positions count entries in file order, from 0, and never change. Opening reads
+ * ids, parents, types and offsets, never bodies, and writes nothing. Reading and appending are synchronous; only
+ * `commit` waits.
  *
  * Everything learned about the stored bytes without the lock is provisional. At the first check after the lock was
- * taken, and whenever identity, size or change time moved since the last check, the log compares what it knows with the
+ * taken, and whenever identity, size or change time moved since the last check, the log compares its knowledge with the
  * content of the medium (its beginning and its last known records) before it writes, cuts or replaces the first byte.
- * It then judges again whatever comes after those, and returns "replaced" if anything known differs. A cut requires the
- * lock, and proof that the bytes are still those that were judged, or those that this log wrote.
+ * It then parses again all bytes after those, and returns "replaced" if anything known differs. A cut requires the
+ * lock, and proof that the bytes are still those that were parsed, or those that this log wrote.
  */
 export interface Log {
   readonly store: string;
@@ -71,16 +70,16 @@ export interface Log {
   readonly lockedBy: Holder | null;
   /** The kind of lock that keeps other writers out while this process writes; null or missing while it holds none. */
   readonly lockKind?: LockKind | null;
-  /** Whether the session exists in its store; a new one does from its first append that is not held. */
+  /** True if the session exists in its store; a new one does from its first append that is not held. */
   readonly persisted: boolean;
-  /** Entries before this position survive what the store's durability promises to survive. */
+  /** Entries before this position survive everything that the store's durability promises to survive. */
   readonly durableCount: number;
   /**
-   * Where the session is also kept elsewhere: `local` while acknowledged entries are only here, because that place is
-   * away; `primary` where the last ones are there, `replicated` where they are on a second machine, too.
+   * State of the session's replica: `local` while acknowledged entries are only here, because the replica is
+   * unreachable; `primary` if the replica has the last ones, `replicated` if a second machine has them, too.
    */
   readonly durability?: "local" | "primary" | "replicated";
-  /** Whether `commit` has something to do although every entry is durable. */
+  /** True if `commit` has something to do although every entry is durable. */
   readonly isCommitDue?: boolean;
   readonly stamp: FileStamp | null;
 
@@ -94,94 +93,93 @@ export interface Log {
    */
   read(position: number): Uint8Array;
   /**
-   * Reads many lines as `read` does, with fewer operations where they lie together. Lazy. With `passing`, the caller is
+   * Reads many lines as `read` does, with fewer operations if they are adjacent. Lazy. With `passing`, the caller is
    * done with each line when it asks for the next, which may then overwrite its bytes.
    */
   readMany(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
   /** Returns these lines, each with its line feed, unchecked, in large pieces. Lazy; `passing` as in `readMany`. */
   copy(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
   /**
-   * Whether each node follows from its line alone (nothing is damaged, renamed or migrated) and the lines are where
+   * True if each node follows from its line alone (nothing is damaged, renamed or migrated) and the lines are where
    * they were read. Copies of the lines then have the same nodes. Not every log knows.
    */
   readonly isPlain?: boolean;
 
   /**
-   * Returns the base64 text of a file that is kept beside the session for an entry (session-format reference, section
-   * 8.6). Returns null if the file is missing or is not the one meant, and adds that to `damage`.
+   * Returns the base64 text of a file that is kept next to the session for an entry (session-format reference, section
+   * 8.6). Returns null if the file is missing or is another one, and adds that to `damage`.
    */
   attachment(position: number, sha256: string, sizeBytes: number): string | null;
 
-  /** Whether a line whose head looked right was found damaged: it may hold entries that only `reopen` finds. */
+  /** True if a line whose head looked right was found damaged: it may hold entries that only `reopen` finds. */
   readonly mayHideEntries: boolean;
 
   /**
-   * Checks what other processes did to the stored bytes, and adds the entries that they appended. After "replaced" and
-   * after a failure, the log knows what it knew before.
+   * Checks for changes by other processes to the stored bytes, and adds the entries that they appended. After
+   * "replaced" and after a failure, the log is as before.
    */
   refresh(): Change;
-  /** Opens the log that is in this one's place now; this one must then be closed. Throws what `open` throws. */
+  /** Opens the log that replaced this one; this one must then be closed. Throws the failures of `open`. */
   reopen(): Log;
-  /** Ids that entries of this log have in the one in its place, where others gave theirs to something else. */
+  /** Ids of this log's entries in the log that replaced it, if other writers gave these ids to other entries. */
   readonly renamed?: ReadonlyMap<string, string>;
 
   /**
    * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the
-   * writer before, so that other processes may have written meanwhile. Throws session_locked, naming the holder.
+   * writer before, so that other processes may have written in between. Throws session_locked, naming the holder.
    */
   acquireLock(): boolean;
   /**
-   * Finds out, where the session is also kept elsewhere, whether this process may write to it, and brings the log what
-   * others wrote; `acquireLock` answers from what was found. Returns undefined where nothing has to be waited for. Never
-   * rejects.
+   * Asks the replica, if the session has one, whether this process may write to the session, and applies the entries of
+   * other writers; `acquireLock` returns the result. Returns undefined if there is nothing to wait for. Never rejects.
    */
   ready?(): Promise<void> | undefined;
   /**
-   * Makes sure that all entries are durable, also those that a process has left that was killed before it answered: who
-   * repeats its request is told that they are there. Returns undefined when they are known to be. Rejects with a failure.
+   * Makes sure that all entries are durable, also those of a process that was killed before it answered: a repeated
+   * request is then answered with them. Returns undefined when they are known to be. Rejects with a failure.
    */
   confirm?(): Promise<void> | undefined;
   /**
-   * Returns whether an entry stays: no process takes it back, and it is as durable as the log promises. Another one may be of
-   * a process that has not answered yet, and takes it back when its disk refuses; `settle` makes it stay. One that stayed
-   * though its commit failed is never certain. Missing, or always true, where `confirm` answers for it.
+   * Returns whether an entry is certain: no process discards it, and it is as durable as the log promises. An uncertain
+   * one may be of a process that has not answered yet and discards it if its disk refuses; `settle` makes it certain.
+   * One that remained although its commit failed never is. Missing, or always true, if `confirm` answers for it.
    */
   isCertain?(position: number): boolean;
-  /** Returns whether an entry stayed though its commit failed, so that nothing says whether it is on the medium. */
+  /** Returns whether an entry remained although its commit failed, so that its durability is unknown. */
   hasStayed?(position: number): boolean;
-  /** Returns the position of the first entry that stayed though its commit failed, once; undefined for none. */
+  /** Returns the position of the first entry that remained although its commit failed, once; undefined if none did. */
   takeStayed?(): number | undefined;
   /**
-   * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
-   * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now: the
-   * longer nothing happens, the less often. `asked`: milliseconds since somebody asked something of the session. Rejects
-   * with a failure where it cannot be.
+   * Applies the replica's entries of other writers, without becoming a writer; `refresh` reports them. The caller must
+   * not use the log until then. Returns undefined if there is nothing to ask, or the last question was just now: the
+   * longer nothing happens, the rarer the questions. `asked`: milliseconds since the last request about the session.
+   * Rejects with a failure if that is not possible.
    */
   follow?(asked?: number): Promise<void> | undefined;
   /**
-   * Gives what other programs wrote here, while this process was the writer, to where the session is kept, too; where that
-   * is away, it is noted that it is owed. Returns undefined where there is nothing to give. Never rejects.
+   * Uploads entries that other programs appended here while this process was the writer; if the replica is unreachable,
+   * records them as pending. Returns undefined if there is nothing to upload. Never rejects.
    */
   give?(): Promise<void> | undefined;
-  /** How often what others wrote elsewhere was put into the session here; 0 or missing where there is no such place. */
+  /** Number of times that the replica's entries of other writers were applied here; 0 or missing without a replica. */
   readonly broughtHere?: number;
-  /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
+  /** Loads the needs of `acquireLock`, so that its first call is not slower. Takes no lock, and never throws. */
   prepareLock?(): void;
   /**
-   * Makes sure, while this process is the writer, that others are kept from it: somebody may have removed what they look
-   * at. Where another process has become the writer meanwhile, this one is it no more. Never throws.
+   * Makes sure, while this process is the writer, that other processes see the lock: its files may have been removed.
+   * If another process has become the writer, this one no longer is. Never throws.
    */
   renewLock?(): void;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
   /**
-   * Has `run`, which throws nothing, called before the lock is released, in whatever way; nothing is called any more when
-   * it is undefined. What says that this process has the lock must be gone by then: the next one says so of itself.
+   * Has `run`, which throws nothing, called before the lock is released, in whatever way; undefined: calls nothing any
+   * more. An announcement that this process has the lock must be gone at that time: the next owner makes its own.
    */
   beforeRelease?(run: (() => void) | undefined): void;
   /**
-   * Brings entries that a dead writer left to where processes that read beside this one find them, and as far as the
-   * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing where it fails, with
+   * Moves entries that a dead writer left to a place that concurrent readers see, and makes them durable as far as the
+   * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing if it fails, with
    * storage_failed or storage_full. Call `refresh` before.
    */
   settle?(): void;
@@ -190,19 +188,19 @@ export interface Log {
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable
    * after `commit`. With `defer`, a log that is not persisted yet keeps them in memory until the next append without
    * it. Entries that other processes appended in between come first; the caller finds its own by their ids. On a
-   * failure (storage_full, storage_failed, read_only, session_locked) the log is as before, but for outcome_unknown: then
-   * they stay, because another program wrote after them, as `commit` says. `heads` has the heads of the lines that the
-   * caller knows; others are read from the lines.
+   * failure (storage_full, storage_failed, read_only, session_locked) the log is as before, except for outcome_unknown:
+   * then they stay, because another program wrote after them, as in `commit`. `heads` has the heads of the lines that
+   * the caller knows; others are read from the lines.
    */
   append(lines: readonly Uint8Array[], options?: { defer?: boolean; heads?: readonly (Head | undefined)[] }): void;
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
-   * storage_failed or storage_full after the log has gone back to `durableCount` entries, and with outcome_unknown where
-   * they stay, durable or not, because another program wrote after them. So it does, once, where entries for which no
-   * commit was asked yet were given up meanwhile; until then nothing is appended after them. Where the session is also kept elsewhere,
-   * outcome_unknown may mean that the log has gone back, too, but the entries may have become durable there, and then come
-   * back as those of another program.
+   * storage_failed or storage_full after the log has gone back to `durableCount` entries, and with outcome_unknown if
+   * the entries stay, durable or not, because another program wrote after them. It also rejects so, once, if entries
+   * without a commit were discarded; until then nothing is appended after them. With a replica, outcome_unknown may
+   * also mean that the log has gone back, but the entries may have become durable in the replica, and then return as
+   * those of another program.
    */
   commit(): Promise<void>;
 
@@ -213,9 +211,9 @@ export interface Log {
   rollBack(): void;
 
   /**
-   * Publishes the session anew without its damage, and returns the path at which the stored bytes are kept as they
-   * were. `repairs` gives entries other lines, which is reason enough to publish. Returns null when there is nothing to
-   * repair. The log must be reopened afterwards.
+   * Publishes the session anew without its damage, and returns the path of the kept original bytes. `repairs` gives
+   * entries other lines, which is reason enough to publish. Returns null when nothing needs a repair. The log must be
+   * reopened afterwards.
    */
   repair(repairs?: Repairs): string | null;
   /** The damage that `repair` removes. */
@@ -224,16 +222,16 @@ export interface Log {
   /** State of a V2 store, one of nine. */
   readonly state?: string;
 
-  /** The agent whose own file this is, where it is no session of ours: it is only read, and its entries are derived. */
+  /** The agent that wrote this file, if it is no session of ours: it is only read, and its entries are derived. */
   readonly foreign?: ForeignSource;
 
   /**
-   * Marks the durable end of a V2 store, so that the next opening reads only what comes after it. Returns the number of
-   * the checkpoint, or null when there are no entries. Throws read_only, session_locked and what `commit` throws.
+   * Marks the durable end of a V2 store, so that the next opening reads only the entries after it. Returns the number
+   * of the checkpoint, or null without entries. Throws read_only, session_locked and the failures of `commit`.
    */
   checkpointNow?(reason?: "manual" | "pre_migration"): Promise<number | null>;
 
-  /** Releases what the log holds open. Later calls throw. Nothing that was committed is lost. */
+  /** Releases the log's open files and locks. Later calls throw. Committed entries are never lost. */
   close(): void;
 
   /**
@@ -249,8 +247,8 @@ export interface ForeignSource {
   readonly agent: string;
   /** Its name for people. */
   readonly title: string;
-  /** Returns what became of each record of the file. */
-  fidelity(): Fidelity;
+  /** Returns the fidelity of each record of the file. */
+  fidelity(): FidelityReport;
   /** Returns the paths of the sessions within its file, as older versions of an agent wrote subagents. */
   inner(): readonly string[];
 }
@@ -258,12 +256,12 @@ export interface ForeignSource {
 /** New lines by position: a function that makes the line of an entry from the stored one. */
 export type Repairs = ReadonlyMap<number, (line: Uint8Array) => Uint8Array>;
 
-/** The header of a new log, and where to create it. */
+/** The header of a new log, and its path. */
 export interface Beginning {
   readonly headerLine: Uint8Array;
   /** File name time and id come from the header; cwd decides the folder. */
   readonly header: SessionHeader;
-  /** Whether a host gave the id, so that another process may make a session with it meanwhile. */
+  /** True if a host gave the id, so that another process may make a session with the same id. */
   readonly isGivenId?: boolean;
   /** Path of the new log; by default the store chooses. */
   readonly file?: string;
@@ -283,7 +281,6 @@ export type Content = Iterable<Uint8Array | CopiedLines>;
 /** Lines that are still on their way: pieces of whole lines, each with its line feed. */
 export type ComingContent = AsyncIterable<Uint8Array>;
 
-/** Yields content as bytes alone. */
 export function* bytesOfContent(content: Content): Generator<Uint8Array> {
   for (const part of content)
     if (part instanceof Uint8Array) yield part;
@@ -300,7 +297,7 @@ export interface Store {
    * already_exists, storage_full, storage_failed.
    */
   publish(beginning: Beginning, content: Content | ComingContent): Promise<Log>;
-  /** Does the same, and blocks everything else meanwhile. */
+  /** Does the same, and blocks everything else until it is done. */
   publishNow?(beginning: Beginning, content: Content): Log;
   /** Opens the log at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed. */
   open(file: string, readOnly?: boolean | Failure): Log;

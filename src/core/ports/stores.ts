@@ -19,7 +19,7 @@ export interface LeafMemory {
   forget(log: Log): void;
 }
 
-/** A session that an id, or the beginning of one, may mean, described so that a person tells it from others. */
+/** A session that an id, or the beginning of one, may mean, with the facts that a person needs to recognise it. */
 export interface Candidate {
   readonly sessionId: string;
   readonly sessionPath: string;
@@ -32,7 +32,7 @@ export interface Candidate {
 
 /** The sessions whose ids begin so, as a completion offers them. */
 export interface Offered {
-  /** The newest, without those in which nothing can be read. */
+  /** The newest, without unreadable ones. */
   readonly candidates: readonly Candidate[];
   /** All ids, as far as they are known without reading a file, in their order. */
   readonly ids: readonly string[];
@@ -42,9 +42,9 @@ export interface Offered {
 export interface WantedSession {
   readonly sessionPath?: string;
   readonly sessionId?: string;
-  /** Whether an id is no beginning of one. */
+  /** True if an id is no beginning of one. */
   readonly isWhole?: boolean;
-  /** Whether a name may stand in the place of an id, as where a person gives it. */
+  /** True if a name may replace an id, as in a person's input. */
   readonly mayBeName?: boolean;
 }
 
@@ -58,18 +58,18 @@ export interface Stores {
   /** Returns the absolute path of a session from the host. Throws path_outside_root, and not_a_session for a part of one. */
   absolute(file: string): string;
   /**
-   * Brings a session here, or up to date, that other machines have, too; missing where there are none. Its file comes to
-   * where it is for them, unless it is open here. `progress` counts the bytes of one that is not here. Throws
-   * session_not_found for one that is deleted for all, and storage_failed where it is not here and they cannot be asked.
+   * Fetches or updates a session that other machines have, too; missing without a fleet. Its file gets the path that it
+   * has there, unless it is open here. `progress` counts the bytes of one that is not here. Throws session_not_found
+   * for one that is deleted everywhere, and storage_failed if it is not here and the fleet is unreachable.
    */
   arrive?(where: WantedSession, isOpen: (sessionId: string) => boolean, progress?: Progress): Promise<void>;
   /**
-   * Gives other machines what only this one has, beside everything else and when it is time; missing where there are none.
-   * `open`: returns the logs that are open here. A copy that is open gives its own itself, unless it is open for reading
-   * only, and what another copy of its session has waits while it is written to.
+   * Uploads entries that only this machine has, in the background and at its own times; missing without a fleet.
+   * `open`: returns the logs that are open here. An open copy uploads its own entries, unless it is open for reading
+   * only. Entries of another copy of its session wait while it is written to.
    */
-  giveOwed?(open: () => readonly Log[]): void;
-  /** Entries that were refused, or gave way to those of other machines. */
+  uploadPending?(open: () => readonly Log[]): void;
+  /** Entries in quarantine: refused, or in conflict with those of other machines. */
   readonly kept: KeptPlace;
   exists(file: string): boolean;
   /**
@@ -78,40 +78,40 @@ export interface Stores {
    */
   holds(file: string): boolean;
   /**
-   * Returns the file of the session that other machines name by a path at which nothing is here; undefined where it is not
-   * here. Missing where there are no others.
+   * Returns the file of the session that other machines name by a path without a file here; undefined if this machine
+   * does not have it. Missing without a fleet.
    */
   copyAt?(file: string): string | undefined;
   isSame(a: string, b: string): boolean;
-  /** Returns the name that a file has in its folder, where a path leads there by links; undefined where it has none. */
+  /** Returns the name of a file in its folder, if a path leads there by links; undefined if it has none. */
   nameBehind(path: string): string | undefined;
-  /** Returns the session id in the header of a file; undefined where there is none. */
+  /** Returns the session id in the header of a file; undefined without a header. */
   idIn(file: string): string | undefined;
   /** Returns the file of a session id, or, unless it `isWhole`, of an unambiguous beginning of one. */
   find(id: string, isWhole?: boolean): string;
   /**
-   * Returns the path of the session that a word names, though it is no id of ours: one of another agent, by its id or, unless
-   * `by` says whole ids, the beginning of one; and by their names, where these count, one of ours or of another agent.
-   * Undefined where there is none. Throws ambiguous_id.
+   * Returns the path of the session that a word names, though it is no id of ours: one of another agent, by its id or,
+   * unless `by` says whole ids, the beginning of one; and, if names count, one of ours or of another agent by its name.
+   * Undefined if nothing matches. Throws ambiguous_id.
    */
   lookUp(word: string, by: "whole" | "id" | "name"): Promise<string | undefined>;
   /** Returns the files of all sessions with exactly this id, archived or not. */
   withId(id: string): readonly string[];
   /**
-   * Returns the session of a working directory with exactly this id, archived or not; undefined where there is none.
+   * Returns the session of a working directory with exactly this id, archived or not; undefined if it does not exist.
    * Throws invalid_id, ambiguous_id.
    */
   findOf(cwd: string, id: string): string | undefined;
   /**
    * Returns sessions whose ids begin so, by default not the archived ones, the newest first and at most `most`. It goes
-   * by the names of files and reads only what it describes, so that it answers while a person types.
+   * by the names of files and reads only those that it describes, so that it answers while a person types.
    */
   offered(beginning: string, most: number, which?: "listed" | "archived" | "both"): Offered;
   /** Makes the folder of a session's file, if possible; otherwise the first append reports why not. */
   prepareFolder(file: string): void;
   /**
    * Writes a file for a person, whole or not at all and as durable as an append, and returns its path. When the name
-   * exists, it refuses (already_exists), chooses another name beside it, or replaces the file. The file also gets the
+   * exists, it refuses (already_exists), chooses a similar name, or replaces the file. The file also gets the
    * attachments of the session file `attachmentsOf`, if it refers to them.
    */
   writeOutput(
@@ -120,25 +120,25 @@ export interface Stores {
     onExisting: "refuse" | "rename" | "replace",
     attachmentsOf?: string,
   ): Promise<string>;
-  /** The home of the person as whom the server runs, where it is known. */
+  /** The home of the person who runs the server, if it is known. */
   readonly home: string | undefined;
   /**
-   * Returns the path of a file below the folder in which another agent looks for its sessions; undefined where that
-   * folder is not known. Nothing is looked at or made there.
+   * Returns the path of a file below another agent's folder for its sessions; undefined if that folder is unknown.
+   * Reads and creates nothing.
    */
   agentFile(agent: string, parts: readonly string[]): string | undefined;
   /** Returns the bytes of a session as stored, damage included, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
-  /** Returns the session of the working directory that was changed last; `isTop`: of those that are no forks. */
+  /** Returns the session of the working directory that was changed last; `isTop`: leaves out forks. */
   latest(cwd: string, isTop?: boolean): string | undefined;
   /**
-   * Returns the path of a new session that is derived from the one at `file`: beside it, if that lies outside the
-   * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
+   * Returns the path of a new session that is derived from the one at `file`: in the same folder, if that lies outside
+   * the session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
   nextTo(file: string, header: SessionHeader): string | undefined;
   /**
-   * Returns the session that a request with this key made: recently in a working directory or beside a file, or at any time
-   * with an id.
+   * Returns the session that a request with this key made: recently in a working directory or in the folder of a file,
+   * or at any time with an id.
    */
   made(
     key: string,
@@ -146,7 +146,7 @@ export interface Stores {
   ): string | undefined;
   /** Lets whatever else waits have its turn, in the middle of long work. */
   pause(): Promise<void>;
-  /** Writes what was put off until nobody waits. */
+  /** Writes data that was postponed until the server is idle. */
   settle?(): void;
   readonly catalog: Catalog;
   /** Missing without a fleet. */

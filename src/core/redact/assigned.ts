@@ -3,18 +3,18 @@
 import {
   ABROAD,
   canBeSecret,
+  getLabel,
+  getSecretKind,
   isChance,
   isJoined,
   isOdd,
-  isTold,
-  labelOf,
+  isStatedSecret,
   type NameKind,
-  secretKind,
+  stripMarks,
   UUID,
-  unmarked,
   type Writing,
 } from "./names.ts";
-import { matchesOf, type SecretSpan } from "./tokens.ts";
+import { findMatches, type SecretSpan } from "./tokens.ts";
 
 /** Beginnings of the words that secretKind knows. */
 const NAMED =
@@ -33,13 +33,13 @@ const WRAPPED =
   /(?:&?(?:'\w{1,16} )?[A-Za-z][\w.<>?[\]]{1,32}(?: \| \w{1,24}){0,3}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
 const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
-/** A value of a connection, in which braces are quotes; a name in them is a place-holder. */
+/** A value of a connection, with braces as quotes; a name in them is a placeholder. */
 const BRACED = /\{((?![A-Za-z_.]*\d?\})[^\s{}"'`]{4,128})\}(?=[;"'`\s\\]|$)/y;
 /** A value that has a line of its own. */
 const NEXT_LINE = /[|>]?[+-]?[ \t]{0,4}\r?\n[ \t]{0,16}(?:["'`])?([^\s"'`:]{6,128})["'`]?[ \t]{0,4}(?=\r?\n|$)/y;
 const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;
 
-/** Signs after which nothing but a value can be. */
+/** Signs that only a value can follow. */
 const SURE = new Set(["=>", "->", "→", "<-", ":=", "?=", "+=", "=", "==", "===", "!=", "!==", ":", ":-"]);
 
 /** A value with the way it is written. */
@@ -50,7 +50,7 @@ interface FoundValue {
 }
 
 /** Yields the values after all names in a text. */
-export function* assignedIn(text: string): Generator<SecretSpan> {
+export function* findAssigned(text: string): Generator<SecretSpan> {
   let past = 0;
   for (const { 0: found, index } of text.matchAll(NAMED)) {
     if (index < past) continue;
@@ -60,7 +60,7 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     for (let words = 0; words < 2; words++) nameEnd = afterOf(MORE_WORDS, text, nameEnd);
     let start = index;
     while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
-    const kind = secretKind(text.slice(start, nameEnd));
+    const kind = getSecretKind(text.slice(start, nameEnd));
     // The login of an address, and the type of a resource.
     if (
       /:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$|(?:checksum|hash|sha\d{1,3}|digest)[/.]$/.test(
@@ -75,7 +75,7 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     if (after) yield { ...after, kind: span.kind };
     past = span.end;
   }
-  for (const { 0: found, 1: isPassword, index } of unmarked(text).matchAll(ABROAD)) {
+  for (const { 0: found, 1: isPassword, index } of stripMarks(text).matchAll(ABROAD)) {
     const kind = isPassword ? "password" : "secret";
     const span =
       valueAfter(text, index, index + found.length, kind) ?? oddAfter(text, index + found.length, kind, true);
@@ -88,10 +88,10 @@ const CHANGED = /["'`][ \t]{1,4}(?:->|→|=>)[ \t]{1,4}(?=["'`])/y;
 
 function changedTo(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
   const sign = afterOf(CHANGED, text, at);
-  return sign > at ? quotedAt(text, sign) : undefined;
+  return sign > at ? readQuoted(text, sign) : undefined;
 }
 
-/** Returns whether words are what a name for a passphrase has, and no label. */
+/** Returns whether words are those of a name for a passphrase, and no label. */
 const isPassphrase = (name: string, value: string): boolean =>
   /(?:psk|phrase)$/i.test(name) && /^\w+(?: \w+){2,9}$/.test(value) && !/phrase|key|secret|password/i.test(value);
 
@@ -100,7 +100,6 @@ function afterOf(part: RegExp, text: string, at: number): number {
   return at + (part.exec(text)?.[0].length ?? 0);
 }
 
-/** Returns the value that a name has. */
 function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind): SecretSpan | undefined {
   const name = text.slice(start, nameEnd);
   const closed = afterOf(CLOSING, text, nameEnd);
@@ -133,7 +132,7 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     const shown = text.slice(value.start, value.end);
     const writing = value.writing === "quoted" && isVariable && kind === "secret" ? "setting" : value.writing;
     const isOfWords = isVariable || (value.writing === "quoted" && isPassphrase(name, shown));
-    return canBeSecret(shown, kind, writing, isOfWords) ? { ...value, kind: labelOf(kind) } : undefined;
+    return canBeSecret(shown, kind, writing, isOfWords) ? { ...value, kind: getLabel(kind) } : undefined;
   };
   if (isSure || (sign === "" && isFlag)) {
     const writing = found?.writing === "bare" && isSetting ? "setting" : found?.writing;
@@ -177,10 +176,10 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
   return (isSentence ? accept({ ...found, writing: "loose" }) : undefined) ?? odd();
 }
 
-/** Pieces of a sentence: what is in quotes, words, and stretches of letters that need no blanks. */
+/** Pieces of a sentence: quoted text, words, and stretches of letters that need no blanks. */
 const PIECES =
   /(["'`])(?! )[^"'`\n]{4,80}(?<! )\1|[«“„「][^«»“”„「」\n]{4,80}[»”“」]|[!-~\u00c0-\u024f]+|[^\s!-~\u00c0-\u024f«“„「]+/gu;
-/** Words between a name and what it is, in languages that need one. */
+/** Words between a name and its value, in languages that need one. */
 const LINK =
   /^(?:is|are|was|be|to|lautet|ist|war|heißt|es|era|est|é|è|jest|är|er|bylo|je|olarak|[=–—-]|->|=>)$|[:：是为為はが는은→]$/i;
 
@@ -189,8 +188,8 @@ const ANOTHER =
   /^s?[ \t-](?:hash|prompt|field|manager|dialog|reset|check|test|polic|length|hint|file|form|page|box|input|valid|screen|error|stor|strength|generat|column|variable|rule|rate|label)/i;
 
 /**
- * Returns the first word after a name that is like no other word, within the same sentence. After a word that links it to
- * the name, or if the language of the name needs none (`isAbroad`), less tells it.
+ * Returns the first word after a name that is like no other word, within the same sentence. After a linking word, or if
+ * the language of the name needs none (`isAbroad`), weaker evidence is enough.
  */
 function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): SecretSpan | undefined {
   if (kind === "cookie") return undefined;
@@ -208,14 +207,14 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
     }
     const from = /^["'`([{«“„「]*\s?/.exec(word)?.[0].length ?? 0;
     const value = word.slice(from).replace(/\s?["'`)\]}».,;:”“」]+$/, "");
-    const span = { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
+    const span = { start: at + index + from, end: at + index + from + value.length, kind: getLabel(kind) };
     if (kind === "pin") {
       if (isLinked && /^\d{4,8}$/.test(value)) return span;
     } else if (
       kind === "password" &&
       isNoun &&
       (isLinked || isAbroad || (words === 1 && isJoined(value))) &&
-      isTold(value, isLinked, from > 0)
+      isStatedSecret(value, isLinked, from > 0)
     )
       return span;
     const isSecret =
@@ -228,7 +227,7 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
   return undefined;
 }
 
-/** Returns whether a name begins its line, but for what exports or sets it. */
+/** Returns whether a name begins its line, except for a word that exports or sets it. */
 function isLineStart(text: string, start: number): boolean {
   return /(?:^|\n)[ \t]{0,16}(?:(?:export|set|ENV|ARG|setx?|declare|-e|-)[ \t]+)?$/.test(
     text.slice(Math.max(0, start - 40), start),
@@ -251,7 +250,7 @@ function isArgumentOfCall(text: string, start: number): boolean {
 
 /** Returns the value at a place. `isWholeLine`: without quotes, it ends with the line. */
 function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean): FoundValue | undefined {
-  const quoted = quotedAt(text, afterOf(WRAPPED, text, at));
+  const quoted = readQuoted(text, afterOf(WRAPPED, text, at));
   if (quoted) return { ...quoted, writing: "quoted" };
   if (isWholeLine) {
     LINE_VALUE.lastIndex = at;
@@ -272,8 +271,8 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
   return next === "(" || next === "[" ? undefined : { start: at, end: at + found.length, writing: plain };
 }
 
-/** Returns the text between the quotes that open at a place, with its escapes as they stand. */
-export function quotedAt(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
+/** Returns the text between the quotes that open at a place, with its escapes. */
+export function readQuoted(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
   let start = at;
   while (start - at < 3 && text[start] === "\\") start++;
   const quote = text[start];
@@ -285,7 +284,7 @@ export function quotedAt(text: string, at: number): { readonly start: number; re
   }
   const limit = Math.min(text.length, start + 1024);
   for (let end = text.indexOf(sign, start); end >= 0 && end < limit; end = text.indexOf(sign, end + 1)) {
-    // Of a quote with more escapes before it than its own, the value has it.
+    // A quote with more escapes before it than the opening one is part of the value.
     if (text[end - 1] === "\\" && sign.length === 1) continue;
     const value = text.slice(start, end);
     if (end - start < 3 || /[\r\n]/.test(value)) return undefined;
@@ -317,8 +316,8 @@ const QUERY =
   /[?&#;](?:amp;)?(?:key|k|appid|app_?key|code|ticket|sid|session(?:_?id)?|auth|hmac|sig|sign|signature|pass|otp|jwt|nonce_?str|X-Amz-Signature|X-Amz-Security-Token|X-Goog-Signature|access_?key|invite|magic|oobCode|PHPSESSID)=([A-Za-z0-9%+/=_~.-]{4,2048})/gi;
 
 /** Yields the secrets in the queries of addresses. */
-export function* queriesIn(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: value, index } of matchesOf(QUERY, text)) {
+export function* findQuerySecrets(text: string): Generator<SecretSpan> {
+  for (const { 0: found, 1: value, index } of findMatches(QUERY, text)) {
     const name = found.slice(0, -value.length).toLowerCase();
     const isPassword = /pass=$/.test(name) && canBeSecret(value, "password", "setting");
     const isMade = value.length >= 16 && /\d/.test(value) && /[A-Za-z]/.test(value);

@@ -1,12 +1,12 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
 import { canBeSecret, isChance, isJumpy, NO_VALUE, TERM, UUID, WORDS } from "./names.ts";
-import { matchesOf, type SecretSpan } from "./tokens.ts";
+import { findMatches, type SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
 const VALUE = `(?:"([^"\\n$]{4,256})"|'([^'\\n]{4,256})'|([^\\s"'|;&<>()$\\\\{}%-][^\\s"'|;<>\`]{3,256}))`;
 
-/** Programs, and the options with which they take a secret, as `command options / options`. */
+/** Programs, and their options that take a secret, as `command options / options`. */
 const OPTIONS: readonly (readonly [command: string, option: string])[] = [
   ["(?:mysql|mariadb)[\\w-]{0,16}|7z[arz]?|rar|unrar", "-h?p=?"],
   [
@@ -47,7 +47,10 @@ const PROGRAMS = OPTIONS.map(option);
 /** Longest command that is looked at. */
 const LONGEST = 512;
 
-/** The kind of a secret, words without which a text has none, and its shape with the secrets as groups, a row each. A shape that is found quicker than words has none. */
+/**
+ * The kind of a secret, words that every text with one has, and its shape with the secrets as groups, a row each. A row
+ * without words has a shape that is found quicker than words.
+ */
 const SHAPES: readonly SecretShape[] = String.raw`
 password  -u  (?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])["']?[A-Za-z0-9_.@\\-]{1,64}:([^\s"'$:/][^\s"']{3,128})
 password  login  (?<![A-Za-z])login[ \t]{1,4}\S{1,64}\s{1,4}password[ \t]{1,4}(\S{4,128})
@@ -161,8 +164,8 @@ const CODES = new RegExp(
 const ONE_CODE =
   /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]|(?:and|und|et|y|e|и)[ \t]){0,12}(?:((?<=\n[ \t*•-]{0,8})[A-Za-z0-9]{3,12}(?:[- ][A-Za-z0-9]{3,12}){0,7}(?=[ \t]*(?:\r?\n|$)))|(\d{3,5}(?:[ -]\d{3,5}){1,5}|[A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?))(?![A-Za-z0-9]|[.@/:_-][A-Za-z0-9])/dy;
 
-/** Yields what commands and the like take as secrets. */
-export function* loginsIn(text: string): Generator<SecretSpan> {
+/** Yields the secrets of commands and similar texts. */
+export function* findLogins(text: string): Generator<SecretSpan> {
   // Options are rarer than names of programs.
   if (/[ \t](?:-(?:h?p|a|w|P|k|c|pass|ApiKey|[AXN]|pw|t|-access-token)|\/[rR]?[pP] )/.test(text))
     for (const [program, option] of PROGRAMS)
@@ -172,8 +175,8 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
         for (const match of rest.matchAll(option)) yield* groupsOf(match, "password", from, true);
       }
   for (const { kind, words, shape } of SHAPES)
-    for (const match of matchesOf(shape, text, words)) yield* groupsOf(match, kind, 0);
-  for (const match of matchesOf(ANNOUNCED, text)) {
+    for (const match of findMatches(shape, text, words)) yield* groupsOf(match, kind, 0);
+  for (const match of findMatches(ANNOUNCED, text)) {
     const isMade =
       isJumpy(match[1]) ||
       isChance(match[1]) ||
@@ -182,8 +185,8 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
       );
     if (isMade && !UUID.test(match[1]) && !TERM.test(match[1])) yield* groupsOf(match, "password", 0);
   }
-  for (const match of matchesOf(CODE, text)) yield* groupsOf(match, "code", 0);
-  for (const { 0: found, index } of matchesOf(CODES, text)) yield* codesFrom(text, index + found.length);
+  for (const match of findMatches(CODE, text)) yield* groupsOf(match, "code", 0);
+  for (const { 0: found, index } of findMatches(CODES, text)) yield* codesFrom(text, index + found.length);
 }
 
 /** Yields the codes of a list: those with a digit, and those that look like one with a digit. */
@@ -193,7 +196,7 @@ function* codesFrom(text: string, at: number): Generator<SecretSpan> {
     ONE_CODE.lastIndex = at;
     const match = ONE_CODE.exec(text);
     const [start, end] = match?.indices?.[1] ?? match?.indices?.[2] ?? [0, 0];
-    // A year and a number are none.
+    // A year and a number are not a login.
     if (!match || end - start < 6) break;
     codes.push({ start, end, shape: text.slice(start, end).replace(/[A-Za-z0-9]/g, "x") });
     at = end;
@@ -204,7 +207,7 @@ function* codesFrom(text: string, at: number): Generator<SecretSpan> {
   for (const { start, end, shape } of codes) if (shapes.has(shape)) yield { start, end, kind: "code" };
 }
 
-/** Yields the groups of a match as secrets, but for what stands for one. `isOption`: only a secret can be there. */
+/** Yields the groups of a match as secrets, except placeholders. `isOption`: only a secret can be there. */
 function* groupsOf(match: RegExpExecArray, kind: string, from: number, isOption = false): Generator<SecretSpan> {
   for (let group = 1; group < match.length; group++) {
     const [start, end] = match.indices?.[group] ?? [0, 0];

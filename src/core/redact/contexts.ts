@@ -1,31 +1,31 @@
-/** Secrets that are known by what is around them: names, headers, addresses, and the lines around a private key. */
+/** Finds secrets by their context: names, headers, addresses, and the lines around a private key. */
 
-import { assignedIn, queriesIn } from "./assigned.ts";
-import { loginsIn } from "./commands.ts";
-import { documentsIn } from "./documents.ts";
-import { hintedIn, oddIn } from "./hinted.ts";
+import { findAssigned, findQuerySecrets } from "./assigned.ts";
+import { findLogins } from "./commands.ts";
+import { findDocumentSecrets } from "./documents.ts";
+import { findHinted, findOdd } from "./hinted.ts";
 import { canBeSecret } from "./names.ts";
-import { shownIn } from "./sources.ts";
-import { tablesIn } from "./tables.ts";
-import { matchesOf, type SecretSpan } from "./tokens.ts";
+import { findShownSecrets } from "./sources.ts";
+import { findTableSecrets } from "./tables.ts";
+import { findMatches, type SecretSpan } from "./tokens.ts";
 
 /** Yields all of them in a text. */
-export function* contextsIn(text: string): Generator<SecretSpan> {
+export function* findContexts(text: string): Generator<SecretSpan> {
   yield* privateKeys(text);
   yield* keyEnds(text);
   yield* addresses(text);
   yield* headers(text);
-  yield* assignedIn(text);
-  yield* queriesIn(text);
-  yield* loginsIn(text);
-  yield* documentsIn(text);
-  yield* tablesIn(text);
-  yield* shownIn(text);
-  yield* hintedIn(text);
-  yield* oddIn(text);
+  yield* findAssigned(text);
+  yield* findQuerySecrets(text);
+  yield* findLogins(text);
+  yield* findDocumentSecrets(text);
+  yield* findTableSecrets(text);
+  yield* findShownSecrets(text);
+  yield* findHinted(text);
+  yield* findOdd(text);
 }
 
-/** Keys of any program, but for those that everybody may know. */
+/** Keys of any program, except public ones. */
 const KEY_BEGINS =
   /-----BEGIN (?:(?!PUBLIC)[A-Za-z0-9]{1,16} ){1,4}KEY(?: (?:BLOCK|V\d))?-----|PuTTY-User-Key-File-\d/gi;
 const KEY_ENDS = /-----END (?:(?!PUBLIC)[A-Za-z0-9]{1,16} ){1,4}KEY(?: (?:BLOCK|V\d))?-----|\nPrivate-MAC: [0-9a-f]+/gi;
@@ -35,12 +35,12 @@ const KEY_BODY = /[A-Za-z0-9+/=\s\\:,]{0,32768}/y;
 /** Longest private key with its lines. */
 const LONGEST_KEY = 32_768;
 
-/** A key that was cut off is one too: it ends where its characters do. */
+/** A truncated key is one too: it ends where its characters do. */
 function* privateKeys(text: string): Generator<SecretSpan> {
   let past = 0;
   /** The next end, which many beginnings share, so that the text is searched once. */
   let ends = { start: 0, end: 0 };
-  for (const { 0: begin, index } of matchesOf(KEY_BEGINS, text)) {
+  for (const { 0: begin, index } of findMatches(KEY_BEGINS, text)) {
     if (index < past) continue;
     const from = index + begin.length;
     if (ends.start < from) {
@@ -61,13 +61,13 @@ function* privateKeys(text: string): Generator<SecretSpan> {
   }
 }
 
-/** Lines of a key, also where a mail, a program or numbers of lines are before and after its characters. */
+/** Lines of a key, even if a mail, a program or line numbers surround its characters. */
 const KEY_LINE = /^[\s>|"'+\d:.)\u2502-]{0,16}([A-Za-z0-9+/]{1,76})={0,2}(?:\\n)?["'+\s,\\]{0,8}$/;
 
 /** The rest of keys whose first line is missing. */
 function* keyEnds(text: string): Generator<SecretSpan> {
   let past = 0;
-  for (const { 0: end, index } of matchesOf(KEY_ENDS, text)) {
+  for (const { 0: end, index } of findMatches(KEY_ENDS, text)) {
     let start = index;
     const least = Math.max(past, index - LONGEST_KEY);
     for (let to = index; to > least; ) {
@@ -118,7 +118,7 @@ const HEADER =
   /(?<![A-Za-z])(?:proxy-|x-)?authorization\\{0,3}["'`]?\]?\s{0,3}[:=,]\s{0,3}(?:[bfrBFR]?\\{0,3}["'`])?(?:(Basic|Digest|AWS4-HMAC-SHA256|[A-Za-z][\w-]{1,24})[ \t]{1,3})?([^\s\r\n'`$<{\\](?:[^\r\n'`\\]{4,4096}))/gi;
 const COOKIE = /(?<![A-Za-z])(set-cookie2?|cookie)\\?["'`]?\s{0,3}[:=]\s{0,3}\\?["'`]?(?=[A-Za-z0-9_.$-]{1,128}=)/gi;
 
-/** Returns whether base64 stands for a name and a password. */
+/** Returns whether base64 encodes a name and a password. */
 function isLogin(value: string): boolean {
   if (!/^[A-Za-z0-9+/_-]{6,}={0,2}$/.test(value)) return false;
   try {
@@ -136,12 +136,12 @@ const isCredential = (value: string): boolean =>
   canBeSecret(value, "secret", "quoted");
 
 function* headers(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: value, index } of matchesOf(BEARER, text)) {
+  for (const { 0: found, 1: value, index } of findMatches(BEARER, text)) {
     if (!/\d|(?:[a-z][A-Z].*){4}/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
     const start = index + found.length - value.length;
     yield { start, end: index + found.length, kind: "authorization" };
   }
-  for (const { 0: found, 1: scheme = "", 2: rest, index } of matchesOf(HEADER, text)) {
+  for (const { 0: found, 1: scheme = "", 2: rest, index } of findMatches(HEADER, text)) {
     const start = index + found.length - rest.length;
     const isList = /^(?:Digest|AWS4-HMAC-SHA256|OAuth|Hawk|Signature|Credential)$/i.test(scheme);
     // A list of members has quotes of its own.
@@ -151,7 +151,7 @@ function* headers(text: string): Generator<SecretSpan> {
       yield { start, end: start + value.length, kind: "authorization" };
   }
   let past = 0;
-  for (const { 0: found, index } of matchesOf(COOKIE, text)) {
+  for (const { 0: found, index } of findMatches(COOKIE, text)) {
     if (index < past) continue;
     const start = index + found.length;
     const isSet = /^set/i.test(found);
@@ -168,8 +168,8 @@ const EMAIL =
   /(?<![A-Za-z0-9._%+-])[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![A-Za-z0-9-])/g;
 
 /** Yields addresses of people. Those of git's transports (`git@github.com`) are not. */
-export function* emailsIn(text: string): Generator<SecretSpan> {
+export function* findEmails(text: string): Generator<SecretSpan> {
   if (!text.includes("@")) return;
-  for (const { 0: found, index } of matchesOf(EMAIL, text))
+  for (const { 0: found, index } of findMatches(EMAIL, text))
     if (!found.startsWith("git@")) yield { start: index, end: index + found.length, kind: "email" };
 }

@@ -1,12 +1,11 @@
 /** Secrets in documents that put a name and its value apart: XML, lists of names and values, forms, keys of the web. */
 
-import { quotedAt } from "./assigned.ts";
+import { readQuoted } from "./assigned.ts";
 import { isMade } from "./hinted.ts";
-import { canBeSecret, isChance, isOdd, labelOf, secretKind, type Writing } from "./names.ts";
-import { matchesOf, type SecretSpan } from "./tokens.ts";
+import { canBeSecret, getLabel, getSecretKind, isChance, isOdd, type Writing } from "./names.ts";
+import { findMatches, type SecretSpan } from "./tokens.ts";
 
-/** Yields the secrets in documents. */
-export function* documentsIn(text: string): Generator<SecretSpan> {
+export function* findDocumentSecrets(text: string): Generator<SecretSpan> {
   yield* elements(text);
   yield* pairs(text);
   yield* lines(text);
@@ -18,38 +17,38 @@ export function* documentsIn(text: string): Generator<SecretSpan> {
 /** An element with text: its name, its attributes, its text. */
 const ELEMENT =
   /<([A-Za-z_][\w.:-]{0,63})((?:[ \t\n][^<>]{0,255})?)>(?:\s{0,16}<!\[CDATA\[)?\s{0,16}([^<>\s][^<>]{2,4095})(?=<|\]\]>)/g;
-/** The attribute that names what the element has. */
+/** The attribute that names the element's value. */
 const NAME = /(?:^|\s)(?:name|key|id|n)[ \t]?=[ \t]?["']([\w.:-]{2,64})["']/i;
-/** A member or element for the value of what is around it, and the name of that, with nothing closed between. */
+/** A member or element for the value of the one around it, and the name of that, with nothing closed between. */
 const VALUE_OF =
   /(?:value|plaintext|secret_?string|default|data)["']?[ \t]{0,4}[:=>]\s{0,4}["']?([^\s"'<>{},]{5,1024})/gi;
 const PARENT =
   /(?:([\w.-]{2,64})["']?\s{0,4}(?:[:=]\s{0,4})?\{[^{}]{0,300}|<([\w.:-]{2,64})[^<>]{0,80}>\s{0,40}(?:<[^<>]{1,64}>[^<>]{0,64}<\/[^<>]{1,64}>\s{0,40}){0,4}<|([\w.-]{2,64}):[ \t]{0,4}\n(?:[ \t]{1,16}[^\n]{0,120}\n){0,4}[ \t]{1,16})$/;
 const ABOUT = /pass|pwd|secret|token|key|cred/i;
-/** Elements of a property list: a key, and what follows it. */
+/** Elements of a property list: a key, and its value. */
 const LISTED = /<key>([^<>]{2,64})<\/key>\s{0,32}<(?:string|data)>([^<>]{4,4096})</g;
 
 function* elements(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: name, 2: attributes, 3: value, index } of matchesOf(ELEMENT, text)) {
+  for (const { 0: found, 1: name, 2: attributes, 3: value, index } of findMatches(ELEMENT, text)) {
     const named = NAME.exec(attributes)?.[1];
     const end = index + found.length;
     const start = end - value.length;
     yield* valueNamed(named ?? name.replace(/^.*:/, ""), value.trimEnd(), start, "quoted");
   }
-  for (const { 0: found, 1: value, index } of matchesOf(VALUE_OF, text)) {
+  for (const { 0: found, 1: value, index } of findMatches(VALUE_OF, text)) {
     const before = text.slice(Math.max(0, index - 200), index);
     const above = ABOUT.test(before) ? PARENT.exec(before.replace(/["']$/, "")) : undefined;
     const name = above?.[1] ?? above?.[2] ?? above?.[3];
     if (name !== undefined) yield* valueNamed(name, value, index + found.length - value.length, "quoted");
   }
-  for (const { 0: found, 1: name, 2: value, index } of matchesOf(LISTED, text))
+  for (const { 0: found, 1: name, 2: value, index } of findMatches(LISTED, text))
     yield* valueNamed(name, value.trimEnd(), index + found.length - 1 - value.length, "quoted");
 }
 
 function* valueNamed(name: string, value: string, start: number, writing: Writing): Generator<SecretSpan> {
-  const kind = secretKind(name);
+  const kind = getSecretKind(name);
   if (!kind || !canBeSecret(value, kind, writing, /^[A-Z0-9_]+$/.test(name))) return;
-  yield { start, end: start + value.length, kind: labelOf(kind) };
+  yield { start, end: start + value.length, kind: getLabel(kind) };
 }
 
 /** A name that is a value, and a value that follows it: of YAML, JSON, HCL, XML, forms. */
@@ -59,15 +58,15 @@ const FORM = /form-data;[ \t]{0,4}name=\\{0,3}"([\w.-]{2,64})\\{0,3}"(?:\r?\n){2
 const WORD = /[^\s"'`,;<>{}]{4,1024}/y;
 
 function* pairs(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: name, index } of matchesOf(PAIR, text)) {
+  for (const { 0: found, 1: name, index } of findMatches(PAIR, text)) {
     const at = index + found.length;
-    const quoted = quotedAt(text, at);
+    const quoted = readQuoted(text, at);
     WORD.lastIndex = at;
     const end = quoted?.end ?? at + (WORD.exec(text)?.[0].length ?? 0);
     const start = quoted?.start ?? at;
     yield* valueNamed(name, text.slice(start, end), start, quoted ? "quoted" : "setting");
   }
-  for (const { 0: found, 1: name, 2: value, index } of matchesOf(FORM, text))
+  for (const { 0: found, 1: name, 2: value, index } of findMatches(FORM, text))
     yield* valueNamed(name, value, index + found.length - value.length, "quoted");
 }
 
@@ -77,7 +76,7 @@ const LINES =
 
 function* lines(text: string): Generator<SecretSpan> {
   if (!ABOUT.test(text)) return;
-  for (const { 1: quote, 2: name, 3: value, indices } of matchesOf(LINES, text))
+  for (const { 1: quote, 2: name, 3: value, indices } of findMatches(LINES, text))
     if (quote === '"' || isMade(value) || isChance(value))
       yield* valueNamed(name.replaceAll(" ", "_"), value, indices?.[3]?.[0] ?? 0, quote === "" ? "bare" : "quoted");
 }
@@ -115,7 +114,7 @@ const CELL = /\s{0,8}(?:[NEB]?'((?:[^'\n]|''){0,1024})'|[^,'()]{1,256}(?:\([^()]
 
 /** Values of the columns of a statement that have the name of a secret. */
 function* rows(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: columns, index } of matchesOf(ROWS, text)) {
+  for (const { 0: found, 1: columns, index } of findMatches(ROWS, text)) {
     let at = index + found.length;
     for (const column of columns?.split(",") ?? Array.from({ length: 16 }, () => "")) {
       CELL.lastIndex = at;
@@ -137,7 +136,7 @@ const PRIVATE_MEMBER = /"(?:d|k|p|q|dp|dq|qi)\\{0,3}"\s{0,4}:\s{0,4}\\{0,3}"([\w
 
 function* webKeys(text: string): Generator<SecretSpan> {
   if (!WEB_KEY.test(text)) return;
-  for (const { 0: found, 1: value, index } of matchesOf(PRIVATE_MEMBER, text))
+  for (const { 0: found, 1: value, index } of findMatches(PRIVATE_MEMBER, text))
     if (isChance(value))
       yield { start: index + found.length - value.length, end: index + found.length, kind: "private_key" };
 }

@@ -1,8 +1,8 @@
 /** Bytes that a text writes as numbers: in hex or decimal, in one piece, with signs between, or as the lines of a dump. */
 
-import { matchesOf } from "./tokens.ts";
+import { findMatches } from "./tokens.ts";
 
-/** A stretch of numbers with the text that they stand for. */
+/** A stretch of numbers with its decoded text. */
 interface Dump {
   readonly text: string;
   /** Returns the span in the original of a span of this one. */
@@ -18,12 +18,12 @@ const WRAP = /\r?\n(?=[0-9a-fA-F]{2,}(?:\r?\n|$))/y;
 const BYTES =
   /(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{2}(?:(?:, ?|[ :-]|,?\r?\n[ \t]{0,16})(?:0x)?[0-9a-fA-F]{2}){7,16384}(?![0-9A-Za-z])/g;
 const DECIMAL = /(?<![0-9A-Za-z.])\d{2,3}(?:,\s{0,16}\d{2,3}){7,16384}(?![0-9A-Za-z.])/g;
-/** A line of a dump: its place, and groups of bytes. The characters that may follow say the same again. */
+/** A line of a dump: its place, and groups of bytes. The characters after these repeat them. */
 const LINE =
   /(?:^|\n)[ \t>|]{0,8}(?:0x)?([0-9a-fA-F]{6,16}):?[ \t]{1,4}((?:[0-9a-fA-F]{2}){1,8}(?:[ \t]{1,2}(?:[0-9a-fA-F]{2}){1,8}){0,32})(?![0-9A-Za-z])[^\n]{0,80}/g;
 
-/** Yields what is written so, if all of it, or each line of a dump, may be text. */
-export function* dumpsIn(text: string): Generator<Dump> {
+/** Yields the dumps in a text, if all of their content, or each line, may be text. */
+export function* findDumps(text: string): Generator<Dump> {
   yield* linesOf(text);
   for (let from = 0; ; ) {
     HEX.lastIndex = from;
@@ -41,9 +41,9 @@ export function* dumpsIn(text: string): Generator<Dump> {
     const digits = text.slice(start, from).replace(/^0x|\s/g, "");
     if (digits.length % 2 === 0) yield* whole(start, from, bytesOf(digits));
   }
-  for (const { 0: found, index } of matchesOf(BYTES, text))
+  for (const { 0: found, index } of findMatches(BYTES, text))
     yield* whole(index, index + found.length, bytesOf(found.replace(/0x|[^0-9a-fA-F]/g, "")));
-  for (const { 0: found, index } of matchesOf(DECIMAL, text))
+  for (const { 0: found, index } of findMatches(DECIMAL, text))
     yield* whole(index, index + found.length, found.split(",").map(Number));
 }
 
@@ -84,7 +84,7 @@ function* linesOf(text: string): Generator<Dump> {
     inner = "";
     lines = [];
   }
-  for (const { 0: found, 2: groups, index } of matchesOf(LINE, text)) {
+  for (const { 0: found, 2: groups, index } of findMatches(LINE, text)) {
     if (index !== past) yield* block();
     const start = index + (found[0] === "\n" ? 1 : 0);
     past = index + found.length;

@@ -1,30 +1,30 @@
-/** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
+/** Finds words that look generated close to a word for a secret. A weak word needs a stronger shape. */
 
-import { ABROAD_WORDS, APPLE, isJumpy, isOpenName, NO_VALUE, NUMBERED, UUID, unmarked } from "./names.ts";
+import { ABROAD_WORDS, APPLE, isJumpy, isOpenName, NO_VALUE, NUMBERED, stripMarks, UUID } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
-/** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
+/** Words for a password (1), for another secret (2), and for a thing that often comes with one (3). */
 const HINT = new RegExp(
   `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?:require|user|db|smtp|store|root|master)pass(?![a-z])|rootpw|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
     `(secret(?!ar)|token|add-mask|fernet|secretbox|aes\\.new|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
     "((?<![a-z])(?:(?:auth|join|priv|sign|app|access|master)?[_-]?key|cookie|encrypt|auth(?:entication)?|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
   "gi",
 );
-/** A word as it may be a secret; what stands around words in programs and sentences ends it. */
+/** A word as it may be a secret; the characters around words in programs and sentences end it. */
 const WORD = /[A-Za-z0-9\u00c0-\u04ff!@#$%^&*+~?_./=:-]{8,256}/g;
 /** The rest of a word that begins so. */
 const WORD_END = /[\w\u00c0-\u04ff]*/y;
-/** Lines after that of a hint in which a value may stand. */
+/** Lines after that of a hint that may have a value. */
 const MOST_LINES = 4;
 const REACH = 320;
-/** A line that is longer belongs to no person and no setting: only what is near to the hint counts. */
+/** A longer line was not written by a person, and is no setting: only the text close to the hint counts. */
 const NEAR = 160;
 
 /** Yields the words that look made near to a hint. */
-export function* hintedIn(whole: string): Generator<SecretSpan> {
+export function* findHinted(whole: string): Generator<SecretSpan> {
   // An escaped end of a line ends it, too.
   const text = whole.includes("\\n") ? whole.replaceAll("\\n", " \n") : whole;
-  const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
+  const plain = /[\u00c0-\u024f]/.test(text) ? stripMarks(text) : text;
   /** The words of the text, so that each is found once, and the first that a hint may reach. */
   let words: RegExpExecArray[] | undefined;
   let first = 0;
@@ -60,7 +60,7 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
         /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
       if (
         text[start - 1] === "\\" ||
-        // The middle of what is longer than any secret.
+        // The middle of a run longer than any secret.
         word[0].length === 256 ||
         words[at - 1]?.[0].length === 256 ||
         SUM.test(word[0]) ||
@@ -74,13 +74,13 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
   }
 }
 
-/** A fingerprint with the name of what made it. */
+/** A fingerprint with the name of its algorithm. */
 const SUM = /^(?:SHA|MD)\d+:/;
 
-/** A name before a value, and what is between them. */
+/** A name before a value, and the text between them. */
 const NAME_BEFORE = /([A-Za-z][\w.-]{0,63})[\\"'`\])]*[ \t]*(?:[:=|]|=>|->|→)?[ \t]*[\\"'`<([#{]*$/;
 
-/** Returns whether the name of a value, or of its column in a table, says that everybody may know it. */
+/** Returns whether the name of a value, or of its column in a table, marks it as public. */
 function isOpen(text: string, start: number, hint: number): boolean {
   const line = text.slice(Math.max(0, start - 80), start).replace(/^.*\n/s, "");
   const name = NAME_BEFORE.exec(line)?.[1];
@@ -155,7 +155,7 @@ function isEnough(
   return LEVELS[shape] + (isLinked ? 1 : 0) >= needed[place];
 }
 
-/** How much a shape has to say before a hint on its line, after it, and below, by the strength of the hint. */
+/** Evidence that a shape needs on the line of a hint, after the hint, and below, by the strength of the hint. */
 const NEEDED = [
   { before: 3.5, after: 3, below: 3.5 },
   { before: 3, after: 3, below: 3 },
@@ -181,7 +181,7 @@ function shapeOf(value: string): keyof typeof LEVELS {
   if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
   const isBoth = has(/[a-z]/) && has(/[A-Z]/);
   if (APPLE.test(value)) return "random";
-  // Words in which digits stand for letters.
+  // Words with digits in place of letters.
   if (has(/^[A-Z][a-z\d]{4,}[_.-][A-Za-z\d]{3,}\d\d$/) && has(/[A-Za-z]\d[a-z]{2}|[a-z]{2}\d[a-z]/)) return "words";
   if (
     has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)
@@ -219,7 +219,7 @@ const SIGN = /[A-Za-z0-9][!#$%^&](?=[A-Za-z0-9])/g;
 const ODD_WORD = /(?<![^\s"'`>(:=/,|[])[A-Za-z0-9!#$%^&]{10,48}(?=["'`\s,;)\]|@]|$)/y;
 
 /** Yields the words that nothing but a password looks like. */
-export function* oddIn(text: string): Generator<SecretSpan> {
+export function* findOdd(text: string): Generator<SecretSpan> {
   let past = 0;
   for (const { index } of text.matchAll(SIGN)) {
     if (index < past) continue;

@@ -8,14 +8,14 @@ interface Home extends SecretSpan {
   readonly neutral: string;
 }
 
-/** A path where it may begin: after a letter, it is the end of another one, but for drives and mounts. */
+/** A place where a path may begin: after a letter, it is the end of another one, except drives and mounts. */
 const UNIX =
   /(?<![A-Za-z0-9_.~)}\]%-])((?:\/(?:mnt|host|export|var|usr|private|System\/Volumes\/Data|mnt\/[a-z]|[a-z]))?\\{0,3}\/(?:home|Users)\\{0,3}\/)([A-Za-z0-9_][A-Za-z0-9_.@-]{0,63})/g;
 const WINDOWS =
   /(?<![A-Za-z0-9])([A-Za-z]:(?:\\{1,8}|\/{1,2})(?:Users|Documents and Settings)(?:\\{1,8}|\/{1,2}))([^\s\\/:*?"'<>|]{1,64})/gi;
 /** Names of folders that Pi and others make of a path: `--home-ann-app--`. */
 const FLAT = /(?<![A-Za-z0-9])(-{1,2}(?:home|Users|[A-Za-z]--Users)-)([A-Za-z0-9_.]{1,64})(?=-)/g;
-/** Homes of nobody. */
+/** Homes of accounts that are no person. */
 const SHARED = /^(?:shared|public|default|default user|all users|\.+)$/i;
 
 /** The home within a path of a system that has its homes in another place (`/data/home/ann`, `/home2/ann`). */
@@ -58,7 +58,7 @@ export class Homes {
     if (elsewhere !== undefined) this.learnHome(elsewhere);
   }
 
-  /** Takes a folder as somebody's home, wherever it lies. */
+  /** Takes a folder as a person's home, in any place. */
   learnHome(path: string): void {
     const folder = path.replace(/[\\/]+$/, "");
     // One among the homes of a system gets a number.
@@ -72,7 +72,6 @@ export class Homes {
     return new RegExp(folders.flatMap(([, shapes]) => shapes).join("|"), "g");
   }
 
-  /** Yields the homes in a text. */
   *in(text: string): Generator<Home> {
     for (const { 0: found, index } of text.matchAll(this.ownShape))
       if (!isOfAccount(text, index))
@@ -105,7 +104,7 @@ export class Homes {
 const isOfAccount = (text: string, at: number): boolean =>
   text[at - 1] === ":" && /:\d+:\d+:[^:\n]{0,128}:$/.test(text.slice(Math.max(0, at - 160), at));
 
-/** A home among those of a system, with how the path begins where it is not that of the session (`/home/`). */
+/** A home among those of a system, with the beginning of its path if it is not that of the session (`/home/`). */
 interface UserHome extends SecretSpan {
   readonly user: string;
   readonly above: string;

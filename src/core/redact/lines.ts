@@ -1,13 +1,13 @@
 /**
- * Redacts the lines of a session. A line is read as text, string by string; only the strings in which something was
- * found are written anew, and every other byte stays.
+ * Redacts the lines of a session. A line is read as text, string by string; only strings with a finding are written
+ * anew, and every other byte stays.
  */
 
-import { canBeSecret, isAccountName, labelOf, secretKind } from "./names.ts";
-import { tellsSecret } from "./sources.ts";
-import { type Finding, holdsBinary, replaced, TextRedactor } from "./text.ts";
+import { canBeSecret, getLabel, getSecretKind, isAccountName } from "./names.ts";
+import { printsSecret } from "./sources.ts";
+import { type Finding, holdsBinary, replaceFindings, TextRedactor } from "./text.ts";
 
-/** Members that tie entries together or say what they are: they stay as they are. By depth, and by the member above. */
+/** Members that tie entries together or name their kinds: they stay as they are. By depth, and by the member above. */
 const STRUCTURE: readonly (readonly [depth: number, above: string, names: ReadonlySet<string>])[] = [
   [1, "", new Set("type id parentId timestamp targetId fromId firstKeptEntryId customType version".split(" "))],
   [2, "message", new Set("role toolCallId timestamp stopReason api responseId customType".split(" "))],
@@ -15,13 +15,13 @@ const STRUCTURE: readonly (readonly [depth: number, above: string, names: Readon
   [3, "content", new Set("type mimeType".split(" "))],
 ];
 
-/** Members with text that only its maker can read, and that may say again what was removed elsewhere. */
+/** Members with text that only its maker can read, and that may repeat a secret that was removed elsewhere. */
 const OPAQUE = /^(?:(?:thinking|thought|text|reasoning)_?signature|signature|encrypted_?content|redacted_?thinking)$/i;
-/** Members with what a tool printed or is to write. */
+/** Members with a tool's output or with text to write. */
 const PRINTED = /^(?:text|content|output|stdout|new_?(?:text|string)|file_?text)$/i;
 const LONG_SIGNATURE = 64;
 
-/** The beginning of a line that keeps a record of another agent's as it is, which may say whose account was used. */
+/** The beginning of a line with an unchanged record of another agent, which may name the user's account. */
 const FOREIGN = /^[^\n]{0,400}?"customType":"import:[a-z0-9]+"/;
 
 /** An object or array that the walk is in. */
@@ -29,9 +29,9 @@ interface Nesting {
   readonly isObject: boolean;
   /** The name of the member that it is the value of. */
   readonly above: string;
-  /** The name of the member that comes next, once it was read. */
+  /** The name of the next member, once it was read. */
   name: string | undefined;
-  /** The string before, in an array; in an object, what it is called there. */
+  /** The string before, in an array; in an object, the member's name. */
   before: string;
   /** Its own type, as blocks of content have it. */
   type: string;
@@ -44,7 +44,7 @@ interface Literal {
   readonly end: number;
   readonly value: string;
   findings: readonly Finding[];
-  /** Whether it is content that may go on in the string after it, and of which member. */
+  /** The member, if it is content that may go on in the next string. */
   readonly block: string;
 }
 
@@ -52,37 +52,36 @@ export type KindCounts = Map<string, number>;
 
 const add = (counts: KindCounts, kind: string): KindCounts => counts.set(kind, (counts.get(kind) ?? 0) + 1);
 
-/** A line as it was judged. */
-interface Judged {
+interface ExaminedLine {
   readonly literals: readonly Literal[];
   readonly unjudged: readonly string[];
 }
 
 export class LineRedactor {
   readonly texts: TextRedactor;
-  /** Calls of tools that print or write what is a secret as a whole, and the call that the walk is in. */
-  private readonly telling = new Set<string>();
+  /** Calls of tools that print or write a value that is a secret as a whole, and the current call. */
+  private readonly printing = new Set<string>();
   private call = "";
 
   constructor(emails = false) {
     this.texts = new TextRedactor(emails);
   }
 
-  /** Reads a line, and learns the secrets in it. Returns whether there are any; adds what cannot be judged. */
+  /** Reads a line, and learns its secrets. Returns whether there are any; adds the parts that cannot be examined. */
   learn(line: Uint8Array, unjudged: KindCounts): boolean {
-    const judged = this.judge(textOf(line));
-    for (const kind of judged.unjudged) add(unjudged, kind);
-    return judged.literals.length > 0;
+    const examined = this.examine(textOf(line));
+    for (const kind of examined.unjudged) add(unjudged, kind);
+    return examined.literals.length > 0;
   }
 
-  /** Returns the line without its secrets: the same bytes where there are none. Adds what was replaced. */
+  /** Returns the line without its secrets: the same bytes if it has none. Adds the counts of the replacements. */
   redact(line: Uint8Array, counts: KindCounts): Uint8Array {
     const text = textOf(line);
     const parts: string[] = [];
     let copied = 0;
-    for (const { start, end, value, findings } of this.judge(text).literals) {
+    for (const { start, end, value, findings } of this.examine(text).literals) {
       for (const { kind, counts: isCounted } of findings) if (isCounted) add(counts, kind);
-      parts.push(text.slice(copied, start), JSON.stringify(replaced(value, findings)));
+      parts.push(text.slice(copied, start), JSON.stringify(replaceFindings(value, findings)));
       copied = end;
     }
     return copied === 0 ? line : encoder.encode(parts.join("") + text.slice(copied));
@@ -90,15 +89,15 @@ export class LineRedactor {
 
   /** Returns a text without its secrets. */
   text(text: string): string {
-    return replaced(text, this.texts.find(text));
+    return replaceFindings(text, this.texts.find(text));
   }
 
-  /** Whether a line in which nothing was found has a secret that was found in another one. */
+  /** Returns whether a line without findings has a secret that was found in another one. */
   hasKnown(line: Uint8Array): boolean {
     return this.texts.hasKnown(textOf(line));
   }
 
-  private judge(text: string): Judged {
+  private examine(text: string): ExaminedLine {
     const literals: Literal[] = [];
     const unjudged: string[] = [];
     const open: Nesting[] = [];
@@ -155,7 +154,7 @@ export class LineRedactor {
     return { literals: literals.filter(({ findings }) => findings.length > 0), unjudged };
   }
 
-  /** Keeps of a string what its neighbours need. */
+  /** Keeps the part of a string that its neighbours need. */
   private passed(inside: Nesting | undefined, value: string): void {
     if (!inside) return;
     if (inside.isObject && /^(?:id|toolCallId|tool_use_id|call_id)$/.test(inside.name ?? "")) this.call = value;
@@ -188,11 +187,11 @@ export class LineRedactor {
     const isTheirs = isForeign && top === "data";
     const whole = secretNamed(inside, name, value) ?? (isTheirs ? accountNamed(name, value) : undefined);
     const isCommand = /^(?:command|cmd|(?:file_?)?path)$/i.test(name);
-    if (isCommand && this.call !== "" && tellsSecret(value)) this.telling.add(this.call);
-    const isPrinted = PRINTED.test(name) && this.telling.has(this.call);
+    if (isCommand && this.call !== "" && printsSecret(value)) this.printing.add(this.call);
+    const isPrinted = PRINTED.test(name) && this.printing.has(this.call);
     const findings = this.texts.find(value, whole, isTheirs, isPrinted);
     // A key is no binary data any more once it is replaced.
-    const binary = holdsBinary(replaced(value, findings));
+    const binary = holdsBinary(replaceFindings(value, findings));
     if (inside && name === "data") inside.data = binary || inside.data === "binary" ? "binary" : "text";
     else if (binary) unjudged.push("binary");
     const isBlock = (name === "text" || name === "thinking") && (depth === 4 || depth === 3);
@@ -232,7 +231,7 @@ export class LineRedactor {
       });
       let isFirst = true;
       for (const { block, start, end } of parts) {
-        // One that lies in a block and that the block tells alone is known already.
+        // A secret within one block, found from that block alone, is known already.
         const isNew = !block.findings.some((one) => one.start < end && one.end > start);
         if (parts.length === 1 && !isNew) continue;
         const others = block.findings.filter((one) => one.end <= start || one.start >= end);
@@ -247,7 +246,7 @@ export class LineRedactor {
 /** Characters at the end of a block and at the beginning of the next that are read together. */
 const WINDOW = 8192;
 
-/** Cuts blocks into groups in which all but the first and last are short; neighbours share the block between them. */
+/** Cuts blocks into groups of short ones, except the first and last; neighbours share the block between them. */
 function* groups(blocks: readonly Literal[]): Generator<Literal[]> {
   let group: Literal[] = [];
   for (const block of blocks) {
@@ -269,17 +268,17 @@ function secretNamed(inside: Nesting | undefined, name: string, value: string): 
     : /^(?:value|default|plaintext)$/i.test(name)
       ? inside.before || inside.above || name
       : name;
-  const kind = called === "" ? undefined : secretKind(called);
+  const kind = called === "" ? undefined : getSecretKind(called);
   const writing = kind === "secret" && /^[A-Z0-9_]+$/.test(called) ? "setting" : "quoted";
   const can = kind && canBeSecret(value, kind, writing, /^[A-Z0-9_]+$/.test(called));
-  return can ? { kind: labelOf(kind) } : undefined;
+  return can ? { kind: getLabel(kind) } : undefined;
 }
 
 /** Returns the kind of a number that is secret by its name: only passwords and the like are made of digits. */
 function secretNumber({ name = "" }: Nesting, value: string): { kind: string } | undefined {
-  const kind = secretKind(name);
+  const kind = getSecretKind(name);
   if (kind !== "pin" && (kind !== "password" || /^pass$/i.test(name))) return undefined;
-  return /^\d+$/.test(value) && canBeSecret(value, kind, "quoted") ? { kind: labelOf(kind) } : undefined;
+  return /^\d+$/.test(value) && canBeSecret(value, kind, "quoted") ? { kind: getLabel(kind) } : undefined;
 }
 
 function numberEnd(text: string, at: number): number {

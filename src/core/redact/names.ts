@@ -1,8 +1,8 @@
-/** Names of what is secret (`DB_PASSWORD`, `clientSecret`), and values that can be one. */
+/** Names of secrets (`DB_PASSWORD`, `clientSecret`), and values that can be one. */
 
 import { isFiller } from "./tokens.ts";
 
-/** Last words of names that stand for a secret; the same with `key`, where the word before says which. */
+/** Last words of names of secrets; the same with `key`, if the word before qualifies it. */
 const SECRET_WORDS = new Set(
   "token apikey authtoken accesstoken accesskey privatekey secretkey apitoken cred creds credential credentials auth bearer".split(
     " ",
@@ -16,7 +16,7 @@ const SECRET_KEYS = new Set(
 const COOKIES = new Set(
   "cookie cookies setcookie sessid phpsessid jsessionid csrftoken connectsid sessionid".split(" "),
 );
-/** Ends of names in one word (`PGPASSWORD`, `jwtsecret`), and a short one only after what has a password. */
+/** Ends of names in one word (`PGPASSWORD`, `jwtsecret`), and a short one only after a thing that has a password. */
 const PASSWORD_END =
   /(?:passwords?|passwd|passphrase|passcode|pwd|passwort|kennwort|contrasena|motdepasse|wachtwoord|kodeord)$|^(?:pass|pw|pswd|psk|mnemonic)$|^(?:db|my|pg|sql|user|usr|admin|root|smtp|mail|ftp|ssh|ldap|redis|mongo|mysql|store|key|trust|login|sudo|become|http|proxy|wifi|vnc|rdp|ap|sta)(?:pass|pw)$/;
 /** Words before `pass` that make it a test, a turn or a way. */
@@ -28,7 +28,7 @@ const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|pal
 const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|segret[oa]|segredo|schlussel|clave|chave|jeton|(?<![a-z])cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
 /** The words for both. */
 export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
-/** With what may be added to them at their end. */
+/** With possible additions at their end. */
 export const ABROAD = new RegExp(
   `(?<![A-Za-z\\p{Script=Cyrillic}])(?:api[- ]?)?(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})(?:\\p{L}{1,2}(?=[\\s:=]))?`,
   "giu",
@@ -41,18 +41,18 @@ const TRAILING =
 /** Words before `token` that make it something to be shown: of a page, or of a text. */
 const HARMLESS =
   /(?:page|next|continuation|sync|prev|previous|max|min|stop|eos|bos|pad|unk|special|first|last|current|total|cancellation|start|end|mask|image)$/;
-/** Words before a key that anybody may know, or that finds something. */
+/** Words before a key that is public, or that only finds something. */
 const OPEN_KEYS =
   /^(?:|public|pub|publishable|primary|foreign|cache|partition|sort|object|idempotency|hot|shortcut|registry|row|query|lookup|group|dedupe|hash|map|index|react|translation|i18n|message|state|site|host|s3|route|storage|tree|node|item|session|config|settings|cursor|redis|data|bucket|range|unique|composite|compound|blob|search|artifact|file)$/;
 
 /** `key`: only a value that looks made by chance counts. `pin`: digits count. */
 export type NameKind = "password" | "cookie" | "secret" | "key" | "pin";
 
-/** Returns what a secret of a kind is called in its place. */
-export const labelOf = (kind: NameKind): string => (kind === "key" ? "secret" : kind === "pin" ? "password" : kind);
+/** Returns the label that replaces a secret of a kind. */
+export const getLabel = (kind: NameKind): string => (kind === "key" ? "secret" : kind === "pin" ? "password" : kind);
 
-/** Returns the kind of secret that a name stands for, if it does. */
-export function secretKind(name: string): NameKind | undefined {
+/** Returns the kind of secret that a name means, if it does. */
+export function getSecretKind(name: string): NameKind | undefined {
   const words = wordsOf(name);
   while (words.length > 1 && TRAILING.test(words.at(-1) as string)) words.pop();
   const last = words.at(-1) ?? "";
@@ -74,18 +74,18 @@ export function secretKind(name: string): NameKind | undefined {
   const isKey = last.endsWith("key") && (last === "key" || /KEY|Key/.test(name));
   if (isKey && !OPEN_KEYS.test(last === "key" ? before : last.slice(0, -3))) return "key";
   if (last === "pat" || last === "wif" || (last === "session" && before === "bw")) return "key";
-  const abroad = /[^ -~]/.test(name) || words.length === 1 ? ABROAD_END.exec(unmarked(name)) : null;
+  const abroad = /[^ -~]/.test(name) || words.length === 1 ? ABROAD_END.exec(stripMarks(name)) : null;
   return abroad ? (abroad[1] ? "password" : "secret") : undefined;
 }
 
 /** Returns the text without the marks of its letters, as long as it was. */
-export function unmarked(text: string): string {
+export function stripMarks(text: string): string {
   return text.replace(/[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1eff]/g, (c) => STROKES[c] ?? c.normalize("NFD")[0]);
 }
 
 const STROKES: Readonly<Record<string, string>> = { ł: "l", Ł: "L", ø: "o", ı: "i", đ: "d" };
 
-/** Words of names that stand for an account, or for what is tied to one; and those that end its id or its own name. */
+/** Words of names for an account, or for a thing tied to one; and those that end its id or its own name. */
 const ACCOUNT_WORDS = new Set(
   "account organization organisation org user owner oauth customer subscriber tenant github installation device machine bridge remote anonymous".split(
     " ",
@@ -93,11 +93,11 @@ const ACCOUNT_WORDS = new Set(
 );
 const ACCOUNT_ENDS = new Set("id uuid guid login handle name".split(" "));
 
-/** The last words of names that tell one thing from others, which everybody may know. */
+/** The last words of names that are public identifiers. */
 const OPEN_ENDS =
   /^(?:\w*ids?|x?uid|u?uids?|guid|sids?|hash|sha\d*|shasum|md5|crc\w*|digest|arn|e?tag|commit|rev|revision|fingerprint|checksum|integrity|thumbprint|sum|kid|jti|sub|track|ray|h\d|nonce|ulid|cid|oid|address|addr|build|release|trace|span|accept|version|reference|resolved|state|challenge)$/;
 
-/** Returns whether a name is that of an id or a sum, and does not itself say that this one is secret. */
+/** Returns whether a name is that of an id or a sum, and does not mark this one as secret. */
 export function isOpenName(name: string): boolean {
   const words = wordsOf(name);
   const last = words.at(-1) ?? "";
@@ -112,11 +112,11 @@ const OPEN_VALUE =
 /** Texts that documents have in the place of a key: a word, a row of the same or of following signs. */
 const EXAMPLE = /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([B-Za-z0-9])\1{9}|A{10}.{0,30}$|<[A-Za-z][\w -]*>|\.{3}$/;
 
-/** Returns whether a value is an example, or, if only its place says that it is secret, the id of something. */
+/** Returns whether a value is an example, or, if only its place marks it as secret, the id of something. */
 export const isOpenValue = (value: string, isVague: boolean): boolean =>
   value.length < 600 && (EXAMPLE.test(value) || (isVague && OPEN_VALUE.test(value)));
 
-/** Returns whether a name of another agent's record stands for the id or name of a person's account. */
+/** Returns whether a name of another agent's record means the id or name of a person's account. */
 export function isAccountName(name: string): boolean {
   const words = wordsOf(name);
   if (words.length === 1) return words[0] === "login";
@@ -135,7 +135,7 @@ function wordsOf(name: string): string[] {
 
 const PLACEHOLDER =
   /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|b(?:ase)?64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?(?!\w{8}).*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
-/** Words that a test or a form has in the place of a password: what it is, and that it is wrong. */
+/** Words that a test or a form uses instead of a password: its description, and that it is wrong. */
 export const NO_VALUE =
   /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|other|old|new|my|some|test)?[ _-]?(?:the|my|an?|your)?[ _-]?(?:right|correct|real|valid|same)?[ _-]?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|one|short|long|weak|user|string|tests?|testing|null|none|true|false)\d?|(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4}|incorrect[oa]|nope|\$\w+)$/i;
 /** An expression of a program: names with dots between. */
@@ -161,7 +161,7 @@ export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const VERSION = /^v?\d+\.\d/;
 /** Words and numbers with signs between, which name something. */
 export const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
-/** Groups of four characters, as programs show what people have to copy. */
+/** Groups of four characters, as programs show codes for people to copy. */
 const GROUPED = /^(?:[a-z0-9]{4} ){3,15}[a-z0-9]{4}$/i;
 /** Words of sentences about passwords, which no passphrase has. */
 const SENTENCE =
@@ -172,8 +172,8 @@ const COUNTED =
   /\d[ -]?(?:(?:or|to|of|and) )?(?:more|(?:lower|upper)case|char|digit|letter|byte|bit|word|symbol|sign|special|number|day|hour|hr|min|sec|week|month|year|time|tr(?:y|ies)|attempt|round|item|user|entr|step|point|percent|left|remaining|zeichen|ziffern|caract|caratt|tekens|znak|tag|stunden|jour|dia|hora|heure|giorni|tecken|tegn)|(?:least|most|min\w*|max\w*|up to|only|between|exactly|after|in|on|every|step|version|level|page|chapter|section|figure|error|code|status|port|line|option|type|phase|part|no\.?|room|item|case|windows|rfc|iso|sha|aes|tls|http|length|than|over|under|ab|bis|mindestens|max\w*|jan\w*|feb\w*|mar\w*|apr\w*|may|june?|july?|aug\w*|sep\w*|oct\w*|nov\w*|dec\w*)[ -]?\d/i;
 
 /**
- * How a value is written: as a JSON value or in quotes, after `=` with no space (a setting or a flag), as a word that may
- * be an expression of a program as well, or after what is no sign of a value (a comma, a call, `is`).
+ * The notation of a value: as a JSON value or in quotes, after `=` with no space (a setting or a flag), as a word that
+ * may be an expression of a program as well, or after a weak sign of a value (a comma, a call, `is`).
  */
 export type Writing = "quoted" | "setting" | "bare" | "loose";
 
@@ -185,12 +185,12 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (kind === "password" && NO_VALUE.test(value)) return false;
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
   // The word for it, as the text of a label; a hash after the names of a cache.
-  if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
+  if (LABEL.test(stripMarks(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
   const pieces = value.split(/[:/]/);
   if (kind === "key" && value.includes(":") && pieces.some(isChance))
     return pieces.every((piece) => isChance(piece) || /^\d+$/.test(piece));
   if (kind === "key")
-    // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
+    // Salts of WordPress have every sign there is; an id is not a secret, except in a variable of a shell.
     return writing === "quoted"
       ? (/^[!-~]{48,}$/.test(value) && !/abcdefgh/i.test(value)) || (isChance(value) && !UUID.test(value))
       : isChance(value);
@@ -204,7 +204,7 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
     : canBeToken(value, writing, isMixed, isExpression);
 }
 
-/** Returns whether a value is words of a passphrase with signs between, or what Apple makes. */
+/** Returns whether a value is words of a passphrase with signs between, or a password of Apple's generator. */
 export const isJoined = (value: string): boolean =>
   APPLE.test(value) || (JOINED.test(value) && !PROGRAM_WORD.test(value) && !ABOUT.test(value));
 
@@ -271,12 +271,12 @@ export function isOdd(value: string, kind: NameKind): boolean {
   return value.length >= 24 && has[0] && has[1] && has[2] && isJumpy(value) && isChance(value);
 }
 
-/** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
+/** Names of things that keep, hash or write passwords, numbers with a unit, and numbers of tickets. */
 export const TERM =
   /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z\d])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?[a-z]{0,8}(?:-[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
-/** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
-export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boolean {
+/** Returns whether a word that a sentence states to be a password is unusual. `isLinked`: a linking word states it. */
+export function isStatedSecret(value: string, isLinked: boolean, isQuoted: boolean): boolean {
   if (/\s/.test(value)) return isLinked && isQuoted && canBeSecret(value, "password", "quoted");
   if (
     value.length < 6 ||
@@ -306,7 +306,7 @@ function isPhrase(value: string, isVariable: boolean): boolean {
   );
 }
 
-/** Returns whether a number stands among words as in a passphrase, and not as in a sentence or a rule. */
+/** Returns whether a number is among words as in a passphrase, and not as in a sentence or a rule. */
 function hasNumber(value: string, words: readonly string[]): boolean {
   const plain = value.replace(/\band\b|!$/g, "");
   return (

@@ -1,4 +1,4 @@
-/** Commands and files whose text is a secret as a whole, so that nothing in it says so. */
+/** Commands and files whose text is a secret as a whole, without any sign of that in it. */
 
 import { isJoined, isJumpy, UUID } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
@@ -12,8 +12,8 @@ const READER = /(?:^|[\s;&|($])(?:cat|bat|less|more|head|tail|xxd|od|hexdump|bas
 const PRINTER =
   /(?:pass|secret|token|key|cred)[^\n]{0,200}\|[ \t]{0,4}base64[ \t]{1,4}(?:-d|-D|--decode)|(?:dump|print|export|show|get)[_-]?priv(?:ate)?[_-]?key|print-(?:access|identity)-token|get-(?:login-password|access-token|secret-value)|(?:initial|reset|generate)-(?:\w{1,12}-)?password|(?:auth|create)[ \t]token|auth:token|(?:^|[\s;&|])(?:pass|gopass)[ \t]show|op[ \t](?:read|item get)|bw[ \t]get[ \t]password|find-(?:generic|internet)-password|secrets[ \t]versions[ \t]access|kv[ \t]get[^\n]{0,100}-field|openssl[ \t]rand|key:generate|randomBytes|get_random_secret|gen\.secret|rails[ \t]secret|(?:echo[ \t]["']?\$\{?|printenv[ \t]|(?:environ|ENV|env)\W{1,6})\w{0,32}(?:PASS|SECRET|TOKEN|_KEY|PWD)|(?:^|[\s;&|])pwgen[ \t]/;
 
-/** Returns whether what a command prints, or a file has, is a secret. */
-export function tellsSecret(command: string): boolean {
+/** Returns whether a command's output, or a file's content, is a secret. */
+export function printsSecret(command: string): boolean {
   const text = command.slice(0, 4096);
   if (PRINTER.test(text)) return true;
   return FILE.test(text) && !PASSWD.test(text) && (READER.test(text) || !/\s/.test(text));
@@ -25,7 +25,7 @@ const DUMPED = /(?<=^|\n)[0-9a-f]{6,16}:?[ \t]{1,4}((?:[0-9a-f]{2,8}[ \t|]{1,4})
 const MOST = 8192;
 
 /** Yields the secrets in a text that a command of those printed. */
-export function* printedIn(text: string): Generator<SecretSpan> {
+export function* findPrintedSecrets(text: string): Generator<SecretSpan> {
   if (text.length > MOST) return;
   for (const { 1: value, indices } of text.matchAll(LONE)) {
     const [start, end] = indices?.[1] ?? [0, 0];
@@ -39,24 +39,25 @@ export function* printedIn(text: string): Generator<SecretSpan> {
   }
 }
 
-/** A command with its prompt, and what it printed: up to the next prompt. */
+/** A command with its prompt, and its output: up to the next prompt. */
 const PROMPT =
   /(?<=^|\n)(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t]([^\n]{4,1024})\n((?:(?!(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t])[^\n]{0,1024}(?:\n|$)){1,64})/dg;
 /** A command that writes a value into a file. */
 const WRITTEN =
   /(?:echo|printf)[ \t]{1,4}(?:-n[ \t]{1,4})?["']?([^\s"'$<>|;&]{6,1024})["']?[ \t]{0,4}(?:\|[^\n>]{0,80})?>>?[ \t]{0,4}([^\s;&|<>]{4,256})/dg;
 
-/** Yields what a text shows of such commands. */
-export function* shownIn(text: string): Generator<SecretSpan> {
+/** Yields the output of such commands in a text. */
+export function* findShownSecrets(text: string): Generator<SecretSpan> {
   if (/[$#%>][ \t]/.test(text))
     for (const { 1: command, 2: printed, indices } of text.matchAll(PROMPT)) {
-      if (!tellsSecret(command)) continue;
+      if (!printsSecret(command)) continue;
       const [from] = indices?.[2] ?? [0];
-      for (const { start, end, kind } of printedIn(printed)) yield { start: from + start, end: from + end, kind };
+      for (const { start, end, kind } of findPrintedSecrets(printed))
+        yield { start: from + start, end: from + end, kind };
     }
   if (!text.includes(">")) return;
   for (const { 2: file, indices } of text.matchAll(WRITTEN)) {
     const [start, end] = indices?.[1] ?? [0, 0];
-    if (tellsSecret(file)) yield { start, end, kind: "secret" };
+    if (printsSecret(file)) yield { start, end, kind: "secret" };
   }
 }

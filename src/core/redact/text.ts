@@ -1,12 +1,12 @@
-/** Finds and replaces secrets in texts, and knows those that it has found before. */
+/** Finds and replaces secrets in texts, and remembers the found ones. */
 
-import { contextsIn, emailsIn } from "./contexts.ts";
-import { dumpsIn } from "./dumps.ts";
+import { findContexts, findEmails } from "./contexts.ts";
+import { findDumps } from "./dumps.ts";
 import { Homes } from "./homes.ts";
 import { isOpenValue } from "./names.ts";
-import { printedIn } from "./sources.ts";
-import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
-import { encodedIn, LONG, unnumbered, viewsOf } from "./views.ts";
+import { findPrintedSecrets } from "./sources.ts";
+import { findShapes, findTokens, type SecretSpan } from "./tokens.ts";
+import { decodeViews, findEncoded, LONG_RUN, stripLineNumbers } from "./views.ts";
 
 /** A stretch that is replaced by a text; the rest of a secret that is split has an empty one and is not counted. */
 export interface Finding extends SecretSpan {
@@ -14,16 +14,16 @@ export interface Finding extends SecretSpan {
   readonly counts: boolean;
 }
 
-/** Secrets that are looked for wherever they are, and of which each has a number. */
+/** Secrets that are replaced wherever they are; each has a number. */
 const MOST_KNOWN = 200;
 const MOST_NUMBERED = 10_000;
-/** Lengths of secrets that can be told from other words. */
+/** Lengths of secrets that are distinct from other words. */
 const KNOWN_LENGTH = { least: 8, most: 512 };
-/** How many encodings within each other are undone. */
+/** Number of nested encodings that are decoded. */
 const MOST_ENCODED = 2;
 /** Kinds whose stretches are no secret as a whole. */
 const NOT_KNOWN = new Set(["home_path", "email", "cookie", "private_key"]);
-/** Which kind two findings of one place have: what a token is is known best. */
+/** Order of kinds for two findings of one place: a recognised token is the surest. */
 const VAGUE = new Set([
   "secret",
   "password",
@@ -34,7 +34,7 @@ const VAGUE = new Set([
   "email",
   "known_secret",
 ]);
-/** Texts in which less than this is no text are damaged in one place and not binary. */
+/** Texts with a smaller share of other characters are damaged in one place and not binary. */
 const BINARY_SHARE = 0.05;
 const STRING = /"([^"]{8,65536})(?=")/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
@@ -66,20 +66,21 @@ export class TextRedactor {
   }
 
   /**
-   * Returns the findings in a text, in their order, none of which overlap; `whole` is what all of it is by its name.
-   * `isAccount`: whether addresses in it are those of a person's account. `isPrinted`: whether a command printed it that
-   * prints secrets.
+   * Returns the findings in a text, in their order, without overlaps; `whole` is the kind of the whole text by its
+   * name. `isAccount`: true if addresses in it belong to a person's account. `isPrinted`: true if a command that prints
+   * secrets printed it.
    */
   find(text: string, whole?: { readonly kind: string }, isAccount = false, isPrinted = false): Finding[] {
     const found: Finding[] = whole ? [this.finding({ start: 0, end: text.length, kind: whole.kind }, text)] : [];
     if (text.length < 6 && !whole) return found;
     if (isAccount)
-      for (const span of emailsIn(text))
+      for (const span of findEmails(text))
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
-    if (isPrinted) for (const span of printedIn(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
+    if (isPrinted)
+      for (const span of findPrintedSecrets(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
     const isJson = /^\s{0,64}[[{]/.test(text);
-    const itself = unnumbered(text);
-    for (const { text: shown, parts, origin } of [itself, ...viewsOf(itself)]) {
+    const itself = stripLineNumbers(text);
+    for (const { text: shown, parts, origin } of [itself, ...decodeViews(itself)]) {
       const readAt = (from: number, to: number): void =>
         this.read(
           shown.slice(from, to),
@@ -91,7 +92,7 @@ export class TextRedactor {
       // A string of JSON is a text of its own, which begins and ends with it.
       for (const { 1: inner, index } of shown.matchAll(STRING)) readAt(index + 1, index + 1 + inner.length);
     }
-    for (const { start, end, text: inner } of encodedIn(text)) {
+    for (const { start, end, text: inner } of findEncoded(text)) {
       const first = inner === undefined ? undefined : this.firstIn(inner);
       if (first) found.push(this.finding({ start, end, kind: first }, text.slice(start, end)));
     }
@@ -105,7 +106,7 @@ export class TextRedactor {
       const span = NOT_KNOWN.has(one.kind) ? one : { ...one, end: endOf(text, one.end) };
       found.push(this.finding(origin(span), text.slice(span.start, span.end)));
     }
-    for (const dump of dumpsIn(text))
+    for (const dump of findDumps(text))
       for (const span of this.spans(dump.text)) {
         const place = { ...dump.origin(span.start, span.end), kind: span.kind };
         found.push(this.finding(origin(place), text.slice(place.start, place.end)));
@@ -118,21 +119,21 @@ export class TextRedactor {
   }
 
   private *spans(text: string): Generator<SecretSpan> {
-    yield* tokensIn(text);
-    yield* shapesIn(text);
-    yield* contextsIn(text);
-    if (this.emails) yield* emailsIn(text);
+    yield* findTokens(text);
+    yield* findShapes(text);
+    yield* findContexts(text);
+    if (this.emails) yield* findEmails(text);
     if (!this.anyKnown) return;
     for (const { 0: value, index } of text.matchAll(this.anyKnown))
       yield { start: index, end: index + value.length, kind: "known_secret" };
   }
 
-  /** Returns the kind of what a decoded text has first, which may be encoded once more. */
+  /** Returns the kind of the first finding in a decoded text, which may be encoded once more. */
   private firstIn(text: string, depth = 0): string | undefined {
     for (const { kind } of this.spans(text)) return kind;
     for (const { kind } of this.homes.in(text)) return kind;
     if (depth >= MOST_ENCODED) return undefined;
-    for (const { text: inner } of [...viewsOf(unnumbered(text)), ...encodedIn(text), ...dumpsIn(text)]) {
+    for (const { text: inner } of [...decodeViews(stripLineNumbers(text)), ...findEncoded(text), ...findDumps(text)]) {
       const kind = inner === undefined ? undefined : this.firstIn(inner, depth + 1);
       if (kind !== undefined) return kind;
     }
@@ -143,16 +144,16 @@ export class TextRedactor {
     return { ...span, replacement: `[redacted:${span.kind}:${this.numberOf(value, span.kind)}]`, counts: true };
   }
 
-  /** Returns the number of a secret: the same for the same one, so that a reader can tell them apart. */
+  /** Returns the number of a secret: the same for the same one, so that a reader can distinguish them. */
   private numberOf(value: string, kind: string): number {
     const number = this.numbers.get(value) ?? Math.min(this.numbers.size + 1, MOST_NUMBERED);
     if (this.numbers.size < MOST_NUMBERED && value.length <= 16_384) this.numbers.set(value, number);
-    const isKnown = !NOT_KNOWN.has(kind) && this.known.size < MOST_KNOWN && isTelling(value);
+    const isKnown = !NOT_KNOWN.has(kind) && this.known.size < MOST_KNOWN && isDistinctive(value);
     if (isKnown && !this.anyKnown) this.known.add(value);
     return number;
   }
 
-  /** Looks from now on for all secrets that were found, also where nothing around tells them. */
+  /** Searches from now on for all found secrets, also without a context that shows them. */
   knowAll(): void {
     if (this.known.size === 0) return;
     const values = [...this.known]
@@ -178,12 +179,12 @@ function encodingsOf(value: string): string[] {
   return [...base64, hex, hex.toUpperCase()];
 }
 
-function isTelling(value: string): boolean {
+function isDistinctive(value: string): boolean {
   if (value.length < KNOWN_LENGTH.least || value.length > KNOWN_LENGTH.most) return false;
   return /\d/.test(value) ? /[A-Za-z]/.test(value) : value.length >= 16;
 }
 
-/** Returns the findings in their order; those that overlap become one. */
+/** Returns the findings in their order; overlapping ones become one. */
 function merged(found: Finding[]): Finding[] {
   if (found.length < 2) return found;
   found.sort((a, b) => a.start - b.start || b.end - a.end);
@@ -191,19 +192,18 @@ function merged(found: Finding[]): Finding[] {
   for (const next of found) {
     const last = all.at(-1);
     if (!last || next.start >= last.end) all.push(next);
-    else all[all.length - 1] = { ...telling(last, next), start: last.start, end: Math.max(last.end, next.end) };
+    else all[all.length - 1] = { ...moreSpecific(last, next), start: last.start, end: Math.max(last.end, next.end) };
   }
   return all;
 }
 
-/** Returns which of two findings of one place tells more. */
-function telling(a: Finding, b: Finding): Finding {
+/** Returns the more specific of two findings of one place. */
+function moreSpecific(a: Finding, b: Finding): Finding {
   if (a.kind === "home_path") return b;
   return VAGUE.has(a.kind) && !VAGUE.has(b.kind) ? b : a;
 }
 
-/** Returns the text with its findings replaced. */
-export function replaced(text: string, findings: readonly Finding[]): string {
+export function replaceFindings(text: string, findings: readonly Finding[]): string {
   const parts: string[] = [];
   let copied = 0;
   for (const { start, end, replacement } of findings) {
@@ -214,13 +214,14 @@ export function replaced(text: string, findings: readonly Finding[]): string {
   return parts.join("");
 }
 
-/** Returns whether a text has binary data in it, which cannot be searched: in base64, or as characters that are none. */
+/** Returns whether a text has binary data in it, which cannot be searched: in base64, or as other characters. */
 export function holdsBinary(text: string): boolean {
   if (text.length < 64) return false;
   const odd = text.search(NOT_TEXT) < 0 ? 0 : (text.match(NOT_TEXT) ?? []).length;
   if (odd > text.length * BINARY_SHARE) return true;
-  if (text.length < LONG) return false;
-  // What everybody may know is judged by its first line.
-  for (const { text: inner } of encodedIn(text.replace(OPEN_BLOCK, ""), LONG)) if (inner === undefined) return true;
+  if (text.length < LONG_RUN) return false;
+  // The first line decides whether the data is public.
+  for (const { text: inner } of findEncoded(text.replace(OPEN_BLOCK, ""), LONG_RUN))
+    if (inner === undefined) return true;
   return false;
 }

@@ -1,21 +1,20 @@
 /**
- * Tokens that are known by how they begin. Beginnings, characters and lengths are facts that their issuers publish; each
- * line names where. A token is the whole run of its characters, so that every search is linear.
+ * Finds tokens by their beginnings. Beginnings, characters and lengths are facts that their issuers publish; each line
+ * names the source. A token is the whole run of its characters, so that every search is linear.
  */
 
 interface TokenRule {
   readonly kind: string;
-  /** Ways to begin, in which case counts. */
+  /** Beginnings of tokens; case counts. */
   readonly begins: readonly string[];
   /** The characters after that. */
   readonly of: Charset;
   /** The fewest of them. */
   readonly least: number;
-  /** The most of them, where the beginning alone says little. */
+  /** The largest number of them, if the beginning alone is weak evidence. */
   readonly most: number | undefined;
   /** A shape that the part after the beginning must have. */
   readonly shape: RegExp | undefined;
-  /** Who says so. */
   readonly source: string;
 }
 
@@ -37,11 +36,14 @@ type Charset = keyof typeof CHARSETS;
 /** Longest tokens whose shape is compared. */
 const SHAPED = 16_384;
 const MOST_TRIES = 8;
-/** Who says what the less known tokens are. */
+/** The sources of the less known tokens. */
 const LISTED = "their issuers, and the lists of gitleaks, trufflehog and kingfisher";
 const MIXED = String.raw`^(?=.*\d)(?=.*[A-Za-z]).*[A-Za-z0-9]{16}`;
 
-/** Rows of kind, beginnings, characters, fewest to most of them, who says so, and a shape. The last ones of private keys lack the lines around them. */
+/**
+ * Rows of kind, beginnings, characters, fewest and most of them, source, and a shape. The last ones of private keys
+ * lack the lines around them.
+ */
 const RULES: readonly TokenRule[] = String.raw`
 github_token  ghp_ gho_ ghu_ ghs_ ghr_  letters  36  docs.github.com: token formats
 github_token  github_pat_  word  36  docs.github.com: token formats
@@ -241,8 +243,8 @@ export interface SecretSpan {
 const BY_BEGINNING = new Map(RULES.flatMap((one) => one.begins.map((begin) => [begin, one] as const)));
 
 /**
- * The rules' beginnings, the longer ones first. What a letter or digit comes before begins no token, and what `pk_` comes
- * before belongs to a key that everybody may know.
+ * The rules' beginnings, the longer ones first. A beginning after a letter or digit begins no token, and one after
+ * `pk_` belongs to a public key.
  */
 const BEGINNING = new RegExp(
   `(?<![A-Za-z0-9]|(?<![A-Za-z0-9])pk_)(?:${[...BY_BEGINNING.keys()]
@@ -260,7 +262,7 @@ const TABLES = Object.fromEntries(
   ]),
 ) as Readonly<Record<Charset, Uint8Array>>;
 
-/** Returns where runs of characters end. A run that many beginnings lie in is walked once. */
+/** Returns the ends of runs of characters. A run with many beginnings is walked once. */
 function runEnds(text: string): (of: Charset, at: number) => number {
   const known = new Map<Charset, { from: number; to: number }>();
   return (of, at) => {
@@ -274,19 +276,20 @@ function runEnds(text: string): (of: Charset, at: number) => number {
   };
 }
 
-/** Returns whether the text is one character again and again, and stands for something else (`ghp_xxxxxxxx`). */
+/** Returns whether the text is one repeated character, as in a placeholder (`ghp_xxxxxxxx`). */
 export function isFiller(text: string): boolean {
   for (let at = 1; at < text.length && at < 64; at++) if (text[at] !== text[0]) return false;
   return true;
 }
 
-/** Returns the tokens in a text. */
-export function tokensIn(text: string): SecretSpan[] {
+export function findTokens(text: string): SecretSpan[] {
   const spans: SecretSpan[] = [];
   const runEnd = runEnds(text);
-  /** How often a shape was compared in the run that ends there. */
+  /** Number of comparisons of a shape in the run that ends there. */
   let tries = { end: -1, count: 0 };
-  /** Whether it has the shape. A run with many beginnings that have not is made to be slow, or to hide one: it counts. */
+  /**
+   * Returns whether it has the shape. A run with many false beginnings is made to be slow, or hides a token: it counts.
+   */
   const fits = ({ shape }: TokenRule, start: number, end: number): boolean => {
     if (!shape) return true;
     if (end - start > SHAPED) return false;
@@ -323,11 +326,11 @@ const MOST_PIECES = 80;
 /** Columns from which on a line may be full. */
 const FULL = 56;
 
-/** A token that goes on after the end of a line, or in another string. */
+/** A token that continues after the end of a line, or in another string. */
 interface CutToken {
   readonly value: string;
   readonly end: number;
-  /** Whether its first line is as long as where lines are cut, or a list of pieces is joined. */
+  /** Returns whether its first line has the length of cut lines, or joins a list of pieces. */
   readonly isFull: boolean;
 }
 
@@ -372,7 +375,7 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
   ["azure_client_secret", /(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])/g, "Q~"],
   // developer.hashicorp.com/terraform: the id of the token is before its secret.
   ["terraform_token", /(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,80}/g, ".atlasv1."],
-  // 1password.com: secret keys; groups of what recovers a disk or an account.
+  // 1password.com: secret keys; groups of a recovery code of a disk or an account.
   ["recovery_key", /(?<![\w-])(?:A3-)?[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){5,7}(?![\w-])/g],
   [
     "totp_secret",
@@ -383,7 +386,7 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
     "wallet_key",
     /(?<![A-Za-z0-9+/=_-])(?:5[1-9A-HJ-NP-Za-km-z]{50}|[KLc][1-9A-HJ-NP-Za-km-z]{51})(?![A-Za-z0-9+/=_-])/g,
   ],
-  // Keys of two factors as forms show them: groups of base32, in which a word has no part.
+  // Keys of two-factor authentication as forms show them: groups of base32, without words among them.
   [
     "totp_secret",
     /(?<![\w-] ?)(?:[a-z2-7]{4} ){7}[a-z2-7]{4}(?![\w-])(?<=[2-7][a-z2-7 ]{0,38})(?<=[g-z][a-z2-7 ]{0,38})/g,
@@ -421,17 +424,17 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
 
-/** Returns where a text has a shape, if it has one of the words, or if there are none. */
-export function matchesOf(shape: RegExp, text: string, words: readonly string[] = []): Iterable<RegExpExecArray> {
+/** Returns the matches of a shape in a text, if it has one of the words, or if no words are given. */
+export function findMatches(shape: RegExp, text: string, words: readonly string[] = []): Iterable<RegExpExecArray> {
   let isNear = words.length === 0;
   for (const word of words) if (!isNear) isNear = text.includes(word);
-  // Most texts have none, which a search finds out with less than an iterator.
+  // Most texts have none, which a search finds out faster than an iterator.
   return isNear && text.search(shape) >= 0 ? text.matchAll(shape) : [];
 }
 
 /** Yields the tokens that have a shape and no beginning. */
-export function* shapesIn(text: string): Generator<SecretSpan> {
+export function* findShapes(text: string): Generator<SecretSpan> {
   for (const [kind, shape, ...words] of SHAPES)
-    for (const { 0: found, index } of matchesOf(shape, text, words))
+    for (const { 0: found, index } of findMatches(shape, text, words))
       yield { start: index, end: index + found.length, kind };
 }

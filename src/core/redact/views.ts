@@ -1,10 +1,10 @@
-/** Other readings of a text, in which escapes, colours and encodings hide nothing, and where each character came from. */
+/** Other readings of a text, with escapes, colours and encodings undone, and the source position of each character. */
 
 import type { SecretSpan } from "./tokens.ts";
 
 interface View {
   readonly text: string;
-  /** The parts of the text around what was hidden: what lies elsewhere reads as it did before. */
+  /** The parts of the text around hidden characters: the rest reads as it did before. */
   readonly parts: readonly (readonly [start: number, end: number])[];
   /** The span of the original text that a span of this one came from. */
   origin(span: SecretSpan): SecretSpan;
@@ -24,14 +24,14 @@ const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<
 const NUMBERED = /(?<=^|\n)[ \t]{0,8}\d{1,6}→/g;
 
 /** Returns the text as it is, but for the numbers of lines that a viewer of files writes before them. */
-export function unnumbered(text: string): View {
+export function stripLineNumbers(text: string): View {
   const itself: View = { text, parts: [[0, text.length]], origin: (span) => span };
   const view = /^[ \t]{0,8}\d{1,6}→/.test(text) ? plain(itself, NUMBERED) : undefined;
   return view ? { ...view, parts: [[0, view.text.length]] } : itself;
 }
 
 /** Yields the readings, each of the one before, until nothing is hidden; JSON in JSON in JSON takes three. */
-export function* viewsOf(itself: View): Generator<View> {
+export function* decodeViews(itself: View): Generator<View> {
   let last = itself;
   for (let depth = 0; depth < 4 && HIDING.test(last.text); depth++) {
     const next = plain(last);
@@ -82,7 +82,7 @@ function plain({ text, origin }: View, hidden = HIDDEN): View | undefined {
   };
 }
 
-/** Characters before and after what was hidden that may belong to the same secret, up to the ends of their lines. */
+/** Characters before and after hidden ones that may belong to the same secret, up to the ends of their lines. */
 const AROUND = 600;
 
 function partsAround(places: readonly number[], text: string): [start: number, end: number][] {
@@ -120,16 +120,16 @@ function character(code: number): string {
   return code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
 }
 
-/** A stretch of base64 with the text that it stands for, or with none where it stands for no text. */
+/** A stretch of base64 with its decoded text, or without one if it encodes no text. */
 interface Encoded {
   readonly start: number;
   readonly end: number;
   readonly text: string | undefined;
 }
 
-/** Runs shorter than this hold no secret, and longer than that one, when they are no text, what nobody can judge. */
+/** Runs below SHORT cannot hold a secret; non-text runs above LONG_RUN are reported as unjudged. */
 const SHORT = 24;
-export const LONG = 512;
+export const LONG_RUN = 512;
 /** A beginning of a run; its end is walked to, because an expression without a bound needs a stack of its own. */
 const RUN = /[A-Za-z0-9+/_-]{24}/g;
 const VALUES = Int8Array.from({ length: 128 }, (_, code) => {
@@ -142,13 +142,13 @@ const isText = (byte: number): boolean =>
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 const utf16 = new TextDecoder("utf-16le");
 
-/** Yields what is written in base64 in a text, in one line or in lines of 40 to 76 characters. */
-export function* encodedIn(text: string, least = SHORT): Generator<Encoded> {
+/** Yields the base64 runs in a text, in one line or in lines of 40 to 76 characters. */
+export function* findEncoded(text: string, least = SHORT): Generator<Encoded> {
   if (text.length < least) return;
   let start = -1;
   let end = -1;
   for (const [from, to] of runsIn(text)) {
-    // Lines of the same block are told by what lies between.
+    // Lines of the same block have the same text between them.
     const between = end >= 0 && from - end <= 4 ? text.slice(end, from) : "";
     const goesOn = end - start >= 40 && /^(?:\r?\n|\\n|\\r\\n)$/.test(between);
     if (!goesOn && end - start >= least) yield encoded(text, start, end);
@@ -194,7 +194,7 @@ function beginsAsText(bytes: Uint8Array): boolean {
   return ascii * 2 > bytes.length;
 }
 
-/** Returns the first bytes that a run stands for. What is between its lines is passed over. */
+/** Returns the first decoded bytes of a run. Skips the characters between its lines. */
 function bytesOfBase64(text: string, start: number, end: number, most: number): Uint8Array {
   const bytes = new Uint8Array(Math.min(most, Math.floor(((end - start) * 3) / 4)));
   let bits = 0;

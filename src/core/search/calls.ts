@@ -1,6 +1,6 @@
-/** Tool calls as they are searched: what they were given, without the names of arguments, and the files they name. */
+/** Tool calls as they are searched: the values of their arguments, and the files that they name. */
 
-import { stringOf, toolCalls } from "../format/message.ts";
+import { getToolCalls, toStored } from "../format/message.ts";
 import { parseText } from "../json/json.ts";
 import { NamedFiles } from "./named-files.ts";
 
@@ -16,16 +16,16 @@ const MOST = { calls: 1000, arguments: 10_000 };
 interface ToolUse {
   readonly tool: string;
   readonly text: string;
-  /** As {@link fileName} returns them. */
+  /** As {@link normalizeFileName} returns them. */
   readonly files: readonly string[];
 }
 
 type Message = Readonly<Record<string, unknown>>;
 
-/** Returns the calls that a message tells of. `cwd` is the directory of its session. */
-export function toolUses(message: Message, cwd: string | null): ToolUse[] {
+/** Returns the tool calls in a message. `cwd` is the directory of its session. */
+export function findToolUses(message: Message, cwd: string | null): ToolUse[] {
   if (message.role === "assistant")
-    return toolCalls(message.content)
+    return getToolCalls(message.content)
       .slice(0, MOST.calls)
       .map((call) => useOf(call.name, call.arguments, cwd));
   if (message.role === "bashExecution") return [useOf("bash", { command: message.command }, cwd)];
@@ -36,9 +36,9 @@ export function toolUses(message: Message, cwd: string | null): ToolUse[] {
 function usesInResult({ toolName, details, nestedCalls }: Message, cwd: string | null): ToolUse[] {
   const calls = (nestedCalls as { calls?: unknown } | null | undefined)?.calls;
   const uses = (Array.isArray(calls) ? calls.slice(0, MOST.calls) : []).map((call) =>
-    useOf(stringOf(call?.name), call?.arguments, cwd),
+    useOf(toStored(call?.name), call?.arguments, cwd),
   );
-  const tool = stringOf(toolName);
+  const tool = toStored(toolName);
   const named = new NamedFiles(cwd);
   // The calls of these two name the files of their patches, too.
   for (const { name, text } of argumentsIn(details))
@@ -52,8 +52,8 @@ function useOf(tool: string, args: unknown, cwd: string | null): ToolUse {
   let text = "";
   for (const { name, text: own, follows } of argumentsIn(asObject(args))) {
     files.addArgument(name, own);
-    const room = Math.min(LONGEST.argument, LONGEST.call - text.length);
-    if (room > 0) text += `${text === "" ? "" : follows ? " " : "\n"}${cut(own, room)}`;
+    const rest = Math.min(LONGEST.argument, LONGEST.call - text.length);
+    if (rest > 0) text += `${text === "" ? "" : follows ? " " : "\n"}${cut(own, rest)}`;
   }
   return { tool, text, files: files.all };
 }
@@ -72,7 +72,7 @@ interface Argument {
   /** The nearest name above it. */
   readonly name: string;
   readonly text: string;
-  /** Whether it follows another one in the same list. */
+  /** True if it follows another one in the same list. */
   readonly follows: boolean;
 }
 

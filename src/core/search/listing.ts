@@ -1,14 +1,14 @@
-/** Lists of sessions: filters, order and cursors, and which session is forked from which. */
+/** Lists of sessions: filters, order and cursors, and the parents of forks. */
 
 import { Failure } from "../failure.ts";
-import { bytesOf, textOf } from "../json/json.ts";
+import { decodeText, toBytes } from "../json/json.ts";
 import type { Listed, ListRequest, Order, Relative } from "../ports/catalog.ts";
 import { fold } from "./query.ts";
 
 // --- the list ----------------------------------------------------------------------------------------------------
 
 /** Returns the sort key of a session. Never NaN: a session without a time sorts after all that have one. */
-export function keyOf(listed: Listed, order: Order): number | string {
+export function getSortKey(listed: Listed, order: Order): number | string {
   if (order === "name") return fold(listed.name ?? "\uffff");
   return listed[order === "size" ? "sizeBytes" : order] ?? Number.NEGATIVE_INFINITY;
 }
@@ -19,8 +19,9 @@ function compareKeys(a: number | string, b: number | string): number {
 }
 
 /** Returns a comparison: newest, largest or dearest first, or names from A on; equal ones by their path. */
-export function comparing(order: Order): (a: Listed, b: Listed) => number {
-  return (a, b) => compareKeyed({ key: keyOf(a, order), path: a.path }, { key: keyOf(b, order), path: b.path });
+export function makeComparison(order: Order): (a: Listed, b: Listed) => number {
+  return (a, b) =>
+    compareKeyed({ key: getSortKey(a, order), path: a.path }, { key: getSortKey(b, order), path: b.path });
 }
 
 /** A session with its sort key. */
@@ -33,17 +34,21 @@ export function compareKeyed(a: Keyed, b: Keyed): number {
   return compareKeys(a.key, b.key) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
 }
 
-/** Returns the part of an ordered list that comes after a wish's cursor. Throws cursor_expired. */
-export function afterCursor<L extends Listed>(ordered: readonly L[], { cursor, sort = "modified" }: ListRequest) {
+/** Returns the part of an ordered list after a request's cursor. Throws cursor_expired. */
+export function sliceAfterCursor<L extends Listed>(ordered: readonly L[], { cursor, sort = "modified" }: ListRequest) {
   if (cursor === undefined) return ordered;
-  const compare = comparing(sort);
+  const compare = makeComparison(sort);
   const after = readCursor(cursor, sort);
-  const place = indexIn(ordered, after, compare);
+  const place = findIndexIn(ordered, after, compare);
   return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
 }
 
 /** Returns the index of a session in an ordered list, or the index where it belongs. */
-export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a: Listed, b: Listed) => number): number {
+export function findIndexIn(
+  ordered: readonly Listed[],
+  listed: Listed,
+  compare: (a: Listed, b: Listed) => number,
+): number {
   let low = 0;
   let high = ordered.length;
   while (low < high) {
@@ -55,7 +60,7 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 }
 
 /** Returns a text that two wishes have in common when the same sessions fit both, in the same order. */
-export function wishKey(request: ListRequest): string {
+export function getRequestKey(request: ListRequest): string {
   const { cwd, agents, query, name, named, unnamed, top, parent, since, until, archived, headerOnly, sort } = request;
   return JSON.stringify([
     cwd,
@@ -75,20 +80,20 @@ export function wishKey(request: ListRequest): string {
 }
 
 /** Returns a function that checks whether a session fits a wish. `isDirectory`: whether a path is its directory. */
-export function filterOf(
+export function makeFilter(
   request: ListRequest,
   isDirectory: (cwd: string | null) => boolean = (cwd) => request.cwd === undefined || cwd === request.cwd,
 ): (listed: Listed) => boolean {
   const words = fold(request.query ?? "").match(/\S+/g) ?? [];
   const name = request.name === undefined ? undefined : fold(request.name);
-  const parentId = request.parent === undefined ? undefined : idInPath(request.parent);
+  const parentId = request.parent === undefined ? undefined : getIdInPath(request.parent);
   return (listed) => {
     if (listed.archived !== (request.archived ?? false)) return false;
     if (listed.agent !== undefined && !request.agents?.includes(listed.agent)) return false;
     if (listed.headerOnly && request.headerOnly !== true) return false;
     if (!isDirectory(listed.cwd)) return false;
     if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;
-    // What has no time is not known to be old.
+    // A session without a time is not known to be old.
     if (request.until !== undefined && !((listed.modified ?? Number.POSITIVE_INFINITY) < request.until)) return false;
     if (request.named && listed.name === null) return false;
     if (request.unnamed && listed.name !== null) return false;
@@ -97,7 +102,7 @@ export function filterOf(
     if (request.parent !== undefined) {
       const { parentSession } = listed;
       if (parentSession === null) return false;
-      if (parentSession !== request.parent && idInPath(parentSession) !== parentId) return false;
+      if (parentSession !== request.parent && getIdInPath(parentSession) !== parentId) return false;
     }
     if (words.length === 0) return true;
     const text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
@@ -105,61 +110,61 @@ export function filterOf(
   };
 }
 
-export function cursorAfter(listed: Listed, order: Order): string {
-  const key = keyOf(listed, order);
-  return packed([order, key === Number.NEGATIVE_INFINITY ? null : key, listed.path]);
+export function makeCursor(listed: Listed, order: Order): string {
+  const key = getSortKey(listed, order);
+  return packCursor([order, key === Number.NEGATIVE_INFINITY ? null : key, listed.path]);
 }
 
 /** Returns something that compares like the session that the cursor names, whether or not that still exists. */
 function readCursor(cursor: string, order: Order): Listed {
-  const [named, key, path] = unpacked(cursor);
+  const [named, key, path] = unpackCursor(cursor);
   const type = order === "name" ? "string" : "number";
-  if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type)) throw expired(cursor);
+  if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type))
+    throw toExpiredFailure(cursor);
   return { path, name: key, modified: key, created: key, sizeBytes: key, cost: key } as unknown as Listed;
 }
 
-export function unknownId(sessionId: string): Failure {
+export function toUnknownIdFailure(sessionId: string): Failure {
   const sentence = `No session has the id ${sessionId}. list_sessions shows those that exist.`;
   return new Failure("session_not_found", sentence, { sessionId });
 }
 
-export function expired(cursor: string): Failure {
+export function toExpiredFailure(cursor: string): Failure {
   return new Failure("cursor_expired", "The cursor is not of this list. Try again without a cursor.", { cursor });
 }
 
-/** Returns a cursor that holds plain values. */
-export function packed(values: readonly unknown[]): string {
-  return btoa(String.fromCharCode(...bytesOf(JSON.stringify(values))));
+export function packCursor(values: readonly unknown[]): string {
+  return btoa(String.fromCharCode(...toBytes(JSON.stringify(values))));
 }
 
 /** Returns the values of a cursor. Throws cursor_expired. */
-export function unpacked(cursor: string): unknown[] {
+export function unpackCursor(cursor: string): unknown[] {
   try {
-    const values = JSON.parse(textOf(Uint8Array.from(atob(cursor), (c) => c.charCodeAt(0))));
+    const values = JSON.parse(decodeText(Uint8Array.from(atob(cursor), (c) => c.charCodeAt(0))));
     if (Array.isArray(values)) return values;
   } catch {
-    // It was not made by `packed`.
+    // It was not made by {@link packCursor}.
   }
-  throw expired(cursor);
+  throw toExpiredFailure(cursor);
 }
 
 /** Returns the time that a text names in milliseconds; null when it is no time. */
-export function momentOf(text: unknown): number | null {
+export function parseTime(text: unknown): number | null {
   const moment = typeof text === "string" ? Date.parse(text) : Number.NaN;
   return Number.isFinite(moment) ? moment : null;
 }
 
 /** Returns a time as ISO 8601 in UTC; null when it cannot be written in this form. */
-export function momentText(moment: number | null): string | null {
+export function formatTime(moment: number | null): string | null {
   return moment === null || !(Math.abs(moment) <= 8.64e15) ? null : new Date(moment).toISOString();
 }
 
-/** Characters of an id that are always shown, as people are used to, and up to which an id is shown as a whole. */
+/** Characters of an id that are always shown, as people are used to; an id up to this length is shown as a whole. */
 const LEAST = 8;
 const WHOLE = 12;
 
 /** Returns the beginning of an id, of eight characters or more, that some other ids do not have. */
-export function uniqueBeginning(id: string, others: readonly string[]): string {
+export function findUniqueBeginning(id: string, others: readonly string[]): string {
   if (id.length <= WHOLE) return id;
   return id.slice(0, Math.max(LEAST, ...others.map((other) => sameBeginning(id, other) + 1)));
 }
@@ -173,7 +178,7 @@ function sameBeginning(a: string, b: string): number {
 // --- families ----------------------------------------------------------------------------------------------------
 
 /** Returns the id that the name of a session file or container ends with; a name without one is returned as it is. */
-export function idInPath(path: string): string {
+export function getIdInPath(path: string): string {
   const stem = nameOf(path).replace(/\.(?:jsonl|v2)$/, "");
   return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
 }
@@ -189,7 +194,7 @@ function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
 }
 
 /** Returns the parents of sessions, as far as known: by their path or, if they moved, by the id or name in it. */
-export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative> {
+export function findParents(sessions: readonly Relative[]): Map<Relative, Relative> {
   const byPath = new Map<string, Relative>();
   const byId = new Map<string, Relative[]>();
   const byBeginning = new Map<string, Relative[]>();
@@ -206,7 +211,7 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
   for (const session of sessions) {
     const { parentSession } = session;
     if (parentSession === null || parentSession === "") continue;
-    const id = idInPath(parentSession);
+    const id = getIdInPath(parentSession);
     const parent =
       byPath.get(parentSession) ??
       only(byId.get(id)) ??
@@ -219,9 +224,9 @@ export function parentsOf(sessions: readonly Relative[]): Map<Relative, Relative
 
 /**
  * Returns the sessions that are forked, over any number of steps, from the same one as this: that one first, parents
- * before their children. Without the file of the first one there is no root, and those forked from it stay together.
+ * before their children. Without the file of the first one there is no root, and its forks stay together.
  */
-export function familyOf(
+export function findFamily(
   sessions: readonly Relative[],
   parents: ReadonlyMap<Relative, Relative>,
   of: Relative,
@@ -240,12 +245,12 @@ export function familyOf(
   }
   const lost = parents.has(top) ? undefined : lostParent(top);
   const members = new Set(lost === undefined ? [top] : (children.get(lost) ?? [top]));
-  // Goes on with those that are added meanwhile.
+  // The loop reaches the sessions that are added in it.
   for (const member of members) for (const child of children.get(member) ?? []) members.add(child);
   return { root: lost === undefined ? top : null, members: [...members] };
 }
 
 function lostParent({ id, parentSession }: Relative): string | undefined {
-  const named = parentSession === null ? "" : idInPath(parentSession);
+  const named = parentSession === null ? "" : getIdInPath(parentSession);
   return named === "" || named === id ? undefined : `lost ${named}`;
 }

@@ -13,12 +13,12 @@ const COMMANDS = new Set("command cmd commands script shellcommand argv args".sp
 const HEADS = /^--- (?:a\/)?([^\t\r\n]+)(?:\t[^\n]*)?\r?\n\+\+\+ (?:b\/)?([^\t\r\n]+)/gm;
 /** Characters of the longest path that is looked at: longer ones are refused by every system. */
 const LONGEST_PATH = 4096;
-/** Characters of a command or patch in which paths are looked for. */
+/** Characters of a command or patch that are searched for paths. */
 const LONGEST_SOURCE = 1 << 16;
 /** Files of one call. A command that names more is a program that was written into it. */
 const MAX_FILES = 64;
 
-/** Collects the files that one call names, as paths from the root where the session's directory is known. */
+/** Collects the files that one call names, as paths from the root if the session's directory is known. */
 export class NamedFiles {
   private readonly found = new Set<string>();
   private readonly cwd: string | null;
@@ -39,7 +39,6 @@ export class NamedFiles {
     this.addPatch(text);
   }
 
-  /** Adds the files that a command names. */
   addCommand(command: string): void {
     for (const word of wordsOf(withoutDocuments(command.slice(0, LONGEST_SOURCE))))
       for (const part of [word, ...(/\s/.test(word) ? word.split(/[\s"'`();|&<>]+/) : [])]) {
@@ -61,12 +60,12 @@ export class NamedFiles {
     // A number is not meant as a path.
     if (/^[\d.]*$/.test(path)) return;
     if (this.found.size >= MAX_FILES || path.length > LONGEST_PATH || /[\r\n\0]/.test(path)) return;
-    const file = fileName(path.trim().replace(/^@/, ""), this.cwd);
+    const file = normalizeFileName(path.trim().replace(/^@/, ""), this.cwd);
     if (file !== undefined) this.found.add(file);
   }
 }
 
-/** Returns the words of a command line without their quotes, as far as this can be told without a shell. */
+/** Returns the words of a command line without their quotes, as far as that is possible without a shell. */
 function* wordsOf(command: string): Generator<string> {
   for (const [word] of command.matchAll(/(?:[^\s"'\\|&;<>()`$]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+/gs))
     yield word.replace(
@@ -91,14 +90,14 @@ function withoutDocuments(command: string): string {
   return kept.join("\n");
 }
 
-/** Whether a word of a command may be a file: it has a slash or a dot, or begins as `Makefile` and `README` do. */
+/** Returns whether a word of a command may be a file: it has a slash or a dot, or begins like `Makefile`, `README`. */
 function isPathLike(word: string): boolean {
   if (!/\w/.test(word) || /^-|^[\d.,:%-]+$|^(?!file:)[a-z][a-z\d+.-]*:\/\//i.test(word)) return false;
   return /[/\\]|\.\w|^[A-Z][A-Za-z]+$/.test(word);
 }
 
-/** Returns a path with slashes and without its detours, from the root where it can be; undefined when it names nothing. */
-export function fileName(path: string, cwd: string | null): string | undefined {
+/** Returns a path with slashes and without its detours, from the root if possible; undefined for an empty one. */
+export function normalizeFileName(path: string, cwd: string | null): string | undefined {
   const given = path.normalize("NFC").replace(/^file:\/\//, "");
   const isFromRoot = /^[/\\]|^[A-Za-z]:[/\\]/.test(given);
   const isKnown = isFromRoot || (cwd !== null && cwd !== "");
@@ -111,18 +110,18 @@ export function fileName(path: string, cwd: string | null): string | undefined {
   return parts.length === 0 ? undefined : `${isKnown ? "/" : ""}${parts.join("/")}`;
 }
 
-/** Whether one of the files is `wanted`, or ends with it by whole names. Both as {@link fileName} returns them. */
+/** Returns whether one of the files is `wanted`, or ends with it by whole names. Both are normalized. */
 export function hasFile(files: readonly string[], wanted: string): boolean {
   if (wanted.startsWith("/")) return files.includes(wanted);
   const end = `/${wanted}`;
   return files.some((file) => file === wanted || file.endsWith(end));
 }
 
-/** Names at the end of a path by which the index finds it. */
+/** Number of names at the end of a path that the index has. */
 const MAX_NAMES = 16;
 
-/** Returns the ends of a file's path by which it can be asked for, the shortest first. */
-export function endsOf(file: string): string[] {
+/** Returns the ends of a file's path that a search may name, the shortest first. */
+export function getPathEnds(file: string): string[] {
   const names = file.split("/").filter((name) => name !== "");
   return Array.from({ length: Math.min(MAX_NAMES, names.length) }, (_, n) => names.slice(-n - 1).join("/"));
 }

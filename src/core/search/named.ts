@@ -2,7 +2,7 @@
 
 import { Failure } from "../failure.ts";
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
-import { momentText } from "./listing.ts";
+import { formatTime } from "./listing.ts";
 
 /** Characters of an id that name a session which is moved or deleted; with fewer, a slip of the hand names another. */
 export const LEAST_OF_ID = 4;
@@ -12,16 +12,16 @@ const MOST_LISTED = 10;
 /** The sessions that are looked at first; the others count when none of these fits. */
 export type Preferred = "listed" | "archived" | "both";
 
-/** How sessions are named: by their whole ids, by beginnings of these, too, or by names, too. */
+/** Kinds of names: whole ids; these and their beginnings; these and session names. */
 export type Naming = "whole" | "id" | "name";
 
-/** Whether a word names a session by its path. */
+/** Returns whether a word names a session by its path. */
 export function isPath(word: string): boolean {
   return /[/\\]|\.(jsonl?|v2|sqlite)$/.test(word);
 }
 
 /** Returns our sessions that a word names, archived or not. */
-export async function ourSessions(
+export async function findOurSessions(
   catalog: Pick<Catalog, "list">,
   word: string,
   preferred: Preferred,
@@ -29,11 +29,11 @@ export async function ourSessions(
 ): Promise<readonly Listed[]> {
   const listed = await catalog.list({ headerOnly: true }, progress);
   const archived = await catalog.list({ headerOnly: true, archived: true }, progress);
-  return fitting([...listed.found, ...archived.found], word, preferred, "name");
+  return filterByName([...listed.found, ...archived.found], word, preferred, "name");
 }
 
 /** Returns the sessions with an id, else those with an id that begins so, else those with this name. */
-export function fitting(
+export function filterByName(
   sessions: readonly Listed[],
   word: string,
   preferred: Preferred,
@@ -56,7 +56,7 @@ export function fitting(
 }
 
 /** Returns the session that all of these are. Throws ambiguous_id, with the sessions as candidates. */
-export function onlyOne(found: readonly Listed[], word: string): Listed {
+export function requireOneSession(found: readonly Listed[], word: string): Listed {
   if (found.every(({ id }) => id === found[0].id)) return found[0];
   const isId = found[0].id.startsWith(word);
   const sentence = isId
@@ -68,7 +68,7 @@ export function onlyOne(found: readonly Listed[], word: string): Listed {
     name,
     firstMessage,
     cwd,
-    modified: momentText(modified),
+    modified: formatTime(modified),
   }));
   throw new Failure("ambiguous_id", sentence, { sessionId: word, matches: found.length, candidates });
 }

@@ -4,16 +4,16 @@ import type { SearchPart, SearchRequest } from "../ports/catalog.ts";
 
 const RESULTS: readonly SearchPart[] = ["toolResult", "bashExecution"];
 
-/** Returns the parts that a request is about: those that it names, or else those where what it asks for can be. */
-export function partsOf({ parts, role, toolResults, tools, file }: SearchRequest): readonly SearchPart[] {
+/** Returns the parts that a request is about: those that it names, or else those that can match its filters. */
+export function getSearchParts({ parts, role, toolResults, tools, file }: SearchRequest): readonly SearchPart[] {
   const usual: readonly SearchPart[] =
     file !== undefined ? ["toolCall"] : tools ? ["toolCall", ...RESULTS] : ["user", "assistant"];
   if (!parts && role !== undefined && file === undefined && !tools) return [role as SearchPart];
   return [...new Set([...(parts ?? usual), ...(toolResults ? RESULTS : [])])];
 }
 
-/** Returns a tool's name in the form in which names are compared: agents write `Bash` and `bash`. */
-export function toolKey(name: string): string {
+/** Returns a tool's name in the form for comparisons: agents write `Bash` and `bash`. */
+export function toToolKey(name: string): string {
   return name.slice(0, LONGEST_NAME).toLowerCase();
 }
 

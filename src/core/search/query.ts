@@ -1,9 +1,9 @@
-/** The meaning of a query, for every way of searching: its terms, where they occur in a text, how well they fit. */
+/** The meaning of a query, for every search: its terms, their places in a text, and the score. */
 
 /** The terms of a query, folded by {@link fold}: all of them must occur in a text, anywhere. */
 export type Query = readonly string[];
 
-/** Returns text in the one form in which texts and terms are compared: composed, and without case. */
+/** Returns text in the one form for comparing texts and terms: composed, and without case. */
 export function fold(text: string): string {
   const folded = text.normalize("NFC").toLowerCase();
   // Two forms of one letter, at the end of a word and elsewhere.
@@ -18,8 +18,7 @@ export function parseQuery(query: string): Query | null {
   return terms.size === 0 ? null : [...terms];
 }
 
-/** Whether a folded text holds every term. */
-export function holds(folded: string, query: Query): boolean {
+export function containsTerms(folded: string, query: Query): boolean {
   for (const term of query) if (!folded.includes(term)) return false;
   return true;
 }
@@ -40,7 +39,7 @@ const NO_ASCII = /[\u0080-\uffff]+/g;
 const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
 
 /**
- * Returns whether a text has a run that is longer than a word. It looks at one character in 64 where words are short, as
+ * Returns whether a text has a run that is longer than a word. It looks at one character in 64 if words are short, as
  * they mostly are.
  */
 function hasLongRun(text: string): boolean {
@@ -57,8 +56,8 @@ function isOfRun(code: number): boolean {
   return (code >= 0x61 && code <= 0x7a) || (code >= 0x30 && code <= 0x39) || code === 0x5f;
 }
 
-/** Returns a folded text in the form in which the index, which splits at ASCII punctuation only, finds its tokens. */
-export function tokensOf(folded: string, longestRun: number): string {
+/** Returns a folded text in the form of the index, which splits at ASCII punctuation only. */
+export function toTokens(folded: string, longestRun: number): string {
   // Some libraries end a text at a NUL.
   let words = folded.includes("\0") ? folded.replaceAll("\0", " ") : folded;
   let parts = "";
@@ -86,8 +85,8 @@ function withCutRuns(words: string): string {
 }
 
 /** Yields the words of a folded text, for a list that an index without a tokenizer keeps. */
-export function* wordsOf(folded: string): Generator<string> {
-  for (const [word] of tokensOf(folded, Number.POSITIVE_INFINITY).matchAll(TOKEN)) yield word;
+export function* splitWords(folded: string): Generator<string> {
+  for (const [word] of toTokens(folded, Number.POSITIVE_INFINITY).matchAll(TOKEN)) yield word;
 }
 
 function* piecesOf(run: string): Generator<string> {
@@ -203,9 +202,9 @@ function spread(hash: number): number {
 }
 
 /**
- * Runs of a query by which the index is asked, and characters of one in another script: the texts that are found are
- * read, and must have all terms. Each word is looked for in the list of all words, so that a million of them, in a query
- * of 7 MB, kept everybody waiting for minutes.
+ * Limits on the runs of a query for the index, and on the characters of one in another script: the found texts are
+ * read, and must have all terms. Each word is looked up in the list of all words: a million of them, in a query of 7
+ * MB, kept all clients waiting for minutes.
  */
 const MOST_RUNS = 32;
 const LONGEST_OTHER = 64;
@@ -216,7 +215,7 @@ function narrowingRuns(terms: Query): string[] {
   return runs.length <= MOST_RUNS ? runs : runs.sort((a, b) => b.length - a.length).slice(0, MOST_RUNS);
 }
 
-/** Returns the beginning of a run in another script, with none of its characters cut in two. */
+/** Returns the beginning of a run in another script, without cutting a character. */
 function beginningOf(run: string): string {
   return run.length <= LONGEST_OTHER ? run : [...run.slice(0, LONGEST_OTHER)].slice(0, -1).join("");
 }
@@ -231,10 +230,10 @@ function partsOf(run: string): string[] {
 export type Sought = readonly (readonly string[])[];
 
 /**
- * Returns what an index over the tokens is asked for: texts in which the terms are whole words, and all that may hold
- * them; undefined where it cannot decide. `wordsWith` returns the words that hold a part; undefined: too many.
+ * Returns the request to an index over the tokens: texts with the terms as whole words, and all that may contain them;
+ * undefined if the index cannot decide. `wordsWith` returns the words that contain a part; undefined: too many.
  */
-export function soughtOf(
+export function toSought(
   terms: Query,
   wordsWith: (part: string) => readonly string[] | undefined,
 ): { words: Sought | undefined; parts: Sought | undefined } {
@@ -264,21 +263,20 @@ function partOf(run: string): string {
   return run.slice(0, LONGEST_WORD / 2);
 }
 
-/** Returns the parts of words that {@link soughtOf} asks about. */
-export function partsAskedFor(terms: Query): string[] {
+/** Returns the parts of words that {@link toSought} asks about. */
+export function getAskedParts(terms: Query): string[] {
   return narrowingRuns(terms)
     .filter((run) => run.charCodeAt(0) < 128)
     .map(partOf);
 }
 
-/** Returns what is sought as expressions for FTS5. */
-export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
-  const { words, parts } = soughtOf(terms, wordsWith);
-  return { words: words && ftsOf(words), parts: parts && ftsOf(parts) };
+/** Returns the request to the index as expressions for FTS5. */
+export function toExpressions(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
+  const { words, parts } = toSought(terms, wordsWith);
+  return { words: words && toFts(words), parts: parts && toFts(parts) };
 }
 
-/** Returns an expression for FTS5. */
-export function ftsOf(sought: Sought): string {
+export function toFts(sought: Sought): string {
   return sought.map((any) => (any.length === 1 ? quoted(any[0]) : `(${any.map(quoted).join(" OR ")})`)).join(" AND ");
 }
 
@@ -286,7 +284,7 @@ function quoted(token: string): string {
   return `"${token}"`;
 }
 
-// --- what is shown -----------------------------------------------------------------------------------------------
+// --- the shown line ----------------------------------------------------------------------------------------------
 
 /** Returns how well a folded text with all terms fits: higher is better, 0 to 1 for each term, more for neighbours. */
 export function score(folded: string, terms: Query): number {
@@ -321,20 +319,20 @@ const LINE = 240;
 const MAX_PLACES = 100;
 
 /** Returns one line of the text around the first occurrence of a term. `folded` is the folded text. */
-export function snippet(text: string, folded: string, terms: Query): string {
+export function makeSnippet(text: string, folded: string, terms: Query): string {
   const found = terms.map((term) => folded.indexOf(term)).filter((at) => at >= 0);
   return cutOut(text, inProportion(found.length === 0 ? 0 : Math.min(...found), folded, text) - SNIPPET / 4, SNIPPET);
 }
 
 /** Returns the line of the text with most of the terms, the first of such lines; of a long one the part around them. */
-export function lineWith(text: string, folded: string, terms: Query): string {
+export function findBestLine(text: string, folded: string, terms: Query): string {
   const { start, place } = bestLine(folded, terms);
   const line = lineAt(text, folded.length === text.length ? start : startOfSameLine(folded, start, text));
   const at = inProportion(place - start, lineAt(folded, start), line);
   return cutOut(line, Math.min(at - LINE / 4, line.length - LINE), LINE);
 }
 
-/** Returns where the line with most of the terms starts, and the first place of a term in it. */
+/** Returns the start of the line with most of the terms, and the first place of a term in it. */
 function bestLine(folded: string, terms: Query): { start: number; place: number } {
   const lines = new Map<number, { start: number; place: number; terms: number }>();
   for (const term of terms) {
@@ -366,7 +364,7 @@ function lineAt(text: string, start: number): string {
   return text.slice(start, end < 0 ? text.length : end);
 }
 
-/** Returns where the line of a folded text starts in the text itself, which has other lengths and the same lines. */
+/** Returns the start of a folded text's line in the text itself, which has other lengths and the same lines. */
 function startOfSameLine(folded: string, start: number, text: string): number {
   let at = 0;
   for (let passed = folded.indexOf("\n"); passed >= 0 && passed < start; passed = folded.indexOf("\n", passed + 1))
@@ -374,12 +372,12 @@ function startOfSameLine(folded: string, start: number, text: string): number {
   return at;
 }
 
-/** Returns a place of a folded text in the text itself: where folding changed lengths, it is found in proportion. */
+/** Returns a place of a folded text in the text itself: if folding changed lengths, it is found in proportion. */
 function inProportion(place: number, folded: string, text: string): number {
   return folded.length === text.length ? place : Math.round((place / folded.length) * text.length);
 }
 
-/** Returns a stretch of a text on one line, marked where it is cut. */
+/** Returns a stretch of a text on one line, with marks at its cut ends. */
 function cutOut(text: string, from: number, length: number): string {
   let start = Math.max(0, from);
   let past = Math.min(text.length, start + length);

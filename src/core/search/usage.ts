@@ -1,7 +1,7 @@
 /** Usage over many sessions: the figures of each by quarter of an hour and model, and their sums as a caller asks. */
 
 import type { Listed, ModelUsed, UsageGroup, UsageReport, UsageRequest, UsageRow } from "../ports/catalog.ts";
-import { expired, packed, unpacked } from "./listing.ts";
+import { packCursor, toExpiredFailure, unpackCursor } from "./listing.ts";
 
 /** Milliseconds of a quarter of an hour. All time zones differ by whole quarters, so that each has its days of them. */
 const QUARTER = 900_000;
@@ -14,24 +14,24 @@ const LAST_TIME = Date.UTC(9999, 11, 30);
 export const NO_QUARTER = -1;
 
 /** Returns the quarter of an hour that a time is in, counted from 1970. */
-export function quarterOf(moment: number | null): number {
+export function toQuarter(moment: number | null): number {
   return moment !== null && moment >= FIRST_TIME && moment <= LAST_TIME ? Math.floor(moment / QUARTER) : NO_QUARTER;
 }
 
 /** Returns when a quarter begins, in milliseconds. */
-export function momentOfQuarter(quarter: number): number {
+export function quarterToTime(quarter: number): number {
   return quarter * QUARTER;
 }
 
 /**
- * The places of the numbers in a row of figures. The rows of a session lie one after the other in one list of numbers:
- * 100,000 rows take 9 MB, and are summed in 10 ms.
+ * The places of the numbers in a row of figures. The rows of a session are adjacent in one list of numbers: 100,000
+ * rows take 9 MB, and are summed in 10 ms.
  */
 export const AT = {
   quarter: 0,
   /** The index of the model among all that are known. */
   model: 1,
-  /** Whether it was taken over from the session that it was forked from: 0 or 1. */
+  /** 1 if it was copied from the session's original, else 0. */
   inherited: 2,
   /** Messages of the assistant. */
   messages: 3,
@@ -54,8 +54,8 @@ export interface CountedSession {
   readonly usage?: { readonly rows: readonly number[]; readonly tail: readonly number[] };
 }
 
-/** Returns what a session cost itself, without what it took over. */
-export function costOf(...figures: readonly (readonly number[])[]): number {
+/** Returns the cost of a session itself, without that of entries copied from its original. */
+export function sumCost(...figures: readonly (readonly number[])[]): number {
   let cost = 0;
   for (const rows of figures)
     for (let at = 0; at < rows.length; at += ROW_LENGTH) if (rows[at + AT.inherited] === 0) cost += rows[at + AT.cost];
@@ -63,17 +63,17 @@ export function costOf(...figures: readonly (readonly number[])[]): number {
 }
 
 /**
- * Returns sessions in which what forks took over from an original that is gone counts as spent by one of them: by the one
- * that took over most. `hasOriginal`: whether the session is there that one was forked from.
+ * Returns sessions with the usage that forks copied from a missing original counted once: in the fork that copied most.
+ * `hasOriginal`: returns whether a fork's original exists.
  */
-export function withHeirs(
+export function assignHeirs(
   sessions: readonly CountedSession[],
   hasOriginal: (listed: Listed) => boolean,
 ): readonly CountedSession[] {
   const heirs = new Map<string, { readonly path: string; readonly tokens: number }>();
   for (const { listed, usage } of sessions) {
     if (listed.parentSession === null || !usage) continue;
-    const tokens = takenOver(usage);
+    const tokens = countTakenOver(usage);
     if (tokens === 0 || hasOriginal(listed)) continue;
     if (tokens > (heirs.get(listed.parentSession)?.tokens ?? 0))
       heirs.set(listed.parentSession, { path: listed.path, tokens });
@@ -86,7 +86,7 @@ export function withHeirs(
 }
 
 /** Returns how many tokens, and messages without any, a session took over. */
-export function takenOver(usage: CountedSession["usage"]): number {
+export function countTakenOver(usage: CountedSession["usage"]): number {
   let tokens = 0;
   for (const list of usage ? [usage.rows, usage.tail] : [])
     for (let at = 0; at < list.length; at += ROW_LENGTH)
@@ -98,19 +98,19 @@ function asOwn(rows: readonly number[]): number[] {
   return rows.map((value, i) => (i % ROW_LENGTH === AT.inherited ? 0 : value));
 }
 
-/** Numbers that are summed, of a session's own entries, and then of those that it took over. */
+/** Summed numbers of a session's own entries, and then of those that it copied. */
 const SUMMED = ROW_LENGTH - AT.messages;
 const COST = AT.cost - AT.messages;
 const TOTAL = AT.total - AT.messages;
 const UNPRICED = AT.unpriced - AT.messages;
-/** Days and models that are told apart; there are fewer days, and further models count as one without a name. */
+/** Limits on distinct days and models; there are fewer days, and further models count as one without a name. */
 const MANY_DAYS = 4_000_000;
 export const MANY_MODELS = 1000;
 /** The day of figures whose time is not known. */
 const NO_DAY = -1;
 
-/** Sums the usage of sessions by what the request names. */
-export function usageOf(
+/** Sums the usage of sessions by the properties of the request. */
+export function sumUsage(
   sessions: Iterable<CountedSession>,
   { groupBy, since, until, dayOf }: UsageRequest,
   models: readonly ModelUsed[],
@@ -160,12 +160,12 @@ function spentAt(sums: Float64Array, base: number) {
   return { messages, tokens: { input, output, cacheRead, cacheWrite, total }, cost };
 }
 
-/** The groups of one request. Their sums lie in one list of numbers, and rows are made of those that are looked at. */
+/** The groups of one request. Their sums are in one list of numbers, and rows are made only of those that are read. */
 class Groups {
   private readonly by: ReadonlySet<UsageGroup>;
   private readonly models: readonly ModelUsed[];
   private readonly dayOf: UsageRequest["dayOf"];
-  /** Sessions, or one session of each working directory, by what they are grouped by. */
+  /** Sessions, or one session of each working directory, by group. */
   private readonly ownerNumbers = new Map<string | null, number>();
   private readonly owners: Listed[] = [];
   private readonly numbers = new Map<number, number>();
@@ -208,7 +208,7 @@ class Groups {
     addNumbers(this.sums, group * 2 * SUMMED, rows, at);
   }
 
-  /** Returns the rows, the latest day first, on each day what cost most first, and then what took most tokens. */
+  /** Returns the rows, the latest day first, on each day the highest cost first, and then the most tokens. */
   sorted(): UsageReport["rows"] {
     const { keys, sums } = this;
     const order = Array.from(keys, (_, group) => group).sort((a, b) => {
@@ -247,7 +247,7 @@ function nameOf({ provider, model }: ModelUsed): string {
   return JSON.stringify([provider, model]);
 }
 
-/** The part of a row by which rows are ordered. */
+/** The part of a row that orders rows. */
 type Place = Pick<UsageRow, "day" | "provider" | "model" | "cwd" | "cost"> & {
   readonly tokens: { readonly total: number };
   readonly session?: Pick<Listed, "path">;
@@ -262,26 +262,26 @@ function compareRows(a: Place, b: Place): number {
   );
 }
 
-/** Returns a text that tells rows of one day apart; in a cursor, members that a row lacks are null. */
+/** Returns a text that distinguishes rows of one day; in a cursor, members that a row lacks are null. */
 function identity({ provider, model, cwd, session }: Place): string {
   return JSON.stringify([provider, model, cwd, session?.path]);
 }
 
 /** Returns the cursor of the page after a row. */
-export function cursorAfterRow(row: UsageRow, groupBy: readonly UsageGroup[]): string {
+export function makeRowCursor(row: UsageRow, groupBy: readonly UsageGroup[]): string {
   const { day, provider, model, cwd, session, cost, tokens } = row;
-  return packed([groupBy.join(), day, provider, model, cwd, session?.path, cost, tokens.total]);
+  return packCursor([groupBy.join(), day, provider, model, cwd, session?.path, cost, tokens.total]);
 }
 
-/** Returns the index of the first row after a cursor, whatever came and went before it. Throws cursor_expired. */
-export function indexAfter(
+/** Returns the index of the first row after a cursor, in a list that may have changed. Throws cursor_expired. */
+export function findIndexAfter(
   rows: UsageReport["rows"],
   cursor: string | undefined,
   groupBy: readonly UsageGroup[],
 ): number {
   if (cursor === undefined) return 0;
-  const [named, day, provider, model, cwd, path, cost, total] = unpacked(cursor);
-  if (named !== groupBy.join() || typeof cost !== "number" || typeof total !== "number") throw expired(cursor);
+  const [named, day, provider, model, cwd, path, cost, total] = unpackCursor(cursor);
+  if (named !== groupBy.join() || typeof cost !== "number" || typeof total !== "number") throw toExpiredFailure(cursor);
   const place = { day, provider, model, cwd, session: { path }, cost, tokens: { total } } as Place;
   let low = 0;
   for (let high = rows.count; low < high; ) {

@@ -1,12 +1,12 @@
 /**
- * Lines that continue a session as a branch, because others wrote to it meanwhile. Entries name their parents, so lines
- * that are written after others stay the branch that they are. Only an id that was given twice is changed.
+ * Lines that continue a session as a branch, because other programs wrote to it in between. Entries name their parents,
+ * so lines that are written after others stay the same branch. Only a duplicate id is changed.
  */
 
 import { Failure } from "../failure.ts";
-import { type Batch, draftOf, headMarkIn, newLine, patchMembers, placeOf } from "../format/entry.ts";
+import { type Batch, makeDraft, makeNewLine, makeNewPlace, patchMembers, readHeadMark } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
-import { bytesOf, parse, payloadOf, sameBytes } from "../json/json.ts";
+import { areSameBytes, parse, toBytes, trimLine } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";
 import type { Session } from "./session.ts";
@@ -19,7 +19,6 @@ const ID_DIGITS = 8;
 type EntryMembers = Readonly<Record<string, unknown>>;
 
 interface AddedBranch {
-  /** The lines to append. */
   readonly lines: readonly Uint8Array[];
   /** Ids of its entries, in order. */
   readonly entryIds: readonly string[];
@@ -35,20 +34,20 @@ export interface BranchBase {
 }
 
 /**
- * Appends lines of another copy of a session to it as a branch. The leaf stays. Throws entry_not_found where they continue
- * an entry that is not here, and what Session.append throws.
+ * Appends lines of another copy of a session to it as a branch. The leaf stays. Throws entry_not_found if they continue
+ * an entry that is not here, and the failures of Session.append.
  */
 export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBranch {
   const { log, env } = session;
   if (log.readOnly) throw log.readOnly;
-  if (log.acquireLock()) session.foreign.checkForChanges();
+  if (log.acquireLock()) session.externalChanges.checkForChanges();
   const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
   const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
   const repeats = repeatsIn(session, own);
   const unrepeated = own.filter((line) => !repeats.has(idOf(membersOf(line))));
-  // A marker moves the leaf of what followed it.
+  // A marker moves the leaf of the entries after it.
   const left = unrepeated.every((line) => membersOf(line).customType === LEAF_MARKER) ? [] : unrepeated;
-  const branch = branchOf(base, left, sha256, repeats);
+  const branch = makeBranch(base, left, sha256, repeats);
   const ids = new Set<string>();
   for (const [n, line] of branch.lines.entries()) {
     const parentId = parentOf(membersOf(line));
@@ -59,12 +58,12 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
     throw new Failure("entry_not_found", sentence, { entryId: parentId });
   }
   if (branch.lines.length === 0) return branch;
-  const marker = markerAfter(base, branch, sha256, session.sharedLeafId);
+  const marker = makeLeafMarker(base, branch, sha256, session.sharedLeafId);
   session.write({ lines: [...branch.lines, marker], ids: branch.entryIds }, { isBranch: true });
   return branch;
 }
 
-/** Returns the ids of entries that the host has written again under their idempotency keys, with those that they have now. */
+/** Returns the ids of entries that the host has written again under their idempotency keys, with their present ids. */
 function repeatsIn(session: Session, own: readonly Uint8Array[]): ReadonlyMap<string, string> {
   const { nodes } = session.log;
   return repeatsOf(own, session.id, {
@@ -74,7 +73,7 @@ function repeatsIn(session: Session, own: readonly Uint8Array[]): ReadonlyMap<st
 }
 
 /** Returns the same for entries that are there as lines. */
-export function repeatsAmong(
+export function findRepeats(
   theirs: Iterable<Uint8Array>,
   own: readonly Uint8Array[],
   sessionId: string,
@@ -127,18 +126,15 @@ function repeatsOf(
   return repeats;
 }
 
-/** Returns the key with which an entry was written to a session, and its place among those of the key. */
+/** Returns the idempotency key of a stored entry of a session, and its place among those of the key. */
 function keyedIn(members: EntryMembers, sessionId: string): (Partial<Batch> & { key: string }) | undefined {
   const batch = members._batch as Partial<Batch> | null | undefined;
   const { key } = batch ?? {};
   return batch?.session === sessionId && typeof key === "string" ? { ...batch, key } : undefined;
 }
 
-/**
- * Returns the branch that lines make. Those that are there already are left out. `names`: entries that are there under
- * another id.
- */
-export function branchOf(
+/** Returns the branch that lines make. Existing ones are left out. `names`: entries that exist under another id. */
+export function makeBranch(
   { log, count, theirs }: BranchBase,
   own: readonly Uint8Array[],
   sha256: Env["sha256"],
@@ -162,17 +158,17 @@ export function branchOf(
     for (let n = 1; ; n++) {
       const there = lineWith(id);
       // The same line again: a part of the branch was brought before.
-      if (there && sameBytes(payloadOf(there), payloadOf(kept))) break;
+      if (there && areSameBytes(trimLine(there), trimLine(kept))) break;
       if (!there) {
         added.set(id, kept);
         lines.push(kept);
         entryIds.push(id);
         break;
       }
-      // The same for the same line, so that who is interrupted and begins again does the same.
-      id = newId(sha256(payloadOf(stored)), n);
+      // The same for the same line, so that a repeated run after an interruption has the same result.
+      id = newId(sha256(trimLine(stored)), n);
       renamed.set(idOf(members), id);
-      kept = patchMembers(line, { id: bytesOf(JSON.stringify(id)) });
+      kept = patchMembers(line, { id: toBytes(JSON.stringify(id)) });
     }
   }
   return { lines, entryIds, renamed };
@@ -183,18 +179,18 @@ function newId(seed: string, n: number): string {
   return `${seed.slice(0, ID_DIGITS)}${n === 1 ? "" : `-${n}`}`;
 }
 
-/** Returns a line in which entries are named as they are now. */
+/** Returns a line with the present ids of the entries that it names. */
 function withNames(line: Uint8Array, members: EntryMembers, nameOf: (id: string) => string | undefined): Uint8Array {
   const values: Record<string, Uint8Array> = {};
   for (const name of REFERENCES) {
     const now = nameOf(String(members[name]));
-    if (now !== undefined) values[name] = bytesOf(JSON.stringify(now));
+    if (now !== undefined) values[name] = toBytes(JSON.stringify(now));
   }
   return Object.keys(values).length === 0 ? line : patchMembers(line, values);
 }
 
-/** Returns a line to write after a branch, which says that the leaf is where it was. The same for the same branch. */
-export function markerAfter(
+/** Returns a line to write after a branch, which restores the leaf. The same for the same branch. */
+export function makeLeafMarker(
   base: BranchBase,
   { lines }: AddedBranch,
   sha256: Env["sha256"],
@@ -202,15 +198,15 @@ export function markerAfter(
 ): Uint8Array {
   const last = lines[lines.length - 1];
   // Machines that add the same branch at different leaves give their markers different ids.
-  const seed = sha256(bytesOf(`${leafId} ${sha256(payloadOf(last))}`));
+  const seed = sha256(toBytes(`${leafId} ${sha256(trimLine(last))}`));
   let n = 1;
   const taken = new Set([...base.theirs, ...lines].map((line) => idOf(membersOf(line))));
   const isTaken = (id: string): boolean => taken.has(id) || base.log.nodes.position(id) >= 0;
   while (isTaken(newId(seed, n))) n++;
   const { timestamp } = membersOf(last);
   const time = typeof timestamp === "string" ? timestamp : new Date(0).toISOString();
-  const draft = draftOf("custom", { customType: LEAF_MARKER, data: leafId === null ? { leafId } : undefined });
-  return newLine(draft, placeOf(newId(seed, n), leafId, time)).line;
+  const draft = makeDraft("custom", { customType: LEAF_MARKER, data: leafId === null ? { leafId } : undefined });
+  return makeNewLine(draft, makeNewPlace(newId(seed, n), leafId, time)).line;
 }
 
 /** Returns the leaf that an opening finds in these entries (session-format reference, section 5); null for the root. */
@@ -219,7 +215,7 @@ function leafOf({ log, count, theirs }: BranchBase): string | null {
   let leaf: string | null = null;
   for (let at = count + theirs.length - 1; at >= 0; at--) {
     const line = at < count ? log.read(at) : theirs[at - count];
-    if (headMarkIn(line, log.header.id)) continue;
+    if (readHeadMark(line, log.header.id)) continue;
     const members = membersOf(line);
     const isMarker = members.type === "custom" && members.customType === LEAF_MARKER;
     if (members.type !== "label" && members.type !== "session_info") {
@@ -228,7 +224,7 @@ function leafOf({ log, count, theirs }: BranchBase): string | null {
     }
     metadata.push(members);
   }
-  // Labels and names move the leaf where they continue the conversation.
+  // Labels and names move the leaf if they continue the conversation.
   for (const members of metadata.reverse()) if (parentOf(members) === leaf) leaf = idOf(members);
   return leaf;
 }

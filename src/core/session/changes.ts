@@ -1,14 +1,14 @@
 /** Changes of the leaf, the name and the labels of a session: as operations, and taken back. */
 
-import { type Draft, draftOf } from "../format/entry.ts";
+import { type Draft, makeDraft } from "../format/entry.ts";
 import type { IdChange, OperationKind, SessionChange } from "../ports/operations.ts";
 import { KNOWN_TYPES, ROOT } from "../tree/nodes.ts";
-import { groundMoved, quoted } from "./history.ts";
+import { quoteText, toConflictFailure } from "./history.ts";
 import type { Session } from "./session.ts";
 
 const NAME = KNOWN_TYPES.indexOf("session_info");
 
-/** A change that is being made: what was before. */
+/** A change in progress: the state before it. */
 interface Before {
   readonly leafId: string | null;
   /** The entry that set the name, or the label of `target`. */
@@ -17,8 +17,7 @@ interface Before {
   readonly target?: string;
 }
 
-/** Returns the state before a change of the name. */
-export function beforeRename(session: Session): Before {
+export function captureName(session: Session): Before {
   const { leafId, name: text } = session;
   const { nodes } = session.log;
   const last = nodes.count === 0 ? -1 : nodes.columns().types.lastIndexOf(NAME, nodes.count - 1);
@@ -26,7 +25,7 @@ export function beforeRename(session: Session): Before {
 }
 
 /** Returns the state before a change of an entry's label. */
-export function beforeLabel(session: Session, target: string): Before {
+export function captureLabel(session: Session, target: string): Before {
   const known = session.tree.labels.get(session.log.nodes.position(target));
   const setBy = known ? session.log.nodes.id(known.setBy) : null;
   return { leafId: session.leafId, setBy, text: known?.label ?? null, target };
@@ -35,7 +34,7 @@ export function beforeLabel(session: Session, target: string): Before {
 /** Records that an entry set the name, or cleared or set a label. */
 export function noteSetting(session: Session, before: Before, entryId: string): void {
   const { target, leafId, setBy, text: was } = before;
-  // The leaf of a head is left where it is when this is taken back, whoever does that.
+  // Taking this back leaves the leaf of a head where it is, for every caller.
   const leaf: IdChange = [session.heads.name === null ? leafId : session.leafId, session.leafId];
   const set: IdChange = [setBy, entryId];
   const change = { do: "change" as const, path: session.file ?? "", leaf, follows: true };
@@ -44,7 +43,8 @@ export function noteSetting(session: Session, before: Before, entryId: string): 
     session.note({ kind: "rename", text, step: { ...change, name: set } });
   } else {
     const is = session.tree.labels.get(session.log.nodes.position(target))?.label ?? null;
-    const cleared = was === null ? `Cleared the label of ${target}.` : `Cleared the label ${quoted(was)} of ${target}.`;
+    const cleared =
+      was === null ? `Cleared the label of ${target}.` : `Cleared the label ${quoteText(was)} of ${target}.`;
     const text = is === null ? cleared : sentence(`Labelled ${target}`, was, is);
     session.note({ kind: "label", text, step: { ...change, labels: [{ target, set }] } });
   }
@@ -52,7 +52,7 @@ export function noteSetting(session: Session, before: Before, entryId: string): 
 
 /**
  * Records that the shared leaf was moved, and `before` if the entry there was labelled then. A move of a head is not
- * recorded, because nobody else may take it back: its label alone is.
+ * recorded, because only its own client may take it back; its label is recorded.
  */
 export function noteMove(
   session: Session,
@@ -85,7 +85,7 @@ function placeOf(id: string | null): string {
 }
 
 function sentence(did: string, was: string | null, is: string | null): string {
-  return `${did} ${quoted(is ?? "")}${was === null ? "" : `, which was ${quoted(was)}`}.`;
+  return `${did} ${quoteText(is ?? "")}${was === null ? "" : `, which was ${quoteText(was)}`}.`;
 }
 
 /** Returns the text that an entry set; null when it is missing or cleared it. */
@@ -97,7 +97,7 @@ function textIn(session: Session, id: string | null, member: "name" | "label"): 
 
 // --- taking back -----------------------------------------------------------------------------------------------------
 
-/** Whether a recorded change did not happen, because its commit failed or was cut off. */
+/** Returns whether a recorded change did not happen, because its commit failed or was cut off. */
 export function isUnknownTo(session: Session, { leaf, follows, name, labels = [] }: SessionChange): boolean {
   const { nodes } = session.log;
   const set = [...(name ? [name] : []), ...labels.map((label) => label.set)].map(([, after]) => after);
@@ -122,17 +122,21 @@ export function takeBackChange(
   const [before, after] = leaf;
   const { name: head } = session.heads;
   if (!follows && head !== null)
-    throw groundMoved(`It moved the shared leaf, and you are at the head ${head}. Undo it from the shared leaf.`, {
-      head,
-    });
-  if (!follows && current !== after) throw groundMoved(`The leaf is ${placeOf(current)} now.`, { leafId: current });
+    throw toConflictFailure(
+      `It moved the shared leaf, and you are at the head ${head}. Undo it from the shared leaf.`,
+      {
+        head,
+      },
+    );
+  if (!follows && current !== after)
+    throw toConflictFailure(`The leaf is ${placeOf(current)} now.`, { leafId: current });
   const drafts: Draft[] = [];
   if (name) drafts.push(nameDraft(session, name));
   for (const { target, set } of labels ?? []) drafts.push(labelDraft(session, target, set));
-  // What only followed its own entry goes back with it; what went on from there stays.
+  // A leaf that only followed its own entry goes back with it; a leaf that was moved on from there stays.
   const wanted = current === after && head === null ? before : current;
   const place = wanted === null ? ROOT : session.find(wanted);
-  if (wanted !== null && place < 0) throw groundMoved(`The entry ${wanted} is missing.`, { entryId: wanted });
+  if (wanted !== null && place < 0) throw toConflictFailure(`The entry ${wanted} is missing.`, { entryId: wanted });
   const ids = drafts.length === 0 ? [] : append(drafts);
   if (session.leafId !== wanted) session.moveLeaf(place);
   return {
@@ -148,23 +152,26 @@ export function takeBackChange(
 function nameDraft(session: Session, [before, after]: IdChange): Draft {
   const now = session.name;
   const set = textIn(session, after, "name")?.trim() || null;
-  if (now !== set) throw groundMoved(`The name is ${now === null ? "not set" : quoted(now)} now.`, { name: now });
-  return draftOf("session_info", { name: textOr(session, before, "name") ?? "" });
+  if (now !== set)
+    throw toConflictFailure(`The name is ${now === null ? "not set" : quoteText(now)} now.`, { name: now });
+  return makeDraft("session_info", { name: textOr(session, before, "name") ?? "" });
 }
 
 function labelDraft(session: Session, target: string, [before, after]: IdChange): Draft {
   const { nodes } = session.log;
   const position = nodes.position(target);
-  if (position < 0) throw groundMoved(`The entry ${target} is missing.`, { entryId: target });
+  if (position < 0) throw toConflictFailure(`The entry ${target} is missing.`, { entryId: target });
   const now = session.tree.labels.get(position)?.label ?? null;
   if (now !== textIn(session, after, "label"))
-    throw groundMoved(`The label of ${target} is ${now === null ? "not set" : quoted(now)} now.`, { label: now });
-  return draftOf("label", { targetId: target, label: textOr(session, before, "label") ?? undefined });
+    throw toConflictFailure(`The label of ${target} is ${now === null ? "not set" : quoteText(now)} now.`, {
+      label: now,
+    });
+  return makeDraft("label", { targetId: target, label: textOr(session, before, "label") ?? undefined });
 }
 
 /** Returns the text that an entry set. Throws ground_moved when the entry is missing, so that the text is not known. */
 function textOr(session: Session, id: string | null, member: "name" | "label"): string | null {
   if (id !== null && session.log.nodes.position(id) < 0)
-    throw groundMoved(`The entry ${id}, which has the ${member} from before, is missing.`, { entryId: id });
+    throw toConflictFailure(`The entry ${id}, which has the ${member} from before, is missing.`, { entryId: id });
   return textIn(session, id, member);
 }

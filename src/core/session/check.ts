@@ -1,12 +1,12 @@
 /** Verifies a whole session: its damage and its invariants (`verify_session`; reliability cases, guarantee 6). */
 
-import { boundaryDamage } from "../context/context.ts";
-import { type Damage, damageOfEntry, NO_DAMAGE } from "../format/damage.ts";
+import { findBoundaryDamage } from "../context/context.ts";
+import { type Damage, makeEntryDamage, NO_DAMAGE } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
-import { shownText } from "../format/message.ts";
-import { withFewMembers } from "../json/few-members.ts";
+import { toShownText } from "../format/message.ts";
+import { limitMembers } from "../json/few-members.ts";
 import { parseAbridged } from "../json/json.ts";
-import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
+import { completeDraft, findGap, getSpeaker } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
 
 export interface Verdict {
@@ -59,11 +59,11 @@ const SEEN = 4096;
  * Verifies a session in steps, and yields how many entries it has verified. Reads every entry. Throws storage_failed when
  * the disk refuses.
  */
-export function* verifying(session: Session): Generator<number, Verdict> {
+export function* verifyInSteps(session: Session): Generator<number, Verdict> {
   const { log, tree } = session;
   const found: Damage[] = [];
   const unreadableForRust: { entryId: string; reason: string }[] = [];
-  // What entries of a newer version have and lack is not known.
+  // The required members of entries of a newer version are unknown.
   const count = log.readOnly?.name === "unsupported_version" ? 0 : log.nodes.count;
   for (let position = 0; position < count; position++) {
     if (position > 0 && position % AT_ONCE === 0) yield position;
@@ -74,7 +74,7 @@ export function* verifying(session: Session): Generator<number, Verdict> {
     // Pi never reads another agent's file.
     if (fault && !(log.foreign && fault.kind === "incomplete_message")) found.push(fault);
     if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
-    const damage = boundaryDamage(tree, session, position);
+    const damage = findBoundaryDamage(tree, session, position);
     if (damage) found.push(damage);
   }
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
@@ -84,12 +84,12 @@ export function* verifying(session: Session): Generator<number, Verdict> {
 }
 
 function entryAt({ log }: Session, position: number): Entry {
-  return parseAbridged(withFewMembers(log.read(position)), SEEN, LONG) as Entry;
+  return parseAbridged(limitMembers(log.read(position)), SEEN, LONG) as Entry;
 }
 
 /**
- * Remarks on a session that is whole. Pi's reader takes messages that its interface fails on; the others tell what the
- * model sees of the conversation, which the entries say as they are, so that no repair could mend it.
+ * Remarks on a session that is whole. Pi's reader takes messages that its interface fails on; the others describe the
+ * model's view of the conversation, which follows from the entries as they are, so that no repair could change it.
  */
 const NO_FAULTS: ReadonlySet<Damage["kind"]> = new Set([
   ...NO_DAMAGE,
@@ -112,15 +112,15 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
   if (entry.type !== "message" || entry.damaged === true) return null;
   const { message } = entry;
   if (typeof message !== "object" || message === null || Array.isArray(message))
-    return damageOfEntry(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
-  const gap = gapOf(message as Readonly<Record<string, unknown>>);
+    return makeEntryDamage(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
+  const gap = findGap(message as Readonly<Record<string, unknown>>);
   if (gap === null) return null;
   const reason = `the message has no ${gap} as Pi reads it, and Pi's interface fails without it; repair_session adds it`;
-  return damageOfEntry(entryId, "incomplete_message", reason);
+  return makeEntryDamage(entryId, "incomplete_message", reason);
 }
 
 /** Returns the messages of a session that Pi cannot read. Reads every entry. */
-export function incompleteMessages(session: Session): Incomplete[] {
+export function findIncompleteMessages(session: Session): Incomplete[] {
   const { nodes } = session.log;
   const found: Incomplete[] = [];
   for (let position = 0; position < nodes.count; position++) {
@@ -128,9 +128,9 @@ export function incompleteMessages(session: Session): Incomplete[] {
     const entry = entryAt(session, position);
     const damage = messageFault(entry, nodes.id(position));
     if (damage?.kind !== "incomplete_message") continue;
-    const speaker = () => speakerAt(session, nodes.parent(position));
+    const speaker = () => getSpeaker(session, nodes.parent(position));
     const time = () => Date.parse(entry.timestamp) || 0;
-    found.push({ position, damage, complete: (line) => completedDraft(line, entry, { time, speaker }) });
+    found.push({ position, damage, complete: (line) => completeDraft(line, entry, { time, speaker }) });
   }
   return found;
 }
@@ -148,7 +148,7 @@ function rustRefusal(entry: Entry): string | null {
   for (const block of Array.isArray(content) ? content : []) {
     const type = (block as { type?: unknown } | null)?.type;
     if (typeof type !== "string" || !RUST_BLOCKS.has(type))
-      return `it has a content block of type ${shownText(type) || "none"}`;
+      return `it has a content block of type ${toShownText(type) || "none"}`;
   }
   if (role === "custom") return typeof content === "string" ? null : "its custom message has blocks instead of text";
   if (role === "bashExecution") return typeof message.exitCode === "number" ? null : "its command has no exit code";
@@ -157,7 +157,7 @@ function rustRefusal(entry: Entry): string | null {
     if (typeof message.api !== "string") return "its assistant message has no api";
     return typeof cost === "object" && cost !== null ? null : "its usage has no cost";
   }
-  return ["user", "toolResult", "branchSummary", "compactionSummary"].includes(shownText(role))
+  return ["user", "toolResult", "branchSummary", "compactionSummary"].includes(toShownText(role))
     ? null
-    : `its message has the role ${shownText(role) || "none"}`;
+    : `its message has the role ${toShownText(role) || "none"}`;
 }

@@ -1,14 +1,14 @@
 /** The compaction that is appended to a session. */
 
-import { boundaryFault, type Coming } from "../context/compaction.ts";
+import { type Coming, findBoundaryFault } from "../context/compaction.ts";
 import { foldSystemMessages } from "../context/system.ts";
 import { Failure } from "../failure.ts";
-import { type Draft, draftOf } from "../format/entry.ts";
-import { timestamp } from "../ports/env.ts";
+import { type Draft, makeDraft } from "../format/entry.ts";
+import { makeTimestamp } from "../ports/env.ts";
 import type { Session } from "./session.ts";
 
 /** Returns a compaction at the leaf, with the system prompt in force, which it would hide. Throws invalid_boundary. */
-export function compactionDraft(
+export function makeCompactionDraft(
   session: Session,
   compaction: {
     summary: string;
@@ -22,10 +22,10 @@ export function compactionDraft(
   const { firstKeptEntryId } = compaction;
   const id = session.newEntryId();
   if (firstKeptEntryId !== null) requireKept(session, firstKeptEntryId, session.log.nodes.position(firstKeptEntryId));
-  const since = timestamp(session.env);
+  const since = makeTimestamp(session.env);
   const systemMessage = foldSystemMessages(systemMessages(session), Date.parse(since));
   return {
-    ...draftOf("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id, systemMessage }),
+    ...makeDraft("compaction", { ...compaction, firstKeptEntryId: firstKeptEntryId ?? id, systemMessage }),
     id,
     timestamp: since,
   };
@@ -42,7 +42,7 @@ export function requireKept(
   const fault =
     first < 0
       ? { reason: `Entry not found: ${entryId}. get_path lists the entries to choose from.`, nearest: [] }
-      : boundaryFault(session.tree, session, leaf, first, coming);
+      : findBoundaryFault(session.tree, session, leaf, first, coming);
   if (fault) throw new Failure("invalid_boundary", fault.reason, { entryId, nearest: fault.nearest, path });
 }
 

@@ -1,15 +1,22 @@
-/** Compares two branches: where they part, and what each of them said, did and cost since then. */
+/** Compares two branches: the end of their common part, and the messages, work and cost of each since then. */
 
 import { Files, type SummaryMessage } from "../context/summary.ts";
 import type { Entry } from "../format/entry.ts";
-import { contentText, mainArgument, preview, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
-import { withFewMembers } from "../json/few-members.ts";
-import { jsonText, parseAbridged } from "../json/json.ts";
+import {
+  findMainArgument,
+  getContentText,
+  getToolCalls,
+  type ToolCall,
+  toPreview,
+  toStored,
+} from "../format/message.ts";
+import { limitMembers } from "../json/few-members.ts";
+import { parseAbridged, toJsonText } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
-import { addUsage, countMessage, mayCost, noCounts, usageIn } from "./stats.ts";
+import { addUsage, countMessage, getEntryUsage, makeCounts, mayCost } from "./stats.ts";
 
-/** An entry of a session, with which a branch ends; ROOT stands for the place before the first entry. */
+/** The last entry of a branch, in its session; ROOT for the place before the first entry. */
 export interface BranchEnd {
   readonly session: Session;
   readonly position: number;
@@ -17,15 +24,15 @@ export interface BranchEnd {
 
 // --- where they part -----------------------------------------------------------------------------------------------
 
-/** Two branches as positions in their sessions: what they have in common, by the first session, and then only each. */
+/** Two branches as positions in their sessions: the common part, by the first session, and then the rest of each. */
 export interface Parting {
   readonly common: Int32Array;
   readonly a: Int32Array;
   readonly b: Int32Array;
 }
 
-/** Returns where two branches part. Of two sessions, those entries are common that a fork has copied. */
-export function partingOf(a: BranchEnd, b: BranchEnd): Parting {
+/** Returns the place at which two branches part. In two sessions, the entries that a fork has copied are common. */
+export function comparePaths(a: BranchEnd, b: BranchEnd): Parting {
   const left = a.session.tree.path(a.position);
   const right = b.session.tree.path(b.position);
   const isOne = a.session === b.session;
@@ -33,7 +40,7 @@ export function partingOf(a: BranchEnd, b: BranchEnd): Parting {
   return { common: left.subarray(0, past), a: left.subarray(past), b: right.subarray(pastRight) };
 }
 
-/** Returns where the common beginning of two paths of one tree ends in each of them. */
+/** Returns the end of the common beginning of two paths of one tree in each of them. */
 function samePart(a: Int32Array, b: Int32Array): [number, number] {
   let past = 0;
   while (past < a.length && past < b.length && a[past] === b[past]) past++;
@@ -41,9 +48,9 @@ function samePart(a: Int32Array, b: Int32Array): [number, number] {
 }
 
 /**
- * Returns where the common beginning of two paths ends in each of them, by the ids of their entries, which copies keep.
- * A fork has no labels of its original, and others of its own. Writers that count their entries give equal ids to what
- * was said after a fork too, so the last entries that are equal are looked for.
+ * Returns the end of the common beginning of two paths in each of them, by the ids of their entries, which copies keep.
+ * A fork has no labels of its original, and others of its own. Writers that count their entries give equal ids to
+ * entries after a fork too, so the search is for the last entries that are equal.
  */
 function copiedPart(one: Session, a: Int32Array, other: Session, b: Int32Array): [number, number] {
   // Depths of entries that both have, in each path.
@@ -71,11 +78,11 @@ function copiedPart(one: Session, a: Int32Array, other: Session, b: Int32Array):
 /** Returns whether two entries with one id are the same one, as far as a fork leaves it as it is. */
 function isCopy(one: Entry, other: Entry): boolean {
   if (one.damaged === true || other.damaged === true) return one.type === other.type;
-  const text = (entry: Entry): string => jsonText({ ...entry, parentId: null, firstKeptEntryId: null });
+  const text = (entry: Entry): string => toJsonText({ ...entry, parentId: null, firstKeptEntryId: null });
   return text(one) === text(other);
 }
 
-/** Returns whether two sessions come from one another, or from the same third one, by what their headers name. */
+/** Returns whether one session is the other's original, or both have the same one, by the names in their headers. */
 export function areRelated(one: Session, other: Session): boolean {
   const isFrom = (fork: Session, { id, file }: Session): boolean => {
     const { parentSession } = fork;
@@ -85,7 +92,7 @@ export function areRelated(one: Session, other: Session): boolean {
   return one.id === other.id || isSibling || isFrom(one, other) || isFrom(other, one);
 }
 
-// --- what each side did --------------------------------------------------------------------------------------------
+// --- the work of each branch ---------------------------------------------------------------------------------------
 
 /** Bytes of an entry beyond which its texts are cut at `SEEN` bytes before parsing: no outline shows more of them. */
 const LONG = 1 << 14;
@@ -95,11 +102,11 @@ const TEXT = 240;
 const ARGUMENT = 120;
 /** Calls of one message that an outline shows. */
 const MOST_CALLS = 20;
-/** Names of tools and models, and files of each kind, that an outline knows: whoever reads it has no use for more. */
+/** Limits on names of tools and models, and on files of each kind, in an outline: a reader has no use for more. */
 const MOST_NAMES = 200;
 const MOST_FILES = 1000;
 /** Entries about the session, which are no part of the conversation. */
-export const SETTINGS = new Set([
+export const SETTING_TYPES = new Set([
   "label",
   "session_info",
   "model_change",
@@ -107,11 +114,9 @@ export const SETTINGS = new Set([
   "custom",
   "context_edit",
 ]);
-/**
- * Returns the id of the last entry up to a position that trees show unless all are asked for; null where they show none.
- */
-export function shownIdAt({ log: { nodes }, tree }: Session, position: number): string | null {
-  const isHidden = (at: number): boolean => SETTINGS.has(nodes.type(at)) && !tree.labels.has(at);
+/** Returns the id of the last entry up to a position that trees show by default; null if they show none. */
+export function getShownId({ log: { nodes }, tree }: Session, position: number): string | null {
+  const isHidden = (at: number): boolean => SETTING_TYPES.has(nodes.type(at)) && !tree.labels.has(at);
   let at = position;
   while (at >= 0 && isHidden(at)) at = nodes.parent(at);
   return at >= 0 ? nodes.id(at) : null;
@@ -120,7 +125,7 @@ export function shownIdAt({ log: { nodes }, tree }: Session, position: number): 
 /** Characters of a name that are kept. */
 const NAME = 200;
 
-/** An entry that says something. */
+/** An entry with text for people. */
 interface Said {
   readonly entryId: string;
   readonly type: string;
@@ -130,16 +135,16 @@ interface Said {
   readonly calls?: readonly { readonly name: string; readonly argument: string }[];
   /** The tool of a result. */
   readonly toolName?: string;
-  /** Results are only shown where they tell of a failure. */
+  /** Only results of failures are shown. */
   readonly isError?: true;
 }
 
-export type Outline = ReturnType<typeof outlineOf>;
+export type Outline = ReturnType<typeof makeOutline>;
 
-/** Returns what the entries at these positions of a path did, and the first `most` that said something. */
-export function outlineOf(session: Session, positions: Int32Array, most: number) {
+/** Returns a summary of the entries at these positions of a path, and the first `most` with text for people. */
+export function makeOutline(session: Session, positions: Int32Array, most: number) {
   const { nodes } = session.log;
-  const counts = noCounts();
+  const counts = makeCounts();
   const files = new Files(MOST_FILES);
   const tools = new ToolCounts();
   const models = new Map<string, { provider: string; id: string; messages: number }>();
@@ -157,15 +162,15 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
     const entry = entryIn(line);
     const { message } = entry;
     if (isTime(entry.timestamp)) times[times.length === 0 ? 0 : 1] = entry.timestamp;
-    if (type === "message" && !nodes.lacksMessage(position)) countMessage(counts, role);
-    if (mayCost(type, role)) addUsage(counts, usageIn(entry));
+    if (type === "message" && !nodes.hasNoMessage(position)) countMessage(counts, role);
+    if (mayCost(type, role)) addUsage(counts, getEntryUsage(entry));
     if (type === "branch_summary" || type === "compaction") files.addSummary(entry);
     if (isObject(message)) {
       files.addMessage(message);
       tools.add(message);
       if (role === "assistant") countModel(models, message);
     }
-    if (role === "assistant" && contentText((message as SummaryMessage | undefined)?.content) !== "")
+    if (role === "assistant" && getContentText((message as SummaryMessage | undefined)?.content) !== "")
       last = { entryId: nodes.id(position), entry };
     const one = isWhole ? saidBy(nodes.id(position), entry) : undefined;
     if (!one) continue;
@@ -193,7 +198,7 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
 }
 
 function entryIn(line: Uint8Array): Entry {
-  return parseAbridged(withFewMembers(line), SEEN, LONG) as Entry;
+  return parseAbridged(limitMembers(line), SEEN, LONG) as Entry;
 }
 
 function isObject(value: unknown): value is SummaryMessage {
@@ -214,12 +219,12 @@ class ToolCounts {
 
   add({ role, content, isError, toolName, toolCallId }: SummaryMessage): void {
     if (role === "assistant") {
-      this.asked = toolCalls(content);
+      this.asked = getToolCalls(content);
       this.calls += this.asked.length;
       for (const { name } of this.asked) this.count(name, 1, 0);
     } else if (role === "toolResult" && isError === true) {
       this.failures++;
-      this.count(stringOf(toolName) || (this.asked.find(({ id }) => id === toolCallId)?.name ?? ""), 0, 1);
+      this.count(toStored(toolName) || (this.asked.find(({ id }) => id === toolCallId)?.name ?? ""), 0, 1);
     }
   }
 
@@ -241,8 +246,8 @@ function countModel(
   models: Map<string, { provider: string; id: string; messages: number }>,
   message: SummaryMessage,
 ): void {
-  const provider = stringOf(message.provider).slice(0, NAME);
-  const id = stringOf(message.model).slice(0, NAME);
+  const provider = toStored(message.provider).slice(0, NAME);
+  const id = toStored(message.model).slice(0, NAME);
   if (id === "") return;
   const key = JSON.stringify([provider, id]);
   const known = models.get(key) ?? { provider, id, messages: 0 };
@@ -250,63 +255,66 @@ function countModel(
   known.messages++;
 }
 
-/** Returns what an entry says; undefined when it says nothing to people, as the output of tools that did not fail. */
+/** Returns the text of an entry; undefined if it has none for people, as the output of tools that did not fail. */
 function saidBy(entryId: string, entry: Entry): Said | undefined {
   const at = isTime(entry.timestamp) ? entry.timestamp : undefined;
   const { type } = entry;
   const message = type === "message" && isObject(entry.message) ? entry.message : undefined;
   if (!message) {
     const text = textOf(entry);
-    return text === undefined ? undefined : { entryId, type, at, text: preview(text, TEXT) };
+    return text === undefined ? undefined : { entryId, type, at, text: toPreview(text, TEXT) };
   }
-  const role = stringOf(message.role);
+  const role = toStored(message.role);
   const head = { entryId, type, role, at };
   if (role === "toolResult") {
     if (message.isError !== true) return undefined;
-    const toolName = preview(stringOf(message.toolName), NAME);
-    return { ...head, text: preview(contentText(message.content), TEXT), toolName, isError: true };
+    const toolName = toPreview(toStored(message.toolName), NAME);
+    return { ...head, text: toPreview(getContentText(message.content), TEXT), toolName, isError: true };
   }
-  const calls = role === "assistant" ? toolCalls(message.content).slice(0, MOST_CALLS).map(shownCall) : [];
-  const text = preview(contentText(message.content) || stringOf(message.command) || stringOf(message.summary), TEXT);
-  const failed = preview(stringOf(message.errorMessage), TEXT);
+  const calls = role === "assistant" ? getToolCalls(message.content).slice(0, MOST_CALLS).map(shownCall) : [];
+  const text = toPreview(
+    getContentText(message.content) || toStored(message.command) || toStored(message.summary),
+    TEXT,
+  );
+  const failed = toPreview(toStored(message.errorMessage), TEXT);
   return { ...head, text: text || failed, ...(calls.length > 0 ? { calls } : {}) };
 }
 
 function textOf({ type, summary, content, provider, modelId }: Entry): string | undefined {
-  if (type === "compaction" || type === "branch_summary") return stringOf(summary);
-  if (type === "custom_message") return contentText(content);
-  return type === "model_change" ? `${stringOf(provider)}/${stringOf(modelId)}` : undefined;
+  if (type === "compaction" || type === "branch_summary") return toStored(summary);
+  if (type === "custom_message") return getContentText(content);
+  return type === "model_change" ? `${toStored(provider)}/${toStored(modelId)}` : undefined;
 }
 
 function shownCall({ name, arguments: args }: ToolCall): { name: string; argument: string } {
-  return { name: preview(name, NAME), argument: preview(mainArgument(args), ARGUMENT) };
+  return { name: toPreview(name, NAME), argument: toPreview(findMainArgument(args), ARGUMENT) };
 }
 
 // --- merging ---------------------------------------------------------------------------------------------------------
 
-/** The provenance of a merge: which branch it tells of, and how much of it. */
+/** The provenance of a merge: the branch that it describes, and how much of it. */
 export interface Merged {
   readonly fromId: string;
   readonly commonAncestorId: string | null;
   readonly entryCount: number;
   readonly startedAt?: string;
   readonly endedAt?: string;
-  /** The session of the branch, where it is another one. */
+  /** The session of the branch, if it is another one. */
   readonly sessionId?: string;
   readonly sessionPath?: string;
 }
 
 /** Returns the provenance in the details of a branch summary that merged a branch; undefined for any other entry. */
-export function mergedIn({ type, details }: Entry): Merged | undefined {
+export function readMerged({ type, details }: Entry): Merged | undefined {
   const merged = type === "branch_summary" && isObject(details) ? details.merged : undefined;
   return isObject(merged) && typeof merged.fromId === "string" ? (merged as unknown as Merged) : undefined;
 }
 
 /**
- * Returns the entry of a path, after its beginning, that merged all of a branch already; ROOT when there is none.
- * `isWithin` tells whether the branch ends at an entry of this id, or before it.
+ * Returns the entry of a path, after its beginning, that already merged all of a branch; ROOT if no entry did.
+ * `isWithin` returns whether the branch ends at an entry of this id, or before it.
  */
-export function mergeOf(
+export function findMerge(
   session: Session,
   path: Int32Array,
   sessionId: string,
@@ -314,7 +322,7 @@ export function mergeOf(
 ): number {
   for (const position of path) {
     if (!session.log.nodes.isType(position, "branch_summary")) continue;
-    const merged = mergedIn(session.entry(position));
+    const merged = readMerged(session.entry(position));
     if (merged && (merged.sessionId ?? session.id) === sessionId && isWithin(merged.fromId)) return position;
   }
   return ROOT;

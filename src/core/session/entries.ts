@@ -1,7 +1,7 @@
 /** The entries of a session as they are known now: the log, the tree over it, and the facts that some entries give. */
 
 import { isVoid } from "../context/context.ts";
-import { type Batch, type Entry, type HeadMark, headMarkIn } from "../format/entry.ts";
+import { type Batch, type Entry, type HeadMark, readHeadMark } from "../format/entry.ts";
 import { parse } from "../json/json.ts";
 import type { Log } from "../ports/store.ts";
 import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
@@ -21,7 +21,7 @@ export class SessionEntries {
   log: Log;
   private treeNow!: Tree;
   private readonly leaf: () => number;
-  /** Whether the tree is invalid and must be rebuilt before its next use. */
+  /** True if the tree is invalid and must be rebuilt before its next use. */
   private treeIsDue = false;
   /** Display name: the last one set in file order, as Pi has it; null when none or emptied. */
   name: string | null = null;
@@ -61,13 +61,13 @@ export class SessionEntries {
     return position >= 0 && this.tree.isVisible(position) ? position : -1;
   }
 
-  /** Returns what an entry says of the head that wrote it; undefined for the shared leaf. Reads entries of batches. */
+  /** Returns the mark of the head that wrote an entry; undefined for the shared leaf. Reads entries of batches. */
   headOf(position: number): HeadMark | undefined {
     const { header, nodes } = this.log;
-    return nodes.isBatch(position) ? headMarkIn(this.log.read(position), header.id) : undefined;
+    return nodes.isBatch(position) ? readHeadMark(this.log.read(position), header.id) : undefined;
   }
 
-  /** Yields the entries before `past` and what they say of heads, the last one first. Reads them as it goes. */
+  /** Yields the entries before `past` with their marks of heads, the last one first. Reads them one by one. */
   *backwards(past: number): Generator<readonly [number, HeadMark | undefined]> {
     const { header, nodes } = this.log;
     for (let end = past, size = 1; end > 0; size = Math.min(2 * size, MAX_LOOK)) {
@@ -76,7 +76,7 @@ export class SessionEntries {
       for (let p = first; p < end; p++) if (nodes.isBatch(p)) batched.push(p);
       const marks = new Map<number, HeadMark | undefined>();
       let next = 0;
-      for (const line of this.log.readMany(batched, true)) marks.set(batched[next++], headMarkIn(line, header.id));
+      for (const line of this.log.readMany(batched, true)) marks.set(batched[next++], readHeadMark(line, header.id));
       for (let p = end - 1; p >= first; p--) yield [p, marks.get(p)];
       end = first;
     }
@@ -117,7 +117,7 @@ export class SessionEntries {
     this.read();
   }
 
-  /** Does so after a failure; where what failed makes this fail too, the next use of the tree does it first. */
+  /** Does so after a failure; if the same cause makes this fail too, the next use of the tree does it first. */
   renewAfterFailure(): void {
     try {
       this.renew();
@@ -133,7 +133,7 @@ export class SessionEntries {
     return true;
   }
 
-  /** Adds an entry to the tree; `line` is missing where another program may have written it. */
+  /** Adds an entry to the tree; `line` is missing if another program may have written it. */
   add(position: number, line?: Uint8Array): void {
     const { nodes } = this.log;
     // Its key was used, too.
@@ -147,7 +147,7 @@ export class SessionEntries {
     this.addedCount = position + 1;
   }
 
-  /** Adds the entries that others appended from `first` on, and those that were left out before. Returns all of them. */
+  /** Adds the entries of other writers from `first` on, and those that were left out before. Returns all of them. */
   addFrom(first: number): number[] {
     const { nodes } = this.log;
     const start = Math.min(this.addedCount, first);
@@ -162,7 +162,7 @@ export class SessionEntries {
     const { nodes } = log;
     const { losses } = nodes;
     // Summaries that were checked before need not be read again.
-    const loaded = positionsTelling(nodes).filter((position) => !nodes.summarises(position));
+    const loaded = findLoadedPositions(nodes).filter((position) => !nodes.summarises(position));
     const voids = new Set<number>();
     const bodies: [number, Entry][] = [];
     let i = 0;
@@ -229,7 +229,7 @@ const LOADED_TYPES = (["session_info", "label", "branch_summary", "compaction"] 
 );
 
 /** Returns the entries of these types in file order. Ten times faster than checking each entry. */
-function positionsTelling(nodes: Nodes): number[] {
+function findLoadedPositions(nodes: Nodes): number[] {
   const { types } = nodes.columns();
   const found: number[] = [];
   for (const code of LOADED_TYPES)

@@ -1,16 +1,24 @@
 /** The entries that a session writes, as lines: with their ids, parents and times. */
 
 import { Failure } from "../failure.ts";
-import { type Batch, type Draft, draftOf, ENTRY_ID, type NewPlace, newLine, placeOf } from "../format/entry.ts";
+import {
+  type Batch,
+  type Draft,
+  ENTRY_ID,
+  makeDraft,
+  makeNewLine,
+  makeNewPlace,
+  type NewPlace,
+} from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
-import { type Env, timestamp } from "../ports/env.ts";
+import { type Env, makeTimestamp } from "../ports/env.ts";
 import { type Head, packId } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";
 
 /** The part of a batch that all entries of an append share. */
 type BatchOf = Omit<Batch, "index" | "count">;
 
-export function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
+export function makeBatch(session: string, key: string | undefined, head: string | null): BatchOf {
   return { session, key, head: head ?? undefined };
 }
 
@@ -19,12 +27,12 @@ function partOf({ session, key, head, retired }: BatchOf, index: number, count: 
   return { session, key, head, retired, index, count };
 }
 
-/** Lines that are to be written, each with its head where that is known without reading it, and the ids of entries. */
+/** Lines to write, each with its head if that is known without reading it, and the ids of entries. */
 export class NewLines {
   readonly lines: Uint8Array[];
   readonly heads: (Head | undefined)[];
   readonly ids: string[];
-  /** Whether an entry does not continue the one before it, or the first the leaf. */
+  /** True if an entry does not continue the one before it, or the first the leaf. */
   branchChanged: boolean;
 
   /** Has room for so many lines: an array that grows gets room for 17. */
@@ -36,7 +44,7 @@ export class NewLines {
   }
 
   set(index: number, draft: Draft, place: NewPlace, batch: Batch | undefined): void {
-    const { line, head } = newLine(draft, place, batch);
+    const { line, head } = makeNewLine(draft, place, batch);
     this.lines[index] = line;
     this.heads[index] = head;
     this.ids[index] = place.id;
@@ -59,7 +67,7 @@ export class EntryMaker {
 
   /**
    * Returns the lines of drafts, each of which continues the one before unless it names a parent; the first continues
-   * the entry at `leaf`, whose id is given, too. Throws invalid_entry, entry_not_found.
+   * the entry at `leaf`, whose id is an argument, too. Throws invalid_entry, entry_not_found.
    */
   linesOf(drafts: readonly Draft[], leaf: number, leafId: string | null, batch?: BatchOf): NewLines {
     const { nodes } = this.entries.log;
@@ -81,7 +89,7 @@ export class EntryMaker {
         }
         made.branchChanged = true;
       }
-      const place = { id, packedId, parentId, packedParent, timestamp: draft.timestamp ?? timestamp(this.env) };
+      const place = { id, packedId, parentId, packedParent, timestamp: draft.timestamp ?? makeTimestamp(this.env) };
       made.set(index, draft, place, batch && partOf(batch, index, count));
       others?.add(id);
       parentId = id;
@@ -90,12 +98,12 @@ export class EntryMaker {
     return made;
   }
 
-  /** Returns the line of a leaf marker: whoever wrote it was at its parent. */
+  /** Returns the line of a leaf marker: its parent was the leaf of its writer. */
   marker(parentId: string | null, batch?: BatchOf): NewLines {
     const data = parentId === null ? { leafId: null } : undefined;
-    const draft = draftOf("custom", { customType: LEAF_MARKER, data });
+    const draft = makeDraft("custom", { customType: LEAF_MARKER, data });
     const made = new NewLines(1);
-    made.set(0, draft, placeOf(this.newId(), parentId, timestamp(this.env)), batch && partOf(batch, 0, 1));
+    made.set(0, draft, makeNewPlace(this.newId(), parentId, makeTimestamp(this.env)), batch && partOf(batch, 0, 1));
     return made;
   }
 

@@ -14,7 +14,7 @@ const MOST_LISTED = 5;
  * Returns the position of the entry that is called so: by its id, by `leaf`, by its label, or by an unambiguous
  * beginning of its id; ROOT for the leaf before the first entry. Throws entry_not_found and ambiguous_id.
  */
-export function entryNamed(session: Session, name: string): number {
+export function findEntryNamed(session: Session, name: string): number {
   const exact = session.find(name);
   if (exact >= 0) return exact;
   if (name === LEAF) return session.tree.leaf;

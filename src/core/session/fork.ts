@@ -5,7 +5,7 @@
  */
 
 import { patchMembers } from "../format/entry.ts";
-import { bytesOf } from "../json/json.ts";
+import { toBytes } from "../json/json.ts";
 import { KNOWN_TYPES, ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 
@@ -90,6 +90,6 @@ function labelsOf(tree: Tree, kept: Int32Array): ForkPlan["labels"] {
 /** Returns the line with a patch applied: only the bytes of the patched values change. */
 export function patchLine(line: Uint8Array, patch: Patch): Uint8Array {
   const values: Record<string, Uint8Array> = {};
-  for (const [name, value] of Object.entries(patch)) values[name] = bytesOf(JSON.stringify(value));
+  for (const [name, value] of Object.entries(patch)) values[name] = toBytes(JSON.stringify(value));
   return patchMembers(line, values);
 }

@@ -1,11 +1,10 @@
 /**
- * SessionHeads: leaves of their own beside the shared one, by name. They are kept in the entries: whatever is written through a
- * head says so, and the leaf of a head is its last entry, or the parent of that if it is a leaf marker. So a head is as
- * durable as its entries, and is found by whoever opens the session. A head through which nothing was written is where
- * the shared leaf was when it was first stood at, for as long as somebody stands there.
+ * SessionHeads: leaves of their own in addition to the shared one, by name. They are kept in the entries: each entry
+ * that is written through a head names it, and the leaf of a head is its last entry, or the parent of that if it is a
+ * leaf marker. So a head is as durable as its entries, and every process that opens the session finds it. A head
+ * without entries is where the shared leaf was when the first client entered it, for as long as a client uses it.
  *
- * Our own host stands at the shared leaf or at a head, and whoever joined us at another: each of their calls runs `at`
- * its own.
+ * Our own host uses the shared leaf or a head, and each joined client another: each of their calls runs `at` its own.
  */
 
 import { Failure } from "../failure.ts";
@@ -14,7 +13,7 @@ import { ROOT } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";
 import { type LeafTracker, UNSURE } from "./leaf.ts";
 
-/** Where a head is: its leaf, UNSURE until it is found, and the last entry that was written through it, or ROOT. */
+/** The place of a head: its leaf, UNSURE until it is found, and the last entry that was written through it, or ROOT. */
 interface HeadPlace {
   readonly leaf: number;
   readonly last: number;
@@ -23,9 +22,9 @@ interface HeadPlace {
 interface KnownHead {
   /** Undefined for a head that was retired. */
   now: HeadPlace | undefined;
-  /** The place to which a failed commit puts it back. */
+  /** The place that a failed commit restores. */
   durable: HeadPlace | undefined;
-  /** The number of those who stand at it. */
+  /** Number of clients that use it. */
   users: number;
 }
 
@@ -46,17 +45,17 @@ export class SessionHeads {
   private readonly entries: SessionEntries;
   private readonly shared: LeafTracker;
   private readonly known = new Map<string, KnownHead>();
-  /** Names of those at which anybody stands. */
+  /** Names of the heads in use. */
   private readonly present = new Set<string>();
-  /** SessionHeads that were written through since the last commit. */
+  /** Heads that were written through since the last commit. */
   private readonly unsettled = new Set<KnownHead>();
   /** Entries from `low` up to `high` were looked at: their heads are known. */
   private low: number;
   private high: number;
-  /** The head at which our own host stands; null for the shared leaf. */
+  /** The head of our own host; null for the shared leaf. */
   own: string | null = null;
   /** The head of the call that runs now. */
-  private standing: string | null = null;
+  private calling: string | null = null;
 
   constructor(entries: SessionEntries, shared: LeafTracker) {
     this.entries = entries;
@@ -64,17 +63,17 @@ export class SessionHeads {
     this.low = this.high = entries.log.nodes.count;
   }
 
-  /** The head of whoever calls now; null for the shared leaf. */
+  /** The caller's head; null for the shared leaf. */
   get name(): string | null {
-    return this.standing;
+    return this.calling;
   }
 
-  /** Position of the leaf of whoever calls now. */
+  /** Position of the caller's leaf. */
   get leaf(): number {
-    return this.standing === null ? this.shared.current : this.leafOf(this.standing);
+    return this.calling === null ? this.shared.current : this.leafOf(this.calling);
   }
 
-  /** Whether our own host stands at a head through which nothing was written. */
+  /** True if our own host uses a head without entries. */
   get isUnwritten(): boolean {
     return this.own !== null && this.find(this.own)?.now?.last === ROOT;
   }
@@ -86,14 +85,14 @@ export class SessionHeads {
     return place && place.leaf < this.entries.log.nodes.count ? place.leaf : this.shared.current;
   }
 
-  /** Returns the ids of the leaves of all who are here, with the shared one; undefined where that is the only one. */
+  /** Returns the ids of the leaves of all present clients, with the shared one; undefined if that is the only one. */
   leaves(): ReadonlyMap<string | null, string | null> | undefined {
     if (this.present.size === 0) return undefined;
     const idOf = (name: string | null): string | null => this.entries.idOrNull(this.leafOf(name));
     return new Map([null, ...this.present].map((name) => [name, idOf(name)]));
   }
 
-  /** Returns the ids that everybody was told of, for a head or the shared leaf: a failed commit goes back to them. */
+  /** Returns the reported ids of a head or the shared leaf: a failed commit goes back to them. */
   durable(name: string | null): { leafId: string | null; sharedLeafId: string | null; lastId: string | null } {
     const { entries, shared } = this;
     const sharedLeafId = shared.durableId;
@@ -102,17 +101,17 @@ export class SessionHeads {
     return { leafId, sharedLeafId, lastId: entries.idOrNull(place?.last ?? ROOT) };
   }
 
-  // --- who stands where ----------------------------------------------------------------------------------------
+  // --- clients and their heads ---------------------------------------------------------------------------------
 
-  /** Has our own host stand at a head from now on, or at the shared leaf. */
-  stand(name: string | null): void {
+  /** Sets the head of our own host from now on; null for the shared leaf. */
+  setOwn(name: string | null): void {
     if (name === this.own) return;
     if (name !== null) this.enter(name);
     if (this.own !== null) this.leave(this.own);
-    this.own = this.standing = name;
+    this.own = this.calling = name;
   }
 
-  /** Notes that one more stands at a head. One without entries is put where `leafId` says, or at the shared leaf. */
+  /** Notes one more client of a head. A head without entries is put where `leafId` says, or at the shared leaf. */
   enter(name: string, leafId?: string | null): void {
     const head = this.headOf(name);
     head.users++;
@@ -123,7 +122,7 @@ export class SessionHeads {
     this.put(head, { leaf, last: ROOT });
   }
 
-  /** Notes that one stands there no more. */
+  /** Notes one client less of a head. */
   leave(name: string): void {
     const head = this.known.get(name);
     if (!head || head.users === 0) return;
@@ -135,34 +134,34 @@ export class SessionHeads {
     else if (head.now?.last === ROOT) this.put(head, undefined);
   }
 
-  /** Runs something for whoever stands at a head, or at the shared leaf. */
+  /** Runs a function with a head, or the shared leaf, as the caller's. */
   at<T>(name: string | null, run: () => T): T {
-    const before = this.standing;
-    this.standing = name;
+    const before = this.calling;
+    this.calling = name;
     try {
       return run();
     } finally {
-      this.standing = before;
+      this.calling = before;
     }
   }
 
-  /** Goes on with a call that has waited; without a name, our own host's come next. */
+  /** Continues a call that has waited; without a name, our own host's are next. */
   resume(name: string | null = this.own): void {
-    this.standing = name;
+    this.calling = name;
   }
 
   // --- moves ---------------------------------------------------------------------------------------------------
 
   /**
-   * Puts a head somewhere without an entry of it, because nothing can be written, or because the process says so that
-   * writes here; then `last` is the last entry that it wrote through the head.
+   * Puts a head at a place without an entry of it, because nothing can be written, or because the holder of the session
+   * says so; then `last` is the last entry that the holder wrote through the head.
    */
   place(name: string, leaf: number, last?: number): void {
     const head = this.headOf(name);
     this.put(head, { leaf, last: last ?? head.now?.last ?? ROOT });
   }
 
-  /** Puts our own host's head where the process says that writes here, which tells of all that it writes. */
+  /** Puts our own host's head where the holder says; the holder reports all that it writes. */
   follow(leaf: number, last: number): void {
     this.skipTo(this.entries.log.nodes.count);
     if (this.own !== null) this.place(this.own, leaf, last);
@@ -173,7 +172,7 @@ export class SessionHeads {
     return this.entries.idOrNull(this.find(name)?.now?.last ?? ROOT);
   }
 
-  /** Takes in entries that were just written, through a head or none; `alone`: nobody wrote between them. */
+  /** Applies entries that were just written, through a head or none; `alone`: no other writer appended between them. */
   wrote(first: number, past: number, name: string | null, alone: boolean, retired: boolean): void {
     if (!alone) this.lookOn();
     else if (this.high === first) this.high = past;
@@ -190,7 +189,7 @@ export class SessionHeads {
     return head;
   }
 
-  /** Puts a head where it is durable, unless what was written through it before is not. */
+  /** Puts a head at its durable place, unless entries written through it before are not durable. */
   private put(head: KnownHead, place: HeadPlace | undefined): void {
     head.now = place;
     if (!this.unsettled.has(head)) head.durable = place;
@@ -202,7 +201,7 @@ export class SessionHeads {
     return { leaf, last: isRetired ? ROOT : position };
   }
 
-  /** Returns what a commit that begins now does with the heads when it has succeeded. */
+  /** Returns a function for the end of a commit that begins now: it makes the present places durable. */
   settling(): () => void {
     if (this.unsettled.size === 0) return () => {};
     const places = [...this.unsettled].map((head) => [head, head.now] as const);
@@ -223,16 +222,16 @@ export class SessionHeads {
     this.low = Math.min(this.low, this.high);
   }
 
-  // --- what others wrote ---------------------------------------------------------------------------------------
+  // --- entries of other writers --------------------------------------------------------------------------------
 
   /**
-   * Follows entries that others wrote, where anybody stands at a head. What the holder of the session writes, it tells.
-   * Reads; where that fails, it can be called with the same ones again.
+   * Follows entries of other writers, if any head is in use. The holder of the session reports its own writes. Reads;
+   * if that fails, it can be called with the same entries again.
    */
   advance(come: readonly number[]): void {
     if (this.present.size === 0) return;
     this.findUnsure();
-    // In a log that took the place of another, they lie among those that are known.
+    // In a log that replaced another, they are among the known ones.
     for (const position of come) {
       const mark = position < this.high ? this.entries.headOf(position) : undefined;
       if (mark && this.present.has(mark.name)) this.take(mark, position);
@@ -240,7 +239,7 @@ export class SessionHeads {
     if (!this.shared.holder) this.lookOn();
   }
 
-  /** Returns what `replaced` needs of the log that is about to be replaced. */
+  /** Returns the facts of the present log that `replaced` needs. */
   kept(): ReadonlyMap<string, KeptHead> {
     const { entries } = this;
     const kept = new Map<string, KeptHead>();
@@ -253,7 +252,7 @@ export class SessionHeads {
     return kept;
   }
 
-  /** Continues with another log. Reads nothing: where the last entry of a head is gone, it is found when it is needed. */
+  /** Continues with another log. Reads nothing: the last entry of a head, if it is gone, is found on demand. */
   replaced(kept: ReadonlyMap<string, KeptHead>): void {
     const { nodes } = this.entries.log;
     this.known.clear();
@@ -268,7 +267,7 @@ export class SessionHeads {
     }
   }
 
-  /** Finds the heads whose last entry is gone: the ones before it tell, or the shared leaf. */
+  /** Finds the heads whose last entry is gone: the entries before it have their places, or the shared leaf. */
   private findUnsure(): void {
     const unsure = new Map([...this.known].filter(([, { now }]) => now?.leaf === UNSURE));
     if (unsure.size === 0) return;
@@ -282,7 +281,7 @@ export class SessionHeads {
     for (const [name, head] of unsure) head.now = head.durable = places.get(name) ?? { leaf: current, last: ROOT };
   }
 
-  // --- what the entries say ------------------------------------------------------------------------------------
+  // --- marks in the entries ------------------------------------------------------------------------------------
 
   /** Returns every head that was not retired, the one that was written through last first. */
   list(): ListedHead[] {
@@ -310,7 +309,7 @@ export class SessionHeads {
     return this.known.get(name);
   }
 
-  /** Gives up what is known of heads where nobody stands, rather than read what others wrote. */
+  /** Forgets the places of unused heads, rather than reading the entries of other writers. */
   private skipTo(past: number): void {
     for (const [name, head] of this.known) if (head.users === 0 && !this.unsettled.has(head)) this.known.delete(name);
     this.low = this.high = past;
@@ -325,7 +324,7 @@ export class SessionHeads {
     }
   }
 
-  /** Looks at the entries before those that are known, the last one first, until that is enough. */
+  /** Reads the entries before the known ones, the last one first, until that is enough. */
   private lookBack(isEnough: () => boolean): void {
     for (const [position, mark] of this.entries.backwards(this.low)) {
       if (mark && !this.known.has(mark.name)) this.take(mark, position);
@@ -334,7 +333,7 @@ export class SessionHeads {
     }
   }
 
-  /** Takes in an entry of a head that was found. */
+  /** Applies an entry of a head that was found. */
   private take({ name, isRetired }: HeadMark, position: number): void {
     const head = this.known.get(name) ?? { now: undefined, durable: undefined, users: 0 };
     this.known.set(name, head);

@@ -1,4 +1,4 @@
-/** The operations that were recorded: which of them stand, which were taken back, and which are next. */
+/** The recorded operations: the active ones, the ones that were taken back, and the next for undo and redo. */
 
 import { Failure } from "../failure.ts";
 import {
@@ -16,7 +16,7 @@ export const SHORTEST_ID = 4;
 /** Operations that a failure lists at most. */
 const MOST_LISTED = 3;
 
-/** How sentences begin about what can be done to several sessions as one operation. */
+/** Beginnings of sentences about operations on several sessions as one. */
 export const DID = { archive: "Archived", unarchive: "Brought back from the archive:", delete: "Deleted" } as const;
 
 /** Members of each step that must be strings. */
@@ -39,8 +39,8 @@ type StoredMembers = Readonly<Record<string, unknown>>;
 interface GatheredOperation {
   operation: Operation;
   isFailed: boolean;
-  /** Whether the process that made the change said how it ended. */
-  isTold: boolean;
+  /** True if the process that made the change recorded its outcome. */
+  isConcluded: boolean;
 }
 
 export class History {
@@ -84,7 +84,7 @@ export class History {
     throw new Failure("ambiguous_id", sentence, { operationId: beginning, matches: found.length });
   }
 
-  /** Returns the only session id of an operation that begins so, else what was given. Throws ambiguous_id. */
+  /** Returns the only session id of an operation that begins so, else the given text. Throws ambiguous_id. */
   sessionId(beginning: string): string {
     const ids = new Set(this.operations.map(({ sessionId }) => sessionId));
     if (ids.has(beginning) || beginning.length < SHORTEST_ID) return beginning;
@@ -92,14 +92,14 @@ export class History {
     if (found.length < 2) return found[0] ?? beginning;
     const named = found.slice(0, MOST_LISTED).map((id) => {
       const name = this.operations.findLast(({ sessionId }) => sessionId === id)?.name ?? null;
-      return name === null ? id : `${id} (${quoted(name)})`;
+      return name === null ? id : `${id} (${quoteText(name)})`;
     });
     const more = found.length > MOST_LISTED ? ` and ${found.length - MOST_LISTED} more` : "";
     const sentence = `Several session ids begin with this: ${named.join(", ")}${more}. Give more of it.`;
     throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: found.length });
   }
 
-  /** Returns the latest of those that took an operation back or brought it back, else the operation itself. */
+  /** Returns the latest undo or redo of an operation, else the operation itself. */
   latest({ id, of }: Operation): Operation {
     return (this.chains.get(of ?? id) as Operation[]).at(-1) as Operation;
   }
@@ -118,7 +118,7 @@ export class History {
     return this.latest(operation).kind === "undo";
   }
 
-  /** Returns the operation that took this one back, or brought back what this one took back. */
+  /** Returns the operation that took this one back, or repeated the one that this one took back. */
   undoneBy(operation: Operation): Operation | undefined {
     const chain = this.chains.get(operation.of ?? operation.id) as Operation[];
     const latest = chain[chain.length - 1];
@@ -126,7 +126,7 @@ export class History {
     return latest.kind === "undo" ? latest : undefined;
   }
 
-  /** Returns the newest operation that stands, among those that `counts` accepts. */
+  /** Returns the newest active operation among those that `counts` accepts. */
   newest(counts: (operation: Operation) => boolean): Operation | undefined {
     return this.operations.findLast(
       (one) => one.kind !== "undo" && one.kind !== "redo" && counts(one) && !this.isUndone(one),
@@ -152,13 +152,13 @@ export class History {
   /** Returns the path that the session of an operation has now, as far as operations moved it; undefined in the trash. */
   pathNow(operation: Operation): string | undefined {
     const { step } = operation;
-    let path = step && (pathAfter(step) ?? pathBefore(step));
+    let path = step && (getPathAfter(step) ?? pathBefore(step));
     let isInTrash = step?.do === "trash";
     for (let i = this.operations.indexOf(operation) + 1; i < this.operations.length; i++) {
       const { step: later } = this.operations[i];
       if (later?.do === "appear" && later.to === path) isInTrash = false;
       else if (later?.do === "trash" && later.from === path) isInTrash = true;
-      else if (later && pathBefore(later) === path) path = pathAfter(later);
+      else if (later && pathBefore(later) === path) path = getPathAfter(later);
     }
     return isInTrash ? undefined : path;
   }
@@ -167,7 +167,7 @@ export class History {
   ofPath(path: string): (operation: Operation) => boolean {
     const paths = new Set([path]);
     const endsOf = ({ step, sessionPath }: Operation): (string | undefined)[] =>
-      step ? [pathBefore(step), pathAfter(step), sessionPath] : [sessionPath];
+      step ? [pathBefore(step), getPathAfter(step), sessionPath] : [sessionPath];
     const isOf = (operation: Operation): boolean =>
       endsOf(operation).some((end) => end !== undefined && paths.has(end));
     // A session may have been at a path before, and at another since.
@@ -187,7 +187,7 @@ function addTo(lists: Map<string, Operation[]>, key: string, operation: Operatio
 }
 
 /** Returns the event that several operations of one kind are, as a sentence. */
-export function textOfGroup({ kind, text }: Operation, size: number): string {
+export function formatGroup({ kind, text }: Operation, size: number): string {
   return kind in DID ? `${DID[kind as keyof typeof DID]} ${size} sessions.` : `${text} And ${size - 1} more.`;
 }
 
@@ -198,14 +198,14 @@ function pathBefore(step: OperationStep): string | undefined {
 }
 
 /** Returns the path that a session has after a step; undefined when it is in the trash. */
-export function pathAfter(step: OperationStep): string | undefined {
+export function getPathAfter(step: OperationStep): string | undefined {
   if ("path" in step) return step.path;
   return "to" in step ? step.to : undefined;
 }
 
 /**
- * Puts the lines of each operation together. The last that says whether it happened counts, and what other processes
- * concluded only as long as the one that made the change has said nothing.
+ * Puts the lines of each operation together. The last line with an outcome counts; conclusions of other processes count
+ * only while the process that made the change has recorded none.
  */
 function gathered(lines: Iterable<unknown>): Operation[] {
   const all = new Map<string, GatheredOperation>();
@@ -215,7 +215,7 @@ function gathered(lines: Iterable<unknown>): Operation[] {
     else if (typeof done === "string") setDone(all.get(done), line as StoredMembers);
     else if (typeof concluded === "string") setConcluded(all.get(concluded), line as StoredMembers);
     else if (isOperation(line) && !all.has(line.id))
-      all.set(line.id, { operation: line, isFailed: false, isTold: line.stage === "done" });
+      all.set(line.id, { operation: line, isFailed: false, isConcluded: line.stage === "done" });
   }
   return [...all.values()].filter(({ isFailed }) => !isFailed).map(({ operation }) => operation);
 }
@@ -223,20 +223,20 @@ function gathered(lines: Iterable<unknown>): Operation[] {
 function setFailed(known: GatheredOperation | undefined): void {
   if (!known) return;
   known.isFailed = true;
-  known.isTold = true;
+  known.isConcluded = true;
 }
 
 function setDone(known: GatheredOperation | undefined, { done: _id, ...outcome }: StoredMembers): void {
-  if (known && complete(known, outcome)) known.isTold = true;
+  if (known && complete(known, outcome)) known.isConcluded = true;
 }
 
 function setConcluded(known: GatheredOperation | undefined, { step }: StoredMembers): void {
-  if (!known || known.isTold) return;
+  if (!known || known.isConcluded) return;
   if (step === false) known.isFailed = true;
   else complete(known, { step });
 }
 
-/** Completes an operation with what is known once it is done. Returns false, and changes nothing, if that is not valid. */
+/** Completes an operation with its outcome. Returns false, and changes nothing, if that is not valid. */
 function complete(known: GatheredOperation, outcome: StoredMembers): boolean {
   const whole = { ...known.operation, ...(outcome as OperationEnd), stage: "done" as const };
   if (!isOperation(whole)) return false;
@@ -285,7 +285,7 @@ function isIdChange(value: unknown): value is IdChange {
 const QUOTED = 60;
 
 /** Returns a text as a quotation, cut to a line. */
-export function quoted(text: string): string {
+export function quoteText(text: string): string {
   const line = Array.from(
     text
       .slice(0, 4 * QUOTED)
@@ -303,6 +303,6 @@ export function quoted(text: string): string {
 }
 
 /** Returns the failure of an undo whose ground is not as the operation left it. */
-export function groundMoved(sentence: string, details: Readonly<Record<string, unknown>> = {}): Failure {
+export function toConflictFailure(sentence: string, details: Readonly<Record<string, unknown>> = {}): Failure {
   return new Failure("ground_moved", `What the operation changed has changed since. ${sentence}`, details);
 }

@@ -1,25 +1,25 @@
 /**
- * The shared leaf of a session: where it is, where a failed commit puts it back, and what the next opening would find.
+ * The shared leaf of a session: its position, the position that a failed commit restores, and the one that the next
+ * opening would find. An opening finds the recorded leaf, else the one that the header names, else the one that the
+ * entries give (session-format reference, section 5). Entries of heads do not move it.
  *
- * An opening finds the recorded leaf, else the one that the header names, else the one that the entries give
- * (session-format reference, section 5). Entries of heads give it no place. Between any two calls:
- *
- * - The leaf is ROOT or the position of an entry, and only the methods of this class move it. Where reading failed when a
- *   log was opened, it is found when it is needed.
+ * Between any two calls:
+ * - The leaf is ROOT or the position of an entry, and only the methods of this class move it. If reading failed when a
+ * log was opened, it is found when it is needed.
  * - It waits to be recorded exactly while an opening would find another one. That is computed and never set, so that no
- *   write can forget it. A record counts for one number of entries; after a failure it is not known what it says.
- * - A failed commit puts it back to where it was when nothing was waiting last.
+ * write can forget it. A record counts for one number of entries; after a failure, its content is unknown.
+ * - A failed commit puts it back to its position when nothing was waiting last.
  */
 
 import { Failure } from "../failure.ts";
-import { type Damage, damageOfEntry } from "../format/damage.ts";
+import { type Damage, makeEntryDamage } from "../format/damage.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { MISSING, ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { SessionEntries } from "./entries.ts";
 
-/** A place at which no leaf is. A leaf that is there is found when it is needed. */
+/** Sentinel: the leaf is unknown and is computed on demand. */
 export const UNSURE = -9;
 
 const AMBIGUOUS =
@@ -48,7 +48,7 @@ interface LeafOfEntries {
 export class LeafTracker {
   private readonly entries: SessionEntries;
   private readonly store: LeafMemory | undefined;
-  /** Whether a leaf that the entries do not give outlives the session: it is recorded, and written as a marker. */
+  /** True if a leaf that the entries do not give outlives the session: it is recorded, and written as a marker. */
   private readonly keeps: boolean;
   private at = ROOT;
   private durable = ROOT;
@@ -57,7 +57,7 @@ export class LeafTracker {
   damage: readonly Damage[] = [];
   /** The failure of the last commit that failed, another object with each: it took back entries of others, too. */
   failed: { readonly failure: unknown } | undefined;
-  /** The process that keeps the leaf, where another does what is written to the session. */
+  /** The process that keeps the leaf, if another one does the writes to the session. */
   holder: SharedHolder | undefined;
 
   constructor(entries: SessionEntries, store: LeafMemory | undefined, keeps: boolean) {
@@ -74,12 +74,12 @@ export class LeafTracker {
     return this.at;
   }
 
-  /** Whether there is nothing that `commit` would have to wait for. */
+  /** True if `commit` would have nothing to wait for. */
   get isDurable(): boolean {
     return this.entries.areDurable && !this.isDue;
   }
 
-  /** The leaf that everybody was told of: a failed commit goes back to it. */
+  /** The reported leaf: a failed commit goes back to it. */
   get durableId(): string | null {
     return this.entries.idOrNull(this.durable === UNSURE ? this.current : this.durable);
   }
@@ -93,22 +93,22 @@ export class LeafTracker {
     return this.current === this.inFile;
   }
 
-  /** Whether an opening finds this leaf, or nobody can tell from what the disk gives now: what is recorded stays then. */
+  /** True if an opening finds this leaf, or if the disk gives no answer about that now: the record stays then. */
   get mayBeLeft(): boolean {
     return unlessUnread(() => this.isInFile);
   }
 
-  /** Whether `isDurable`, or nobody can tell from what the disk gives now: what is there now can be looked at then. */
+  /** True if `isDurable`, or if the disk gives no answer about that now: the present state can be read then. */
   get maySettle(): boolean {
     return this.entries.areDurable && unlessUnread(() => this.isDurable);
   }
 
-  /** Whether the entries are durable and the disk gives no answer about the leaf: a commit has nothing to do, and fails. */
+  /** True if the entries are durable and the disk gives no answer about the leaf: a commit fails at once. */
   get isUnread(): boolean {
     return this.maySettle && unlessUnread(() => !this.isDurable);
   }
 
-  /** Whether an opening would find another leaf, and this one can be recorded. */
+  /** True if an opening would find another leaf, and this one can be recorded. */
   private get isDue(): boolean {
     if (!this.keeps || this.store === undefined || this.holder || this.at === UNSURE) return false;
     const { recorded } = this;
@@ -120,10 +120,10 @@ export class LeafTracker {
 
   // --- moves ---------------------------------------------------------------------------------------------------
 
-  /** Finds the leaf of a log that was opened. It stays at `keptId` if that is among the entries. */
+  /** Finds the leaf of an opened log. It stays at `keptId` if that is among the entries. */
   open(keptId?: string | null): void {
     const { log } = this.entries;
-    // What follows reads: where that fails, no position of an earlier log may be left.
+    // The next calls read: if one fails, no position of an earlier log may be left.
     const kept = this.leafPositionOfId(keptId);
     this.at = this.durable = kept ?? UNSURE;
     this.damage = [];
@@ -133,7 +133,7 @@ export class LeafTracker {
     const given = known === undefined ? this.ofEntries() : undefined;
     this.at = known ?? (given as LeafOfEntries).leaf;
     this.durable = this.at;
-    // What entries of a newer version mean is not known.
+    // The meaning of entries of a newer version is unknown.
     if (given && log.readOnly?.name !== "unsupported_version") this.damage = this.doubtsAbout(given);
   }
 
@@ -142,24 +142,24 @@ export class LeafTracker {
     const { tree } = this.entries;
     const { nodes } = tree;
     const doubts: Damage[] = [];
-    if (ambiguous !== ROOT) doubts.push(damageOfEntry(nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS));
+    if (ambiguous !== ROOT) doubts.push(makeEntryDamage(nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS));
     let newest = nodes.count - 1;
     while (newest >= 0 && (!isConversation(nodes.type(newest)) || this.isOfHead(newest))) newest--;
-    // A leaf marker says that the person went there.
+    // A leaf marker means that the person went there.
     const isNote = decisive >= 0 && !isConversation(nodes.type(decisive)) && !nodes.isMarker(decisive);
     const isHidden = isNote && newest >= 0 && !tree.isAncestor(newest, leaf);
     if (isHidden) {
       const reason = `The session ends with an entry of type ${nodes.type(decisive)} on another branch, and is there, as in Pi; a newer conversation is on the branch that ends with ${nodes.id(newest)}.`;
-      doubts.push(damageOfEntry(nodes.id(newest), "newer_branch", reason));
+      doubts.push(makeEntryDamage(nodes.id(newest), "newer_branch", reason));
     }
     const { parents } = nodes.columns();
-    // Where no other entry begins a path, the first is the root of all: no walk is needed.
+    // If no other entry begins a path, the first is the root of all: no walk is needed.
     const hasOneRoot = parents.indexOf(ROOT, 1) < 0 && parents.indexOf(MISSING, 1) < 0;
     if (leaf <= 0 || hasOneRoot || tree.isAncestor(0, leaf)) return doubts;
     let root = leaf;
     while (nodes.parent(root) >= 0) root = nodes.parent(root);
     if (nodes.parentIdOf(root) === null && this.entries.entry(root).parentId === undefined)
-      doubts.push(damageOfEntry(nodes.id(root), "no_parent", NO_PARENT));
+      doubts.push(makeEntryDamage(nodes.id(root), "no_parent", NO_PARENT));
     return doubts;
   }
 
@@ -168,7 +168,7 @@ export class LeafTracker {
     if (this.isDurable) this.durable = position;
   }
 
-  /** Moves to entries of other programs where they continue the leaf. */
+  /** Moves to entries of other programs if they continue the leaf. */
   advance(positions: readonly number[]): void {
     const { nodes } = this.entries.log;
     const isDurable = this.current === this.durable;
@@ -178,14 +178,14 @@ export class LeafTracker {
     if (isDurable || this.isDurable) this.durable = this.at;
   }
 
-  /** Moves to where an opening would find the leaf. */
+  /** Moves to the leaf that an opening would find. */
   goToFile(): void {
     this.moveTo(this.inFile);
   }
 
   /**
-   * Makes the leaf durable with all entries; `undone` must be called when that fails. What comes while the leaf is
-   * recorded becomes durable with it, so that `begins` is called again then: what was noted there at last is covered.
+   * Makes the leaf durable with all entries; the caller must call `undone` when that fails. Changes while the leaf is
+   * recorded become durable with it, so that `begins` is called again: its last call covers all until then.
    */
   async commit(begins: () => void = () => {}): Promise<void> {
     const { failed } = this;
@@ -195,13 +195,13 @@ export class LeafTracker {
     do {
       begins();
       leaf = this.current;
-      // The record comes first: it is of use only with the entries that there are now, so a failure of either undoes both.
+      // The record comes first: it is of use only with the present entries, so a failure of either undoes both.
       record = this.isDue ? await this.record(leaf) : undefined;
       if (this.failed && this.failed !== failed) throw this.failed.failure;
     } while (record && (record.count !== log.nodes.count || this.current !== leaf));
     await log.commit();
     if (record) record.leaf = leaf;
-    // An entry that was durable at once may have come meanwhile.
+    // An entry that was durable at once may have come in between.
     this.durable = this.isDurable ? this.current : leaf;
   }
 
@@ -229,7 +229,7 @@ export class LeafTracker {
     this.at = this.durable;
   }
 
-  /** Notes that a write failed: what it left may be another file, for which nothing is recorded. */
+  /** Notes that a write failed: it may have left another file, without a record. */
   unsettle(): void {
     if (this.recorded) this.recorded = { count: this.recorded.count, leaf: UNSURE };
   }
@@ -240,7 +240,7 @@ export class LeafTracker {
     this.recorded = undefined;
   }
 
-  // --- what the file says --------------------------------------------------------------------------------------
+  // --- the leaf in the file ------------------------------------------------------------------------------------
 
   /** Returns whether an entry needs a leaf marker before it: a label or a name that the file would not put there. */
   needsMarkerBefore(type: string, parentId: string | null | undefined): boolean {
@@ -255,7 +255,7 @@ export class LeafTracker {
     return this.keeps && this.entries.log.persisted && this.current !== this.ofEntries().leaf;
   }
 
-  /** Whether a head wrote an entry. What another process does here, that one tells. */
+  /** Returns whether a head wrote an entry. Another process that writes here reports that itself. */
   private isOfHead(position: number): boolean {
     return this.holder === undefined && this.entries.headOf(position) !== undefined;
   }
@@ -286,7 +286,7 @@ export class LeafTracker {
   /** Notes entries that were just written, so that they need not be read: all of them through a head, or none. */
   wrote(first: number, past: number, isOfHead: boolean): void {
     const { given } = this;
-    // What is not known yet is read when it is needed; where no leaf is kept, that is never.
+    // An unknown leaf is read when it is needed; without a kept leaf, that is never.
     if (!this.keeps || given?.tree !== this.entries.tree || given.count !== first) return;
     for (; given.count < past; given.count++) if (!isOfHead) this.apply(given, given.count);
   }
@@ -311,7 +311,7 @@ export class LeafTracker {
     return given;
   }
 
-  /** Applies rule 3: labels and names move the leaf only where they continue the conversation. */
+  /** Applies rule 3: labels and names move the leaf only if they continue the conversation. */
   private apply(given: LeafOfEntries, position: number): void {
     const { tree } = given;
     const { nodes } = tree;
@@ -330,7 +330,7 @@ export class LeafTracker {
   }
 }
 
-/** Returns an answer, or true where what it needs cannot be read. */
+/** Returns an answer, or true if the data for it cannot be read. */
 function unlessUnread(answer: () => boolean): boolean {
   try {
     return answer();

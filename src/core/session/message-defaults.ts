@@ -1,13 +1,13 @@
 /**
  * Members that Pi relies on in messages. It reads usage, cost and content without checking that they exist, and its
- * interface ends with a TypeError where they do not (0.73: `entry.message.usage.input`, `message.content.some`).
+ * interface ends with a TypeError if they do not (0.73: `entry.message.usage.input`, `message.content.some`).
  */
 
 import type { Model } from "../context/context.ts";
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
-import { inTextBlock, toolCalls } from "../format/message.ts";
-import { bytesOf, concat, memberOf, members, type Range } from "../json/json.ts";
+import { getToolCalls, wrapInTextBlock } from "../format/message.ts";
+import { concat, findMember, getMembers, type Range, toBytes } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
@@ -21,8 +21,8 @@ interface Surroundings {
   speaker(): Speaker | null;
 }
 
-/** Returns the first member that Pi requires and a message lacks; null if it lacks none. */
-export function gapOf(message: Members): string | null {
+/** Returns the first member that Pi requires and a message lacks, or null. */
+export function findGap(message: Members): string | null {
   const { role, content, usage } = message;
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return null;
   if (!Array.isArray(content) && !(role === "user" && typeof content === "string")) return "content";
@@ -36,12 +36,12 @@ export function gapOf(message: Members): string | null {
  * assistant message `usage`, `stopReason`, `timestamp`, `provider`, `model` and `api`. Text where blocks belong becomes
  * one block; everything else stays byte for byte. Returns the same bytes if nothing is missing. `draft` is its value.
  */
-export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
+export function completeDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
   if (draft.type !== "message" || !isObject(draft.message)) return text;
   // Most messages lack nothing, and their text need not be looked through.
   let found: Range | undefined;
   const messageText = (): Uint8Array => {
-    found ??= memberOf(members(text) ?? [], "message");
+    found ??= findMember(getMembers(text) ?? [], "message");
     return found ? text.subarray(found.start, found.end) : EMPTY;
   };
   const lacking = lackingOf(messageText, draft.message, around);
@@ -54,10 +54,10 @@ function lackingOf(text: () => Uint8Array, message: Members, around: Surrounding
   const { role, content } = message;
   const lacking: Record<string, Uint8Array> = {};
   const put = (name: string, value: unknown): void => {
-    lacking[name] = bytesOf(JSON.stringify(value));
+    lacking[name] = toBytes(JSON.stringify(value));
   };
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return lacking;
-  if (role !== "user" && typeof content === "string") lacking.content = inTextBlock(valueIn(text(), "content"));
+  if (role !== "user" && typeof content === "string") lacking.content = wrapInTextBlock(valueIn(text(), "content"));
   else if (!Array.isArray(content) && typeof content !== "string") put("content", []);
   if (role !== "assistant") return lacking;
   const { provider, model, api } = message;
@@ -73,7 +73,7 @@ function lackingOf(text: () => Uint8Array, message: Members, around: Surrounding
   }
   const usage = usageText(text, message.usage);
   if (usage) lacking.usage = usage;
-  if (typeof message.stopReason !== "string") put("stopReason", toolCalls(content).length > 0 ? "toolUse" : "stop");
+  if (typeof message.stopReason !== "string") put("stopReason", getToolCalls(content).length > 0 ? "toolUse" : "stop");
   if (typeof message.timestamp !== "number") put("timestamp", around.time());
   return lacking;
 }
@@ -81,7 +81,7 @@ function lackingOf(text: () => Uint8Array, message: Members, around: Surrounding
 const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
 const COSTS = [...COUNTS, "total"];
 
-/** Returns the usage of a message, completed with what it lacks; undefined if it lacks nothing. */
+/** Returns the usage of a message with its missing members added; undefined if it lacks nothing. */
 function usageText(message: () => Uint8Array, usage: unknown): Uint8Array | undefined {
   const given: Members = isObject(usage) ? usage : {};
   const lacking: Record<string, Uint8Array> = {};
@@ -89,7 +89,7 @@ function usageText(message: () => Uint8Array, usage: unknown): Uint8Array | unde
   for (const name of COUNTS)
     if (typeof given[name] === "number") total += given[name];
     else lacking[name] = ZERO;
-  if (typeof given.totalTokens !== "number") lacking.totalTokens = bytesOf(String(total));
+  if (typeof given.totalTokens !== "number") lacking.totalTokens = toBytes(String(total));
   const { cost } = given;
   const missing = COSTS.filter((name) => !isObject(cost) || typeof cost[name] !== "number");
   if (missing.length === 0 && Object.keys(lacking).length === 0) return undefined;
@@ -103,11 +103,11 @@ function usageText(message: () => Uint8Array, usage: unknown): Uint8Array | unde
   return setMembers(text, lacking);
 }
 
-const EMPTY = bytesOf("{}");
-const ZERO = bytesOf("0");
+const EMPTY = toBytes("{}");
+const ZERO = toBytes("0");
 
 function valueIn(object: Uint8Array, name: string): Uint8Array {
-  const member = memberOf(members(object) ?? [], name);
+  const member = findMember(getMembers(object) ?? [], name);
   return member ? object.subarray(member.start, member.end) : EMPTY;
 }
 
@@ -115,7 +115,7 @@ function isObject(value: unknown): value is Members {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-export function speakerAt(session: Session, position: number): Speaker | null {
+export function getSpeaker(session: Session, position: number): Speaker | null {
   const model = session.model(position);
   const named = session.tree.lastModel(position);
   if (!model || named < 0) return model;
@@ -135,7 +135,7 @@ export class Speakers {
     this.now = this.at(session.tree.leaf);
   }
 
-  /** Adds the next draft, and returns a function that finds who speaks before it. */
+  /** Adds the next draft, and returns a function that finds the speaker before it. */
   next(draft: Pick<Draft, "type" | "id" | "parentId"> & Members): () => Speaker | null {
     const { type, id, parentId, message } = draft;
     if (parentId !== undefined) {
@@ -156,6 +156,6 @@ export class Speakers {
 
   private at(position: number): () => Speaker | null {
     let speaker: Speaker | null | undefined;
-    return () => (speaker ??= speakerAt(this.session, position));
+    return () => (speaker ??= getSpeaker(this.session, position));
   }
 }

@@ -3,7 +3,7 @@
 import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
 import type { Draft, Entry } from "../format/entry.ts";
-import { roleOf } from "../format/head.ts";
+import { toRole } from "../format/head.ts";
 import { ROOT } from "../tree/nodes.ts";
 import { requireKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";
@@ -42,7 +42,7 @@ function requireBoundary(sent: Sent, index: number): void {
   const { leaf, above } = leafFor(sent, index);
   const coming = above.map((at): Coming => {
     const { id, type, message } = drafts[at];
-    const role = type === "message" ? roleOf((message as { role?: unknown }).role) : "";
+    const role = type === "message" ? toRole((message as { role?: unknown }).role) : "";
     return { id, role, entry: drafts[at] as Entry };
   });
   const among = above.indexOf(before.get(keptId) ?? -1);
@@ -50,13 +50,13 @@ function requireBoundary(sent: Sent, index: number): void {
   requireKept(session, keptId, first, { leaf, coming, path: `entries.${index}.firstKeptEntryId` });
 }
 
-/** Returns the leaf below which a draft comes, and the drafts between them, oldest first. */
+/** Returns the leaf that a draft continues, and the drafts between them, oldest first. */
 function leafFor({ session, drafts, before }: Sent, index: number): { leaf: number; above: number[] } {
   const above: number[] = [];
   for (let at = index; ; ) {
     const { parentId } = drafts[at];
     const parent = parentId === undefined ? at - 1 : (before.get(parentId ?? "") ?? -1);
-    // An id that comes again further down is refused as taken.
+    // An id that occurs again further down is refused as a duplicate.
     if (parent < 0 || parent >= at) {
       const leaf = parentId === undefined ? session.tree.leaf : parentId === null ? ROOT : session.find(parentId);
       return { leaf, above: above.reverse() };

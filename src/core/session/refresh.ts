@@ -1,4 +1,4 @@
-/** Changes that other programs make to a stored session: looked for, taken in, and kept until they are reported. */
+/** Changes by other programs to a stored session: finds and applies them, and keeps them until they are reported. */
 
 import { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
@@ -11,31 +11,31 @@ import type { LeafTracker } from "./leaf.ts";
 const MOST_REPORTED = 10_000;
 
 /** Changes by other programs that were found since they were last requested. */
-export interface Foreign {
+export interface ExternalChange {
   readonly positions: readonly number[];
   /** Entries of this session that its file no longer holds. */
   readonly lost: number;
 }
 
-export class ForeignChanges {
+export class ExternalChanges {
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
   private readonly heads: SessionHeads;
   /** Ids of entries that were not requested yet; positions change with the log. */
-  private untoldIds = new Set<string>();
-  private untoldLost = 0;
-  /** Ids of entries of others that were reported last, whether they were found here or another process told of them. */
+  private unreportedIds = new Set<string>();
+  private unreportedLost = 0;
+  /** Ids of other writers' entries that were reported last, whether found here or reported by another process. */
   private readonly reportedIds = new Set<string>();
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private reportedDamage: number;
-  private untoldDamage: Damage[] = [];
-  /** Ids of entries that the leaf and the heads have still to follow; undefined for none, also where reading failed. */
+  private unreportedDamage: Damage[] = [];
+  /** Ids of entries that the leaf and the heads have still to follow; undefined for none, also if reading failed. */
   private unfollowedIds: Set<string> | undefined;
-  /** Whether the leaf is to go where the file says, for it was there before what is still to be followed. */
+  /** True if the leaf is to go where the file says, because it was there before the entries still to be followed. */
   private goesToFile = false;
-  /** Whether the leaf goes where the file says, if it was there before. */
+  /** True if the leaf goes where the file says, if it was there before. */
   followsFile = false;
-  /** Whether the session released its lock; it takes it again with the next change. */
+  /** True if the session released its lock; it takes it again with the next change. */
   resting = false;
 
   constructor(entries: SessionEntries, leaf: LeafTracker, heads: SessionHeads) {
@@ -49,7 +49,7 @@ export class ForeignChanges {
     const { nodes } = this.entries.log;
     if (nodes.isMarker(position)) return;
     this.reportedIds.delete(nodes.id(position));
-    this.untoldIds.add(nodes.id(position));
+    this.unreportedIds.add(nodes.id(position));
   }
 
   /** Notes that an entry is reported. Returns false if it was reported before. */
@@ -61,17 +61,17 @@ export class ForeignChanges {
     return true;
   }
 
-  /** Notes entries again that were to be told with a change that failed, as far as they are still there. */
+  /** Notes entries again whose report belonged to a failed change, as far as they still exist. */
   noteAgain(entryIds: readonly string[]): void {
     const { nodes } = this.entries.log;
     for (const id of entryIds) if (nodes.position(id) >= 0) this.note(nodes.position(id));
   }
 
   /**
-   * Notes the entries that stayed though their commit failed, as those of another program, for the next look at the file does
-   * not find them any more. Returns whether there are any.
+   * Notes the entries that remained although their commit failed, as those of another program, because the next look at
+   * the file does not find them any more. Returns whether there are any.
    */
-  noteStayed(): boolean {
+  noteUncertain(): boolean {
     const { log } = this.entries;
     const first = log.takeStayed?.();
     for (let position = first ?? log.nodes.count; position < log.nodes.count; position++) this.note(position);
@@ -81,38 +81,38 @@ export class ForeignChanges {
   /** Returns the damage that was found since the last call, or since the session was opened. */
   freshDamage(): readonly Damage[] {
     const { damage } = this.entries.log;
-    if (damage.length === this.reportedDamage && this.untoldDamage.length === 0) return [];
-    const fresh = [...this.untoldDamage, ...damage.slice(this.reportedDamage)];
+    if (damage.length === this.reportedDamage && this.unreportedDamage.length === 0) return [];
+    const fresh = [...this.unreportedDamage, ...damage.slice(this.reportedDamage)];
     this.reportedDamage = damage.length;
-    this.untoldDamage = [];
+    this.unreportedDamage = [];
     return fresh;
   }
 
-  /** Returns what was found since the last call; null for nothing. Throws storage_failed. */
-  fresh(): Foreign | null {
-    if (this.untoldIds.size === 0 && this.untoldLost === 0) return null;
+  /** Returns the changes since the last call; null for none. Throws storage_failed. */
+  fresh(): ExternalChange | null {
+    if (this.unreportedIds.size === 0 && this.unreportedLost === 0) return null;
     this.follow();
     const { log, tree } = this.entries;
-    const known = Array.from(this.untoldIds, (id) => log.nodes.position(id));
+    const known = Array.from(this.unreportedIds, (id) => log.nodes.position(id));
     const positions = known.filter((position) => position >= 0 && tree.isVisible(position));
-    const untold = positions.filter((position) => this.markReported(log.nodes.id(position)));
-    const lost = this.untoldLost;
-    this.untoldIds = new Set();
-    this.untoldLost = 0;
-    return { positions: untold, lost };
+    const unreported = positions.filter((position) => this.markReported(log.nodes.id(position)));
+    const lost = this.unreportedLost;
+    this.unreportedIds = new Set();
+    this.unreportedLost = 0;
+    return { positions: unreported, lost };
   }
 
-  /** Takes in changes that the session's holder reports itself. Throws the failures of Session.refresh. */
+  /** Applies changes that the session's holder reports itself. Throws the failures of Session.refresh. */
   readAlong(): void {
     this.checkForChanges();
-    this.untoldIds = new Set();
-    this.untoldLost = 0;
+    this.unreportedIds = new Set();
+    this.unreportedLost = 0;
   }
 
-  /** Does what Session.refresh says. Returns whether there was anything. */
+  /** Implements Session.refresh. Returns whether there were changes. */
   checkForChanges(): boolean {
     const { log } = this.entries;
-    // Where another agent goes on, in its own session, is where a reader wants to be who was not elsewhere.
+    // If another agent goes on in its own session, a reader at its old leaf wants to follow.
     const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.mayBeLeft;
     const change = log.refresh();
     if (change.kind === "gone") {
@@ -129,18 +129,18 @@ export class ForeignChanges {
     return positions.length > 0;
   }
 
-  /** Notes entries that came: they are to be told, and followed. Reads nothing. */
+  /** Notes new entries: they are to be reported, and followed. Reads nothing. */
   private noteCome(positions: readonly number[], follows: boolean): void {
     const { nodes } = this.entries.log;
     this.unfollowedIds ??= new Set();
     this.goesToFile ||= follows;
     for (const position of positions) {
-      this.untoldIds.add(nodes.id(position));
+      this.unreportedIds.add(nodes.id(position));
       this.unfollowedIds.add(nodes.id(position));
     }
   }
 
-  /** Moves the leaf and the heads to what came. Reads; where that fails, the next call has it all before it. */
+  /** Moves the leaf and the heads to the new entries. Reads; if that fails, the next call does it all. */
   private follow(): void {
     if (!this.unfollowedIds) return;
     const { nodes } = this.entries.log;
@@ -169,12 +169,12 @@ export class ForeignChanges {
   }
 
   /**
-   * Continues with the log that is now in the place of ours: its entries count, and the leaf stays if it is among them.
-   * Changes nothing when that cannot be read. Throws content_modified while changes of ours are not durable. With
-   * `isRepair`, the result of the repair reports what was removed.
+   * Continues with the log that replaced ours: its entries count, and the leaf stays if it is among them. Changes
+   * nothing when that cannot be read. Throws content_modified while changes of ours are not durable. With `isRepair`,
+   * the result of the repair reports the removed entries.
    *
-   * From the moment at which the other log counts, what is lost can be told by nothing but the one before: it is counted
-   * first, which reads nothing. Finding the leaf and the heads reads; where that fails, the next look finds them.
+   * After the switch to the other log, only the earlier one knows which entries were lost: they are counted before,
+   * which reads nothing. Finding the leaf and the heads reads; if that fails, the next look finds them.
    */
   rebase(successor?: Log, { isRepair = false, follows = false }: { isRepair?: boolean; follows?: boolean } = {}): void {
     const oldId = this.leaf.foundId;
@@ -193,7 +193,7 @@ export class ForeignChanges {
       const id = before.nodes.id(position);
       // It is reported again if it comes back.
       this.reportedIds.delete(id);
-      if (!isRepair && !damaged.has(id)) this.untoldLost++;
+      if (!isRepair && !damaged.has(id)) this.unreportedLost++;
     }
     this.noteDamageSince(before);
     this.heads.replaced(kept);
@@ -208,9 +208,9 @@ export class ForeignChanges {
   /** Makes sure that damage is reported that the log before this one did not know. */
   private noteDamageSince(before: Log): void {
     const known = new Set(before.damage.slice(0, this.reportedDamage).map(textOfDamage));
-    for (const old of this.untoldDamage) known.delete(textOfDamage(old));
+    for (const old of this.unreportedDamage) known.delete(textOfDamage(old));
     const { damage } = this.entries.log;
-    this.untoldDamage = damage.filter((found) => !known.has(textOfDamage(found)));
+    this.unreportedDamage = damage.filter((found) => !known.has(textOfDamage(found)));
     this.reportedDamage = damage.length;
   }
 }
@@ -230,7 +230,7 @@ function stillDamaged(before: Log, next: Log): Set<string> {
   return ids;
 }
 
-/** Returns a text that is equal for the same damage: two lists of one file's damage are compared by it. */
+/** Returns a text that is equal for the same damage, for comparing two lists of one file's damage. */
 function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damage): string {
   return JSON.stringify([kind, entryId, line, byteOffset, length, reason]);
 }

@@ -1,11 +1,11 @@
-/** Repairs of stored sessions: damage goes out of the session, and what entries lack is added. */
+/** Repairs of stored sessions: removes damage, and adds missing members of entries. */
 
-import { unfinished } from "../errno.ts";
+import { toUnfinishedFailure } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
-import type { ForeignChanges } from "./refresh.ts";
+import type { ExternalChanges } from "./refresh.ts";
 
 /** The step of a repair; its backup and entries are known later. */
 type RepairStep = StepOf<"swap">;
@@ -31,21 +31,21 @@ interface Repairable {
   readonly title: string;
   readonly file: string | null;
   readonly log: Log;
-  readonly foreign: ForeignChanges;
+  readonly externalChanges: ExternalChanges;
   readonly operations: OperationLog | undefined;
 }
 
 /**
- * Removes damage from a stored session, and adds what entries lack. Every body is read first, so that damage that was
- * not found yet counts too. Throws session_locked, read_only, storage_failed.
+ * Removes damage from a stored session, and adds missing members of entries. Every body is read first, so that damage
+ * that was not found yet counts too. Throws session_locked, read_only, storage_failed.
  */
-export function repaired<S extends Repairable>(
+export function repairSession<S extends Repairable>(
   session: S,
   dryRun: boolean,
   lackingIn: (session: S) => readonly Incomplete[],
 ): Repair {
   for (let position = 0; position < session.log.nodes.count; position++) session.log.read(position);
-  if (session.log.mayHideEntries) session.foreign.rebase();
+  if (session.log.mayHideEntries) session.externalChanges.rebase();
   const lacking = session.log.persisted ? lackingIn(session) : [];
   const found = [...session.log.repairable, ...lacking.map(({ damage }) => damage)];
   if (dryRun) return { repaired: found, backupPath: null };
@@ -53,9 +53,9 @@ export function repaired<S extends Repairable>(
   let backupPath: string | null = null;
   try {
     backupPath = session.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
-    if (backupPath !== null) session.foreign.rebase(undefined, { isRepair: true });
+    if (backupPath !== null) session.externalChanges.rebase(undefined, { isRepair: true });
   } catch (error) {
-    const refused = backupPath === null ? error : repairedBut(error, "reading the repaired session", backupPath);
+    const refused = backupPath === null ? error : toRepairedFailure(error, "reading the repaired session", backupPath);
     const kept = refused instanceof Failure ? refused.details.backupPath : undefined;
     if (begun && typeof kept === "string") noteRepaired(session, begun, kept);
     else if (begun) session.operations?.failed([begun.operationId]);
@@ -68,16 +68,16 @@ export function repaired<S extends Repairable>(
 
 export const MAKING_DURABLE = "making the repaired session durable";
 
-/** Returns the failure for an error after which the repaired session is in its place all the same. */
-export function repairedBut(error: unknown, doing: string, backupPath: string, more = ""): Failure {
-  const stays = `The session is repaired all the same, and the original is at ${backupPath}.${more}`;
-  return unfinished(error, doing, stays, { backupPath });
+/** Returns the failure for an error after which the repaired session is nevertheless in its place. */
+export function toRepairedFailure(error: unknown, doing: string, backupPath: string, more = ""): Failure {
+  const state = `The session is repaired all the same, and the original is at ${backupPath}.${more}`;
+  return toUnfinishedFailure(error, doing, state, { backupPath });
 }
 
 /** Returns it for a repaired session whose name could not be made durable. */
-export function repairedButLost(error: unknown, backupPath: string): Failure {
+export function toRepairedLostFailure(error: unknown, backupPath: string): Failure {
   const more = " A loss of power may bring that back; repair_session once more makes the repair durable.";
-  return repairedBut(error, MAKING_DURABLE, backupPath, more);
+  return toRepairedFailure(error, MAKING_DURABLE, backupPath, more);
 }
 
 /** Records that a session was repaired. */

@@ -6,9 +6,9 @@ import type { Session } from "./session.ts";
 /** A session that was closed to make room. */
 interface SuspendedSession {
   readonly file: string;
-  /** The head at which our host stood; null: at the shared leaf. */
+  /** The head of our host; null: the shared leaf. */
   readonly head: string | null;
-  /** Whether it was opened to be read only. */
+  /** True if it was opened to be read only. */
   readonly isReader: boolean;
 }
 
@@ -32,7 +32,6 @@ export class SessionTable {
     return this.current ? [this.current, ...others] : others;
   }
 
-  /** The number of open sessions. */
   get count(): number {
     return this.kept.size + (this.current && !this.isKept(this.current) ? 1 : 0);
   }
@@ -46,19 +45,19 @@ export class SessionTable {
     return undefined;
   }
 
-  /** Whether this very session is open, and not another one of its file. */
+  /** Returns whether this very session is open, and not another one of its file. */
   includes(session: Session): boolean {
     return session === this.current || this.keyOf(session) !== undefined;
   }
 
-  /** Returns the id under which this very session is kept, which it had then. */
+  /** Returns the key of this very session in the table: its id when it was added. */
   private keyOf(session: Session): string | undefined {
     if (this.kept.get(session.id) === session) return session.id;
     for (const [key, one] of this.kept) if (one === session) return key;
     return undefined;
   }
 
-  /** Whether a session is open or was only closed to make room. */
+  /** Returns whether a session is open or was only closed to stay within the limit. */
   has(id: string): boolean {
     return this.get(id) !== undefined || this.suspended.has(id);
   }
@@ -98,7 +97,7 @@ export class SessionTable {
     this.suspended.delete(session.id);
   }
 
-  /** Notes that a session with a file is about to be closed to make room, and where its host stands. */
+  /** Notes that a session with a file is about to be closed for the limit, and the head of its host. */
   suspend(session: Session, as: SuspendedSession): void {
     this.drop(session);
     this.suspended.set(session.id, as);
@@ -118,22 +117,22 @@ export class SessionTable {
   }
 
   /**
-   * Returns the open session with a file, by any name of it. Its header and its name say which sessions may have it, and only
-   * those are held against it: to look at the file of each open session takes longer than to open one. Nothing of a file is
-   * remembered, for its number on the disk is another's when the file is gone.
+   * Returns the open session with a file, by any name of it. Its header and its name limit the sessions that may have
+   * it, and only those are compared with it: to look at the file of each open session takes longer than to open one.
+   * Nothing of a file is remembered, because another file gets its inode when it is gone.
    */
   at(file: string): Session | undefined {
     const named = this.all.find((session) => session.file === file);
     if (named) return named;
     const open = this.all.filter((session) => session.file !== null && session.log.persisted);
     if (open.length === 0 || !this.stores.exists(file)) return undefined;
-    // Files of other agents, and those with a damaged header, do not say it.
+    // Files of other agents, and those with a damaged header, do not have the id.
     const id = this.stores.idIn(file);
     const has = (session: Session): boolean => session.file !== null && this.stores.isSame(file, session.file);
     if (id === undefined) return open.find(has);
     const found = open.find((session) => session.id === id && has(session));
     if (found) return found;
-    // One whose file gave place to another since it was looked at has not that one's id yet: by a link, only its name tells.
+    // A replaced session still has its old id here: for a link, only its name identifies it.
     const name = this.stores.nameBehind(file);
     return name === undefined ? undefined : open.find((session) => session.file?.endsWith(name) && has(session));
   }

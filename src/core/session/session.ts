@@ -2,25 +2,25 @@
 
 import {
   type Bodies,
-  boundaryDamage,
   type Context,
-  contextAt,
-  contextCount,
-  keptFrom,
-  levelAt,
+  countContextMessages,
+  findBoundaryDamage,
+  findFirstKept,
+  getContext,
+  getMessageText,
+  getModelAt,
+  getThinkingLevelAt,
   type Model,
-  messageText,
-  modelAt,
 } from "../context/context.ts";
-import { type Dangling, type DanglingCall, danglingCalls, danglingDamage } from "../context/pairing.ts";
-import { notUndone } from "../errno.ts";
+import { type Dangling, type DanglingCall, findDanglingCalls, toDanglingDamage } from "../context/pairing.ts";
+import { toNotUndoneFailure } from "../errno.ts";
 import { Failure } from "../failure.ts";
-import { withAttachments } from "../format/attachments.ts";
+import { resolveAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Draft, Entry } from "../format/entry.ts";
-import { entryWithoutImages, type ImageForm, withoutImages } from "../format/images.ts";
-import { withFewMembers } from "../json/few-members.ts";
-import { bytesWithoutHalves } from "../json/halves.ts";
+import { type ImageForm, removeEntryImages, removeImages } from "../format/images.ts";
+import { limitMembers } from "../json/few-members.ts";
+import { replaceHalvesInBytes } from "../json/halves.ts";
 import { parse } from "../json/json.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
@@ -30,15 +30,15 @@ import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
-import { batchOf, EntryMaker, type NewLines } from "./entry-maker.ts";
+import { EntryMaker, makeBatch, type NewLines } from "./entry-maker.ts";
 import { SessionHeads } from "./heads.ts";
-import { quoted } from "./history.ts";
+import { quoteText } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
-import { type Foreign, ForeignChanges } from "./refresh.ts";
-import { type Incomplete, type Repair, repaired } from "./repair.ts";
+import { type ExternalChange, ExternalChanges } from "./refresh.ts";
+import { type Incomplete, type Repair, repairSession } from "./repair.ts";
 
 export type { Model } from "../context/context.ts";
-export type { Foreign } from "./refresh.ts";
+export type { ExternalChange as Foreign } from "./refresh.ts";
 export type { Incomplete } from "./repair.ts";
 
 /** Entry types that set up a session: they wait in memory for the first entry of another type. */
@@ -48,11 +48,11 @@ export interface Appended {
   readonly ids: string[];
   readonly lines: readonly Uint8Array[];
   readonly oldLeafId: string | null;
-  /** Whether the new entries do not continue the old leaf. */
+  /** True if the new entries do not continue the old leaf. */
   readonly branchChanged: boolean;
 }
 
-/** Lines to write, the ids of those that are entries, and their heads where they are known. */
+/** Lines to write, the ids of the entries among them, and their heads if they are known. */
 type LinesToWrite = Pick<Appended, "lines"> & { readonly ids: readonly string[]; readonly heads?: NewLines["heads"] };
 
 interface HowToWrite {
@@ -66,12 +66,12 @@ export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
-  /** Leaves of their own beside the shared one, and where whoever calls now stands. */
+  /** Leaves of their own in addition to the shared one, and the caller's present one. */
   readonly heads: SessionHeads;
   private readonly maker: EntryMaker;
   /** Changes by other programs, and damage, that are not reported yet. */
-  readonly foreign: ForeignChanges;
-  /** The record of what people may want to take back; without it, nothing is recorded. */
+  readonly externalChanges: ExternalChanges;
+  /** The record of operations for undo; without it, nothing is recorded. */
   operations: OperationLog | undefined;
   isClosed = false;
   /** Ids of recorded operations that are not durable yet. */
@@ -83,7 +83,7 @@ export class Session implements Bodies {
     this.entries = new SessionEntries(log, () => this.heads.leaf);
     this.leaf = new LeafTracker(this.entries, leaves, keepsLeaf);
     this.heads = new SessionHeads(this.entries, this.leaf);
-    this.foreign = new ForeignChanges(this.entries, this.leaf, this.heads);
+    this.externalChanges = new ExternalChanges(this.entries, this.leaf, this.heads);
     this.maker = new EntryMaker(this.entries, env);
   }
 
@@ -91,7 +91,7 @@ export class Session implements Bodies {
     return this.entries.log;
   }
 
-  /** The process that does what is written here, where another holds the session and this one has joined it. */
+  /** The process that does the writes, if another one holds the session and this one has joined it. */
   get holder(): SharedHolder | undefined {
     return this.leaf.holder;
   }
@@ -124,7 +124,7 @@ export class Session implements Bodies {
     return this.log.header.parentSession ?? this.log.header.branchedFrom ?? null;
   }
 
-  /** The leaf of whoever calls now. */
+  /** The caller's leaf. */
   get leafId(): string | null {
     return this.idOrNull(this.tree.leaf);
   }
@@ -134,7 +134,7 @@ export class Session implements Bodies {
     return this.idOrNull(this.heads.leafOf(this.heads.own));
   }
 
-  /** The leaf of all who have none of their own. */
+  /** The leaf of all clients without one of their own. */
   get sharedLeafId(): string | null {
     return this.idOrNull(this.leaf.current);
   }
@@ -175,16 +175,16 @@ export class Session implements Bodies {
     return this.entries.entry(position);
   }
 
-  /** Returns an entry of which objects have few members: for what shows or counts only a part of it. */
+  /** Returns an entry with few members in its objects: for callers that show or count only a part of it. */
   shownEntry(position: number): Entry {
-    return parse(withFewMembers(this.log.read(position))) as Entry;
+    return parse(limitMembers(this.log.read(position))) as Entry;
   }
 
   // --- reading -------------------------------------------------------------------------------------------------
 
   context(leaf: number = this.tree.leaf): Context {
     this.rebuildAfterLosses();
-    return contextAt(this.tree, this, leaf);
+    return getContext(this.tree, this, leaf);
   }
 
   /** Yields the lines of entries as they are stored, or without the data of their pictures; each is valid until the next. */
@@ -192,50 +192,50 @@ export class Session implements Bodies {
     let index = 0;
     for (const line of this.log.readMany(positions, true)) {
       const id = this.log.nodes.id(positions[index++]);
-      yield images ? entryWithoutImages(line, images, id) : line;
+      yield images ? removeEntryImages(line, images, id) : line;
     }
   }
 
   /**
-   * Yields the JSON texts of the messages at a leaf, or of some of them; each is valid until the next is requested. Half of
-   * a surrogate pair is U+FFFD in them: providers refuse what has one.
+   * Yields the JSON texts of the messages at a leaf, or of some of them; each is valid until the next is requested.
+   * Half of a surrogate pair is U+FFFD in them: providers refuse it.
    */
   *messageTexts(items: Context["items"], images?: ImageForm): Generator<Uint8Array> {
     const positions = items.map(({ position }) => position);
     const lines = this.log.readMany(positions, true)[Symbol.iterator]();
     for (const item of items) {
-      const text = messageText(this.tree, this, item, lines.next().value);
+      const text = getMessageText(this.tree, this, item, lines.next().value);
       if (!text) continue;
-      // To look for what has to be replaced takes half of the time; where the start is known, nothing has to be.
+      // Searching for characters to replace takes half of the time; if the start is known, there are none.
       const isAsWritten = item.edit === undefined && this.log.nodes.messageStart(item.position) > 0;
-      const whole = isAsWritten ? text : bytesWithoutHalves(text);
-      if (images) yield withoutImages(whole, images, this.log.nodes.id(item.edit ?? item.position));
+      const whole = isAsWritten ? text : replaceHalvesInBytes(text);
+      if (images) yield removeImages(whole, images, this.log.nodes.id(item.edit ?? item.position));
       else if (isAsWritten) yield text;
-      else yield withAttachments(whole, (sha256, size) => this.log.attachment(item.position, sha256, size));
+      else yield resolveAttachments(whole, (sha256, size) => this.log.attachment(item.position, sha256, size));
     }
   }
 
   messageCount(): number {
     this.rebuildAfterLosses();
     const { leaf } = this.tree;
-    return this.entries.once("messages", leaf, (tree) => contextCount(tree, this, leaf));
+    return this.entries.once("messages", leaf, (tree) => countContextMessages(tree, this, leaf));
   }
 
   rebuildAfterLosses(): boolean {
     return this.entries.rebuildAfterLosses();
   }
 
-  /** Returns the damage that changes what the model sees at the leaf, beside that of the log. */
+  /** Returns the damage that changes the model's view at the leaf, in addition to that of the log. */
   contextDamage(): readonly Damage[] {
     const compaction = this.tree.lastCompaction(this.tree.leaf);
-    const boundary = compaction === ROOT ? undefined : boundaryDamage(this.tree, this, compaction);
-    const calls = this.danglingCalls().map((call) => danglingDamage(call, this.log.nodes.id(call.position)));
+    const boundary = compaction === ROOT ? undefined : findBoundaryDamage(this.tree, this, compaction);
+    const calls = this.danglingCalls().map((call) => toDanglingDamage(call, this.log.nodes.id(call.position)));
     return boundary ? [boundary, ...calls] : calls;
   }
 
   /**
-   * Returns the tool calls at the end of the path that had no result when the session was opened, so that nobody is
-   * working on them. Calls further up can no longer be answered. Reads what comes after the last assistant message.
+   * Returns the tool calls at the end of the path that had no result when the session was opened, so that no client is
+   * working on them. Calls further up can no longer be answered. Reads the entries after the last assistant message.
    */
   danglingCalls(): readonly DanglingCall[] {
     const { tree } = this;
@@ -245,10 +245,10 @@ export class Session implements Bodies {
       speaker = tree.lastModel(this.log.nodes.parent(speaker));
     if (speaker < 0 || speaker >= this.entries.openedWith) return [];
     const compaction = tree.lastCompaction(leaf);
-    const from = compaction === ROOT ? ROOT : keptFrom(tree, this, compaction).first;
+    const from = compaction === ROOT ? ROOT : findFirstKept(tree, this, compaction).first;
     // Nothing that a compaction has cut away is shown.
     if (from >= 0 && tree.depth(from) > tree.depth(speaker)) return [];
-    const find = (_: Tree, latest?: Dangling): Dangling => danglingCalls(tree, this, leaf, speaker, latest);
+    const find = (_: Tree, latest?: Dangling): Dangling => findDanglingCalls(tree, this, leaf, speaker, latest);
     return this.entries.once("dangling", leaf, find).calls;
   }
 
@@ -256,11 +256,11 @@ export class Session implements Bodies {
   model(at: number = this.tree.leaf): Model | null {
     const { provider, modelId } = this.log.header;
     const first = provider !== undefined && modelId !== undefined ? { provider, id: modelId } : null;
-    return this.entries.once("model", this.tree.lastModel(at), (tree) => modelAt(tree, this, at)) ?? first;
+    return this.entries.once("model", this.tree.lastModel(at), (tree) => getModelAt(tree, this, at)) ?? first;
   }
 
   thinkingLevel(at: number = this.tree.leaf): string {
-    const named = this.entries.once("level", this.tree.lastLevel(at), (tree) => levelAt(tree, this, at));
+    const named = this.entries.once("level", this.tree.lastLevel(at), (tree) => getThinkingLevelAt(tree, this, at));
     return named ?? this.log.header.thinkingLevel ?? "off";
   }
 
@@ -271,7 +271,7 @@ export class Session implements Bodies {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  /** Throws read_only unless what follows writes nothing, and content_modified unless the leaf is the expected one. */
+  /** Throws read_only unless the caller writes nothing, and content_modified unless the leaf is the expected one. */
   guard(expectedLeafId: string | null | undefined, writesNothing = false): void {
     if (this.log.readOnly && !writesNothing) throw this.log.readOnly;
     if (expectedLeafId !== undefined && expectedLeafId !== this.leafId)
@@ -287,12 +287,12 @@ export class Session implements Bodies {
   append(drafts: readonly Draft[], key?: string, defer = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
     // Before we had the lock, another server may have written.
-    if (this.log.acquireLock()) this.foreign.checkForChanges();
+    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
     const { leaf } = this.tree;
     const oldLeafId = this.idOrNull(leaf);
     const head = this.heads.name;
     const isBatch = drafts.length > 1 || key !== undefined || head !== null;
-    const batch = isBatch ? batchOf(this.id, key, head) : undefined;
+    const batch = isBatch ? makeBatch(this.id, key, head) : undefined;
     const [{ type, parentId }] = drafts;
     const isUnclear = head === null && this.leaf.needsMarkerBefore(type, parentId);
     const marker = isUnclear ? this.maker.marker(parentId === undefined ? oldLeafId : parentId) : undefined;
@@ -316,19 +316,19 @@ export class Session implements Bodies {
     const { nodes } = log;
     const first = nodes.count;
     try {
-      this.foreign.resting = false;
+      this.externalChanges.resting = false;
       log.append(lines, { defer, heads });
     } catch (error) {
-      // Nothing was written where another process was first.
+      // If another process was first, nothing was written.
       const isAsBefore = error instanceof Failure && (error.byOthers || error.name === "session_locked");
       if (!isAsBefore) this.leaf.unsettle();
-      if (this.foreign.noteStayed()) this.entries.renewAfterFailure();
+      if (this.externalChanges.noteUncertain()) this.entries.renewAfterFailure();
       throw error;
     }
     const alone = nodes.count - first === lines.length;
     const own = alone ? undefined : new Set(ids);
     for (let position = first; position < nodes.count; position++) {
-      if (own && !own.has(nodes.id(position))) this.foreign.note(position);
+      if (own && !own.has(nodes.id(position))) this.externalChanges.note(position);
       this.entries.add(position, alone && !isBranch ? lines[position - first] : undefined);
     }
     if (alone) this.leaf.wrote(first, nodes.count, head !== null);
@@ -336,16 +336,16 @@ export class Session implements Bodies {
     return alone ? nodes.count - 1 : nodes.position(ids[ids.length - 1]);
   }
 
-  /** Writes a marker of the shared leaf before what a head writes, if the entries do not give it. */
+  /** Writes a marker of the shared leaf before a head's entries, if the existing entries do not give it. */
   private markShared(): void {
     if (this.leaf.needsMarkerBeforeHead) this.writeMarker();
   }
 
   /** Writes a marker that moves a head, or retires it. */
   private markHead(head: string, position: number, { key, retired }: { key?: string; retired?: true } = {}): string {
-    if (this.log.acquireLock()) this.foreign.checkForChanges();
+    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
     this.markShared();
-    const marker = this.maker.marker(this.idOrNull(position), { ...batchOf(this.id, key, head), retired });
+    const marker = this.maker.marker(this.idOrNull(position), { ...makeBatch(this.id, key, head), retired });
     this.write(marker, { defer: !this.log.persisted, head, retired });
     return marker.ids[0];
   }
@@ -360,8 +360,8 @@ export class Session implements Bodies {
   }
 
   /**
-   * Moves the leaf of whoever calls; durable after `commit`. For the shared leaf nothing is written to the session file,
-   * a head is moved by a marker. Throws the log's failures.
+   * Moves the caller's leaf; durable after `commit`. For the shared leaf nothing is written to the session file, a head
+   * is moved by a marker. Throws the log's failures.
    */
   moveLeaf(position: number): void {
     const { name } = this.heads;
@@ -370,7 +370,7 @@ export class Session implements Bodies {
     else if (position !== this.heads.leaf) this.markHead(name, position);
   }
 
-  /** Ends a head, which must be known. What was written through it stays. Throws read_only and the log's failures. */
+  /** Ends a head, which must be known. Its entries stay. Throws read_only and the log's failures. */
   retireHead(name: string, key?: string): void {
     if (this.log.readOnly) throw this.log.readOnly;
     if (this.heads.require(name).last === ROOT) return;
@@ -384,7 +384,7 @@ export class Session implements Bodies {
     this.heads.follow(leaf, last);
   }
 
-  /** Whether changes outlast this process. */
+  /** True if changes outlast this process. */
   get isKept(): boolean {
     const { readOnly, lockedBy, persisted } = this.log;
     return readOnly === null && lockedBy === null && persisted && this.file !== null;
@@ -400,8 +400,8 @@ export class Session implements Bodies {
   }
 
   /**
-   * Resolves when all that was appended or moved is durable; a failure brings the durable state back. `begins` is called
-   * whenever that comes to mean what there is then: at once, and where more came before the medium was waited for.
+   * Resolves when all appends and moves are durable; a failure restores the durable state. `begins` is called whenever
+   * the commit covers all present changes: at once, and if more came before the medium was awaited.
    */
   async commit(begins: () => void = () => {}): Promise<void> {
     let last: string | undefined;
@@ -416,7 +416,7 @@ export class Session implements Bodies {
     try {
       await this.leaf.commit(begin);
       settle();
-      // Other commits may have ended meanwhile, and took theirs.
+      // Other commits may have ended in between, with their entries.
       if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
     } catch (error) {
       this.operations?.failed(this.noted.splice(0));
@@ -428,7 +428,7 @@ export class Session implements Bodies {
     return this.leaf.isDurable;
   }
 
-  /** Whether its entries are durable and the disk gives no answer about its leaf. */
+  /** True if its entries are durable and the disk gives no answer about its leaf. */
   get isUnread(): boolean {
     return this.leaf.isUnread;
   }
@@ -442,7 +442,7 @@ export class Session implements Bodies {
   async leave(): Promise<void> {
     if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.give?.();
     // If another process is the writer now, our position is not written.
-    if (!this.foreign.becomeWriter() && this.log.lockedBy) return;
+    if (!this.externalChanges.becomeWriter() && this.log.lockedBy) return;
     try {
       this.writeMarker();
     } catch (error) {
@@ -451,7 +451,7 @@ export class Session implements Bodies {
       if (error.name === "session_locked") return;
       if (!error.byOthers) throw error;
       try {
-        this.foreign.checkForChanges();
+        this.externalChanges.checkForChanges();
         if (this.leaf.isInFile) return;
         this.writeMarker();
       } catch (again) {
@@ -474,7 +474,7 @@ export class Session implements Bodies {
   async suspend(): Promise<void> {
     await this.leave();
     this.log.unlock();
-    this.foreign.resting = true;
+    this.externalChanges.resting = true;
   }
 
   close(): void {
@@ -482,13 +482,13 @@ export class Session implements Bodies {
     this.log.close();
   }
 
-  /** Goes back to the durable state after an error. Returns what is told of it. */
+  /** Goes back to the durable state after an error. Returns the failure to report. */
   private undo(error: unknown): unknown {
     this.log.rollBack();
     this.leaf.undone();
     this.heads.undone();
     this.entries.renewAfterFailure();
-    const failure = this.foreign.noteStayed() ? notUndone(error) : error;
+    const failure = this.externalChanges.noteUncertain() ? toNotUndoneFailure(error) : error;
     this.leaf.failed = { failure };
     return failure;
   }
@@ -501,32 +501,32 @@ export class Session implements Bodies {
   // --- other programs ------------------------------------------------------------------------------------------
 
   /**
-   * Adds what other programs did to the stored session since the last check, and what damaged lines were found to hide;
-   * the leaf follows where they continue it. Returns what is to be reported of it. Throws storage_failed when the
-   * session is missing or cannot be read, and content_modified when it was rewritten while changes of ours are not
-   * durable yet. What was found until then is returned by the next call.
+   * Adds the changes of other programs to the stored session since the last check, and the entries that damaged lines
+   * turned out to hide; the leaf follows if they continue it. Returns the changes to report. Throws storage_failed when
+   * the session is missing or cannot be read, and content_modified when it was rewritten while changes of ours are not
+   * durable yet. The next call returns the changes found until then.
    */
-  refresh(): Foreign | null {
-    this.foreign.checkForChanges();
-    return this.foreign.fresh();
+  refresh(): ExternalChange | null {
+    this.externalChanges.checkForChanges();
+    return this.externalChanges.fresh();
   }
 
-  /** Does the same before a change, as the only writer; a change fails if another is. Throws what `refresh` throws. */
-  refreshToWrite(): Foreign | null {
-    this.foreign.becomeWriter();
+  /** Does the same before a change, as the only writer; a change fails if another is. Throws as `refresh` does. */
+  refreshToWrite(): ExternalChange | null {
+    this.externalChanges.becomeWriter();
     // The path may hold another file after the first look, with a lock of its own.
-    if (this.foreign.checkForChanges() && this.foreign.becomeWriter()) this.foreign.checkForChanges();
-    return this.foreign.fresh();
+    if (this.externalChanges.checkForChanges() && this.externalChanges.becomeWriter())
+      this.externalChanges.checkForChanges();
+    return this.externalChanges.fresh();
   }
 
-  /** Does what {@link repaired} says. */
   repair(dryRun: boolean, lackingIn: (session: Session) => readonly Incomplete[] = () => []): Repair {
-    return repaired(this, dryRun, lackingIn);
+    return repairSession(this, dryRun, lackingIn);
   }
 
   /** The name, as a quotation, or the beginning of the id. */
   get title(): string {
-    return this.name === null ? this.id.slice(0, 8) : quoted(this.name);
+    return this.name === null ? this.id.slice(0, 8) : quoteText(this.name);
   }
 
   private writeMarker(): void {

@@ -1,38 +1,38 @@
-/** Counts what a session holds and costs, over the whole file as Pi does, and over the path to an entry. */
+/** Counts the contents and the cost of a session, over the whole file as Pi does, and over the path to an entry. */
 
-import { contextTokens } from "../context/compaction.ts";
-import { windowOf } from "../context/models.ts";
-import { reportedTokens } from "../context/tokens.ts";
-import { amountOf, toolCalls } from "../format/message.ts";
+import { countContextTokens } from "../context/compaction.ts";
+import { getContextWindow } from "../context/models.ts";
+import { getReportedTokens } from "../context/tokens.ts";
+import { getToolCalls, toAmount } from "../format/message.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
-type Usage = ReturnType<typeof noUsage>;
-type Counts = ReturnType<typeof noCounts>;
+type Usage = ReturnType<typeof makeUsage>;
+type Counts = ReturnType<typeof makeCounts>;
 
 /**
  * Returns the usage of the context at a leaf, as Pi does: null after a compaction, until an assistant message reports
  * it; undefined when no model is named, so that the window is not known.
  */
-export function contextUsageOf(session: Session, leaf: number = session.tree.leaf) {
+export function getContextUsage(session: Session, leaf: number = session.tree.leaf) {
   const model = session.model(leaf);
   if (!model) return undefined;
-  const contextWindow = windowOf(model);
+  const contextWindow = getContextWindow(model);
   const { items, compaction } = session.context(leaf);
   if (compaction !== ROOT && !isReportedSince(session, leaf, compaction))
     return { tokens: null, contextWindow, percent: null };
-  const tokens = contextTokens(session.tree, session, leaf, items);
+  const tokens = countContextTokens(session.tree, session, leaf, items);
   return { tokens, contextWindow, percent: (tokens / contextWindow) * 100 };
 }
 
-/** Returns whether the last assistant message after a compaction, aborted and failed ones aside, reports its tokens. */
+/** Returns whether the last assistant message after a compaction that was not aborted or failed reports its tokens. */
 function isReportedSince(session: Session, leaf: number, compaction: number): boolean {
   const { log } = session;
   for (let at = leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
-    if (log.nodes.role(at) !== "assistant" || log.nodes.lacksMessage(at)) continue;
+    if (log.nodes.role(at) !== "assistant" || log.nodes.hasNoMessage(at)) continue;
     const { message } = session.shownEntry(at);
     const { stopReason } = message as { stopReason?: unknown };
-    if (stopReason !== "aborted" && stopReason !== "error") return reportedTokens(message) > 0;
+    if (stopReason !== "aborted" && stopReason !== "error") return getReportedTokens(message) > 0;
   }
   return false;
 }
@@ -41,25 +41,25 @@ function isReportedSince(session: Session, leaf: number, compaction: number): bo
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
 /** Returns the counts of all entries and of a path, the usage by origin, and the bytes of the lines by entry type. */
-export function statsOf(session: Session, leaf: number = session.tree.leaf): SessionStats {
-  const steps = statsSteps(session, leaf);
+export function computeStats(session: Session, leaf: number = session.tree.leaf): SessionStats {
+  const steps = computeStatsInSteps(session, leaf);
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
   }
 }
 
-export type SessionStats = ReturnType<typeof statsSteps> extends Generator<unknown, infer R> ? R : never;
+export type SessionStats = ReturnType<typeof computeStatsInSteps> extends Generator<unknown, infer R> ? R : never;
 
 /** Entries of a step. */
 const STEP = 256;
 
 /** Does the same in steps, between which others may do something. */
-export function* statsSteps(session: Session, leaf: number = session.tree.leaf) {
+export function* computeStatsInSteps(session: Session, leaf: number = session.tree.leaf) {
   const { nodes } = session.log;
-  const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
+  const stats = { ...makeCounts(), own: makeUsage(), inherited: makeUsage(), path: makeCounts() };
   const onPath = new Set(session.tree.path(leaf));
-  // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
+  // After a fork's copied entries come its own, whatever their times: a host may give entries any time.
   const beginning = new ForkBeginning(session.log.header, session.parentSession !== null);
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
@@ -69,14 +69,14 @@ export function* statsSteps(session: Session, leaf: number = session.tree.leaf) 
     bytesByType.set(type, (bytesByType.get(type) ?? 0) + session.log.length(position));
     const role = nodes.role(position);
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
-    if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
+    if (type === "message" && !nodes.hasNoMessage(position)) for (const counts of sums) countMessage(counts, role);
     const paid = mayCost(type, role);
     if (!paid && !beginning.goesOn) continue;
     const entry = session.shownEntry(position);
     const isInherited = beginning.take(entry);
     if (!paid) continue;
-    const calls = role === "assistant" ? toolCalls(messageIn(entry)?.content).length : 0;
-    const usage = usageIn(entry);
+    const calls = role === "assistant" ? getToolCalls(messageIn(entry)?.content).length : 0;
+    const usage = getEntryUsage(entry);
     for (const counts of sums) {
       counts.toolCalls += calls;
       addUsage(counts, usage);
@@ -92,25 +92,25 @@ export interface TakenFromOriginal {
   readonly lastId: string;
 }
 
-/** Returns what the header of an imported fork says of what it took over. */
-export function takenOverIn(header: object): TakenFromOriginal | undefined {
+/** Returns the header's record of the entries that an imported fork copied from its original. */
+export function readTakenOver(header: object): TakenFromOriginal | undefined {
   const { importedFrom } = header as { importedFrom?: { takenOver?: Partial<TakenFromOriginal> } | null };
   const { session, lastId } = importedFrom?.takenOver ?? {};
   return typeof session === "string" && typeof lastId === "string" ? { session, lastId } : undefined;
 }
 
-/** Tells the entries that a fork began with, which come first, from its own. */
+/** Distinguishes the entries that a fork copied, which come first, from its own. */
 export class ForkBeginning {
-  /** Whether all entries so far were taken over from the session that it was forked from. */
+  /** True if all entries so far were copied from the fork's original. */
   goesOn: boolean;
   private readonly born: number;
   private readonly sessionId: unknown;
-  /** The last one that was taken over, where the header names it: other agents give copies the time of the fork. */
+  /** The last copied entry, if the header names it: other agents give copies the time of the fork. */
   private readonly lastId: string | undefined;
 
   constructor(header: { readonly id?: unknown; readonly timestamp?: unknown }, goesOn: boolean) {
     this.goesOn = goesOn;
-    this.lastId = takenOverIn(header)?.lastId;
+    this.lastId = readTakenOver(header)?.lastId;
     this.born = this.lastId === undefined ? Date.parse(`${header.timestamp ?? ""}`) : Number.POSITIVE_INFINITY;
     this.sessionId = header.id;
   }
@@ -129,12 +129,12 @@ function messageIn({ message }: Readonly<Record<string, unknown>>): Partial<Reco
   return typeof message === "object" && message !== null ? (message as Record<string, unknown>) : undefined;
 }
 
-/** Returns whether entries of a type, or messages of a role, may tell what they cost. */
+/** Returns whether entries of a type, or messages of a role, may have a cost. */
 export function mayCost(type: string, role: string): boolean {
   return role === "assistant" || role === "toolResult" || PAID.has(type);
 }
 
-export function usageIn(entry: Readonly<Record<string, unknown>>): unknown {
+export function getEntryUsage(entry: Readonly<Record<string, unknown>>): unknown {
   return entry.type === "message" ? messageIn(entry)?.usage : entry.usage;
 }
 
@@ -145,11 +145,11 @@ export function countMessage(counts: Counts, role: string): void {
   else if (role === "assistant") counts.assistantMessages++;
 }
 
-export function noCounts() {
-  return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
+export function makeCounts() {
+  return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...makeUsage() };
 }
 
-export function noUsage() {
+export function makeUsage() {
   return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 
@@ -158,11 +158,11 @@ export function addUsage(sum: Usage, usage: unknown): void {
   const { cost, totalTokens } = usage as { cost?: { total?: unknown }; totalTokens?: unknown };
   let total = 0;
   for (const kind of ["input", "output", "cacheRead", "cacheWrite"] as const) {
-    const tokens = amountOf((usage as Record<string, unknown>)[kind]);
+    const tokens = toAmount((usage as Record<string, unknown>)[kind]);
     sum.tokens[kind] += tokens;
     total += tokens;
   }
   // Some writers keep only the total.
-  sum.tokens.total += total > 0 ? total : amountOf(totalTokens);
-  sum.cost += amountOf(cost?.total);
+  sum.tokens.total += total > 0 ? total : toAmount(totalTokens);
+  sum.cost += toAmount(cost?.total);
 }

@@ -15,7 +15,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   developer: "system",
 };
 
-/** Shapes to write, for those who send others. */
+/** Correct shapes, for hosts that send others. */
 const CALL = '{"type":"toolCall","id":"...","name":"...","arguments":{}}';
 const IMAGE = '{"type":"image","data":"<base64>","mimeType":"image/png"}';
 const TEXT = '{"type":"text","text":"..."}';
@@ -53,8 +53,8 @@ interface Doubt {
 
 type ObjectValue = Readonly<Record<string, unknown>>;
 
-/** Returns what is doubtful about a well-formed draft, each with its path in the draft, such as `message.role`. */
-export function doubtsOf(draft: ObjectValue): BadParams["issues"] {
+/** Returns the doubtful members of a well-formed draft, each with its path in the draft, such as `message.role`. */
+export function findDoubts(draft: ObjectValue): BadParams["issues"] {
   const { type, message } = draft;
   if (type === "message") return messageDoubts(message as ObjectValue);
   if (type === "custom_message") {
@@ -105,7 +105,7 @@ function messageDoubts(message: ObjectValue): BadParams["issues"] {
   return doubts;
 }
 
-/** Adds what is doubtful about the blocks of a content, which is below that path. */
+/** Adds the doubtful members of the blocks of a content, which is below that path. */
 function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void {
   if (!Array.isArray(content)) return;
   let count = 0;
@@ -122,7 +122,7 @@ function addBlockDoubts(doubts: Doubt[], content: unknown, above: string): void 
 
 type BlockDoubt = readonly [member: string, message: string];
 
-/** Returns the first thing that is doubtful about a block. Of those that Pi writes it only looks at members. */
+/** Returns the first doubtful member of a block. In blocks that Pi writes it only looks at members. */
 function blockDoubt(block: ObjectValue): BlockDoubt | undefined {
   const { type } = block;
   if (type === "text")

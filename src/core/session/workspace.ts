@@ -1,11 +1,18 @@
 /** The sessions that this process has open: makes, opens, forks and replaces them. */
 
-import { notMade } from "../errno.ts";
+import { toNotMadeFailure } from "../errno.ts";
 import { Failure } from "../failure.ts";
-import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
-import { bytesOf, concat, parse } from "../json/json.ts";
+import {
+  type Entry,
+  makeDraft,
+  makeEntryLine,
+  makeHeaderLine,
+  SESSION_ID,
+  type SessionHeader,
+} from "../format/entry.ts";
+import { concat, parse, toBytes } from "../json/json.ts";
 import type { Progress } from "../ports/catalog.ts";
-import { type Env, timestamp } from "../ports/env.ts";
+import { type Env, makeTimestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores, WantedSession } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
@@ -18,11 +25,11 @@ export interface NewSession {
   readonly id?: string;
   readonly name?: string;
   readonly file?: string;
-  /** Whether a session of another working directory may have the id. */
+  /** True if a session of another working directory may have the id. */
   readonly isOfDirectory?: boolean;
   /** Idempotency key of the request that asks for it; it is stored in the header. */
   readonly key?: string;
-  /** The session that it is derived from, which decides where it lies when no file is named. */
+  /** The original of the session, which decides its folder when no file is named. */
   readonly comesOf?: Session;
 }
 
@@ -31,7 +38,7 @@ export class Workspace {
   readonly env: Env;
   /** Working directory of sessions that name none. */
   readonly cwd: string;
-  /** The head at which our host stands in sessions that it opens from now on; null: at their shared leaf. */
+  /** The head of our host in sessions that it opens from now on; null: their shared leaf. */
   head: string | null = null;
   private readonly here: SessionTable;
   /** Sessions that were published for a request that has no reply yet. */
@@ -41,7 +48,7 @@ export class Workspace {
   /** Sessions that were opened to be read only. */
   private readonly readers = new WeakSet<Session>();
   private absence = new Failure("no_session");
-  /** Times at which sessions without a file got their folder. */
+  /** Times of the folders' creation for sessions without a file. */
   private readonly folderPrepared = new WeakMap<Session, number>();
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
@@ -83,7 +90,6 @@ export class Workspace {
     return this.here.all;
   }
 
-  /** The number of open sessions. */
   get sessionCount(): number {
     return this.here.count;
   }
@@ -93,12 +99,11 @@ export class Workspace {
     return this.here.get(id);
   }
 
-  /** Whether this very session is open. */
   isOpen(session: Session): boolean {
     return this.here.includes(session);
   }
 
-  /** Whether a session is open or was only closed to make room. */
+  /** Returns whether a session is open or was only closed to stay within the limit. */
   has(id: string): boolean {
     return this.here.has(id);
   }
@@ -125,14 +130,14 @@ export class Workspace {
     return sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
   }
 
-  /** Opens a session again that was closed to make room, with its host where it stood, if its file is still there. */
+  /** Opens a session again that was closed for the limit, with the same head of its host, if its file still exists. */
   private resumed({ sessionPath, sessionId }: WantedSession): Session | undefined {
     const id = sessionPath === undefined ? sessionId : this.here.suspendedAt(this.stores.absolute(sessionPath));
     const resting = id === undefined ? undefined : this.here.suspendedWith(id);
     return resting && this.stores.exists(resting.file) ? this.wake(id as string) : undefined;
   }
 
-  /** Opens a session as its host has it: again, where it was closed to make room. */
+  /** Opens a session as its host has it: again, if it was closed for the limit. */
   reopened(where: WantedSession, readOnly = false): Session {
     return this.openOf(where) ?? this.resumed(where) ?? this.openFile(where, readOnly);
   }
@@ -147,12 +152,12 @@ export class Workspace {
       this.here.forgetSuspended(id);
       return undefined;
     }
-    session.heads.stand(resting.head);
+    session.heads.setOwn(resting.head);
     this.keep(session);
     return session;
   }
 
-  /** Commits, leaves and closes a session. If it was the current one, there is none then. */
+  /** Commits, leaves and closes a session. If it was the current one, no session is current then. */
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
@@ -162,8 +167,8 @@ export class Workspace {
   }
 
   /**
-   * Closes a session that is not in use, until it is named again. One that lives in memory stays open, and one in which
-   * only memory has where our host stands.
+   * Closes a session that is not in use, until it is named again. A session in memory stays open, and one whose host
+   * position is only in memory.
    */
   async suspend(session: Session): Promise<void> {
     const { file, heads } = session;
@@ -183,11 +188,11 @@ export class Workspace {
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
         sessionPath: session.file,
       });
-    if (wanted.name !== undefined) session.append([draftOf("session_info", { name: sessionName(wanted.name) })]);
+    if (wanted.name !== undefined) session.append([makeDraft("session_info", { name: sessionName(wanted.name) })]);
     return session;
   }
 
-  /** Throws already_exists where a session has this id, be it open or stored. */
+  /** Throws already_exists if a session has this id, open or stored. */
   private requireNew(id: string): void {
     const open = this.openWith(id);
     const [sessionPath] = open ? [open.file] : this.stores.withId(id);
@@ -196,7 +201,7 @@ export class Workspace {
     throw new Failure("already_exists", sentence, { sessionId: id, sessionPath });
   }
 
-  /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
+  /** Fetches a session that other machines have, too. Returns undefined if there is nothing to wait for. */
   arrive(where: WantedSession, progress?: Progress): Promise<void> | undefined {
     if (!this.stores.arrive) return undefined;
     const { sessionPath, sessionId } = where;
@@ -206,7 +211,7 @@ export class Workspace {
 
   private readonly isOpenWith = (id: string): boolean => this.openWith(id) !== undefined;
 
-  /** Opens a session to work with it, which may come here first. `progress` counts the bytes of one that does. */
+  /** Opens a session to work with it, which may be fetched first. `progress` counts the bytes of that. */
   async opened(where: WantedSession, readOnly = false, progress?: Progress): Promise<Session> {
     try {
       const known = this.openOf(where) ?? this.resumed(where);
@@ -220,10 +225,10 @@ export class Workspace {
     }
   }
 
-  /** Returns where a session is that was looked for among ours by an id that is none of these. Throws the failure of that. */
+  /** Returns the path of another agent's session for an id that is none of ours. Throws the given failure. */
   async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
     const { sessionPath, sessionId, isWhole, mayBeName } = where;
-    // Most names look like no id, and a fleet that is away is asked for none.
+    // Most names look like no id, and an unreachable fleet is not asked for them.
     const isUnknown =
       failure instanceof Failure &&
       (["session_not_found", "invalid_id"].includes(failure.name) || (mayBeName && failure.details.fleet === true));
@@ -261,7 +266,7 @@ export class Workspace {
     return session;
   }
 
-  /** Opens a session for reading only, beside whoever else has it open, be it here. The caller closes it. */
+  /** Opens a session for reading only, even while another process, or this one, has it open. The caller closes it. */
   look(sessionPath: string): Session {
     return this.sessionOn(this.stores.open(this.stores.absolute(sessionPath), true));
   }
@@ -284,9 +289,9 @@ export class Workspace {
   }
 
   /**
-   * Returns the session that a request with this idempotency key made, and opens it if needed. It is looked for where the
-   * request would make one: in a working directory that it names, and where `source` is, of which it is made; and by the id
-   * that the request names.
+   * Returns the session that a request with this idempotency key made, and opens it if needed. It searches the places
+   * where the request would make one: the working directory that it names, and the folder of `source`, the original;
+   * and by the id that the request names.
    */
   made(key: string, cwd: string | undefined, source: Session | null | undefined, id?: string): Session | undefined {
     const current = this.current;
@@ -367,7 +372,7 @@ export class Workspace {
     operations.flush();
   }
 
-  /** Does what a new session needs beside its content. Where that fails, it is removed, if it may be, and closed. */
+  /** Prepares a new session in addition to its content. If that fails, it is removed, if it may be, and closed. */
   async complete(session: Session, work: () => unknown): Promise<void> {
     try {
       await work();
@@ -377,7 +382,7 @@ export class Workspace {
     }
   }
 
-  /** Removes what was made for a request that failed, where it may be. Returns the failure, which says that it is not. */
+  /** Removes the session of a failed request, if it may. Returns the failure, which says that it does not exist. */
   private discarded(log: Log, error: unknown): unknown {
     if (log.discard) log.discard();
     else log.close();
@@ -386,13 +391,13 @@ export class Workspace {
     const { file: sessionPath, header } = log;
     if (sessionPath === null) return error;
     const found = this.stores.exists(sessionPath) ? this.stores.idIn(sessionPath) : null;
-    return notMade(error, "opening the new session", { id: header.id, sessionPath, found });
+    return toNotMadeFailure(error, "opening the new session", { id: header.id, sessionPath, found });
   }
 
   /**
-   * Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. Before it is
-   * the current one, `ready` is waited for, and in the turn in which it is, `became` is called. Throws session_not_found for
-   * one that was closed meanwhile.
+   * Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. Before
+   * it is the current one, `ready` is awaited, and in the turn of the change, `became` is called. Throws
+   * session_not_found for one that was closed in between.
    */
   async replace(next: Session, ready?: () => Promise<void>, became?: () => void): Promise<Session | null> {
     const before = this.current;
@@ -445,15 +450,15 @@ export class Workspace {
   }
 }
 
-const LF = bytesOf("\n");
+const LF = toBytes("\n");
 
 /** Returns the beginning of a new session; `file` is absolute. Throws invalid_id. */
 export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
   const id = wanted.id ?? env.sessionId();
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-  const line = headerLine({
+  const line = makeHeaderLine({
     id,
-    timestamp: timestamp(env),
+    timestamp: makeTimestamp(env),
     cwd: wanted.cwd,
     parentSession: wanted.parentSession,
     idempotencyKey: wanted.key,
@@ -480,8 +485,8 @@ export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Ar
   for (const { targetId, label, setBy } of plan.labels) {
     const id = source.newEntryId(usedIds);
     const since = source.entry(setBy).timestamp;
-    const draft = draftOf("label", { targetId, label });
-    yield concat([entryLine({ ...draft, id, parentId, timestamp: since ?? timestamp(source.env) }), LF]);
+    const draft = makeDraft("label", { targetId, label });
+    yield concat([makeEntryLine({ ...draft, id, parentId, timestamp: since ?? makeTimestamp(source.env) }), LF]);
     usedIds.add(id);
     parentId = id;
   }

@@ -1,4 +1,4 @@
-/** The nodes of one session in file order, as columns: what opening learns of each entry without reading its body. */
+/** The nodes of one session in file order, as columns: the facts of each entry that opening learns without its body. */
 
 export const ROOT = -1;
 /** The parent of a node whose parent id names no entry. The id is in {@link Nodes.missingParent}. */
@@ -41,7 +41,7 @@ export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
 /** The summary of a compaction or a branch was checked, and counts. */
 export const HEAD_SUMMARY = 16;
-/** Most entries for which the table of ids is sized in advance: it takes memory also for those that never come. */
+/** Most entries that the table of ids is sized for in advance: it takes memory also for those that never come. */
 const MAX_EXPECTED = 1 << 20;
 
 /** The head of an entry as codes: the facts of one line that the tree needs. */
@@ -74,7 +74,7 @@ export function packId(id: string): number {
 let lastId = "";
 let lastPacked = -1;
 
-/** Returns the eight lower-case hex digits at a place of a text as a number, or -1 where there are others. */
+/** Returns the eight lower-case hex digits at a place of a text as a number, or -1 for other characters. */
 function packedIn(text: string, at: number): number {
   let packed = 0;
   for (let i = at; i < at + 8; i++) {
@@ -95,10 +95,10 @@ export function unpackId(packed: number): string {
 }
 
 /** Least capacity of a column. Growing in small steps costs more than the memory: each step is two calls into V8. */
-const MIN_ROOM = 1024;
+const MIN_CAPACITY = 1024;
 
-function roomFor(position: number): number {
-  return Math.max(MIN_ROOM, Math.ceil((position + 16) * 1.5));
+function capacityFor(position: number): number {
+  return Math.max(MIN_CAPACITY, Math.ceil((position + 16) * 1.5));
 }
 
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
@@ -116,14 +116,14 @@ export class Column<T extends Numbers> {
     this.values = values;
   }
   set(position: number, value: number): void {
-    this.room(position)[position] = value;
+    this.reserve(position)[position] = value;
   }
   /**
    * Returns the values, with room for one at a position. Storing through them takes a fifth of the time of `set`, which
    * meets every kind of column in one place; adding an entry sets fifteen.
    */
-  room(position: number): T {
-    if (position >= this.values.length) this.values = grow(this.values, roomFor(position));
+  reserve(position: number): T {
+    if (position >= this.values.length) this.values = grow(this.values, capacityFor(position));
     return this.values;
   }
 }
@@ -202,12 +202,12 @@ export class Nodes {
   }
 
   /**
-   * Adds a node and returns its position. An id that is taken already becomes `<id>~2`, `<id>~3` and so on
-   * (protocol, section 4): both entries stay reachable, and references go to the first.
+   * Adds a node and returns its position. A duplicate id becomes `<id>~2`, `<id>~3` and so on (protocol, section 4):
+   * both entries stay reachable, and references go to the first.
    */
   add(head: Head): number {
     const position = this.count;
-    if (position >= this.ids.length) this.makeRoom(position);
+    if (position >= this.ids.length) this.growTo(position);
     let key = head.packedId;
     let name = head.id;
     let slot = -1;
@@ -268,7 +268,7 @@ export class Nodes {
     };
   }
 
-  /** Whether a head that was read again is that of a node. The parent of a bridged node is not the one it names. */
+  /** Returns whether a head that was read again is that of a node. A bridged node's parent is not the one it names. */
   isHeadOf(position: number, head: Head): boolean {
     if (this.types[position] !== head.type) return false;
     const isNonHex = (this.flags[position] & NON_HEX_ID) !== 0;
@@ -299,15 +299,15 @@ export class Nodes {
     return found === 0 ? MISSING : found - 1;
   }
 
-  /** Makes room for as many nodes as are likely to come: growing step by step copies them again and again. */
+  /** Reserves capacity for the expected number of nodes: growing step by step copies them again and again. */
   expect(count: number): void {
-    if (count > this.ids.length) this.makeRoom(Math.ceil(count / 1.5));
+    if (count > this.ids.length) this.growTo(Math.ceil(count / 1.5));
     const size = 2 ** Math.ceil(Math.log2(2 * Math.min(count, MAX_EXPECTED)));
     if (size > this.table.length) this.retable(size);
   }
 
-  private makeRoom(position: number): void {
-    const capacity = roomFor(position);
+  private growTo(position: number): void {
+    const capacity = capacityFor(position);
     this.ids = grow(this.ids, capacity);
     this.parents = grow(this.parents, capacity);
     this.types = grow(this.types, capacity);
@@ -322,7 +322,7 @@ export class Nodes {
     }
   }
 
-  /** Returns whether a missing entry is named as a parent: added now, it would change what is above others. */
+  /** Returns whether a missing entry is named as a parent: added now, it would change the ancestors of others. */
   isAwaited(id: string): boolean {
     return this.awaited.size > 0 && this.awaited.has(id);
   }
@@ -354,7 +354,7 @@ export class Nodes {
     }
   }
 
-  /** Gives a node whose parent is missing another one, which comes before it. */
+  /** Gives a node with a missing parent another one, which comes before it. */
   bridge(position: number, parent: number): void {
     this.stopWaiting(position, this.missingParent.get(position) as string);
     this.parents[position] = parent;
@@ -364,7 +364,7 @@ export class Nodes {
   /**
    * Cuts every cycle at one node, which becomes a node with a missing parent, and returns those nodes. The node cut is
    * the last in file order whose parent comes later, because parents are written first and one wrong link must not cost
-   * another. If there is none, it is the last node. Only links to a later node, or to itself, can close a cycle.
+   * another. Without such a node, it is the last node. Only links to a later node, or to itself, can close a cycle.
    */
   cutCycles(): number[] {
     if (this.forward.size === 0) return [];
@@ -443,7 +443,7 @@ export class Nodes {
     return (this.flags[position] & HEAD_BATCH) !== 0;
   }
 
-  lacksMessage(position: number): boolean {
+  hasNoMessage(position: number): boolean {
     return (this.flags[position] & HEAD_NO_MESSAGE) !== 0;
   }
 
@@ -471,11 +471,11 @@ export class Nodes {
     this.flags[position] |= HEAD_SUMMARY;
   }
 
-  /** Returns what the tree of these nodes has computed from them. */
+  /** Returns the data that the tree of these nodes has computed from them. */
   currentCounters: () => TreeCounters | null = () => null;
   private keptCounters: TreeCounters | null = null;
 
-  /** Returns what was computed from the first nodes and kept with them; null on later calls. */
+  /** Returns the data that was computed from the first nodes and kept with them; null on later calls. */
   takeCounters(): TreeCounters | null {
     const kept = this.keptCounters;
     this.keptCounters = null;
@@ -495,7 +495,7 @@ export class Nodes {
   /** Number of times that nodes were forgotten: other nodes may have their positions since then. */
   cuts = 0;
 
-  /** Forgets every node from `count` on, in the order in which nodes were added. */
+  /** Forgets every node from `count` on, in the order of their addition. */
   truncate(count: number): void {
     this.cuts++;
     let packed = false;
@@ -532,7 +532,7 @@ export class Nodes {
   }
 
   /** Returns the columns themselves, which go on after the nodes: making views takes longer than counting one entry. */
-  columnsWithRoom(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
+  columnsWithCapacity(): Pick<NodesImage, "parents" | "types" | "roles" | "flags"> {
     const { parents, types, roles, flags } = this;
     return { parents, types, roles, flags };
   }
@@ -603,7 +603,7 @@ export class Nodes {
     return code;
   }
 
-  /** Returns the slot of the table where an id is, or where it belongs. */
+  /** Returns the slot of an id in the table, or the slot for it. */
   private slotOf(packed: number): number {
     const { table, ids } = this;
     const mask = table.length - 1;

@@ -22,9 +22,9 @@ export interface Label {
 export interface Boundary {
   /** The first entry that is kept; the compaction itself when nothing is. */
   readonly first: number;
-  /** Whether the entry that the compaction names is not where it has to be. */
+  /** True if the entry that the compaction names is not where it has to be. */
   readonly misplaced: boolean;
-  /** Number of messages that the compaction itself carries as what it keeps. */
+  /** Number of kept messages that the compaction itself carries. */
   readonly retained?: number;
 }
 
@@ -32,11 +32,11 @@ export interface Boundary {
 interface TreeFacts {
   /** Returns whether a compaction or a branch summary does not count, because it has no summary to show. */
   isVoid(position: number): boolean;
-  /** Returns the position of the current leaf; by default there is none. */
+  /** Returns the position of the current leaf; by default, that of an empty tree. */
   leaf?(): number;
 }
 
-/** Effects of an entry, by its type, on what is counted and inherited along a path. */
+/** Effects of an entry, by its type, on the counters and inherited values along a path. */
 const IS_MESSAGE = 1;
 const YIELDS = 2;
 const COMPACTS = 4;
@@ -58,7 +58,7 @@ const DOES = Uint8Array.from(KNOWN_TYPES, (type) => DOES_BY_TYPE[type] ?? 0);
 const SYSTEM = ROLES.indexOf("system");
 const ASSISTANT = ROLES.indexOf("assistant");
 /** Room for entries that are appended next. */
-const ROOM = 1024;
+const EXTRA_CAPACITY = 1024;
 
 export class Tree {
   readonly nodes: Nodes;
@@ -67,7 +67,7 @@ export class Tree {
   branchCount = 0;
   /** First kept entries of compactions, computed once for each: the entries on a path never change. */
   readonly boundaries = new Map<number, Boundary>();
-  /** Whether any entry changes what others yield, so that counts need a walk. */
+  /** True if any entry changes the messages of others, so that counts need a walk. */
   hasEdits = false;
 
   private readonly facts: TreeFacts;
@@ -88,7 +88,7 @@ export class Tree {
     const known = nodes.takeCounters();
     const order = nodes.forward.size > 0 ? parentsFirst(nodes) : undefined;
     if (known && !order) this.resume(known);
-    else for (const name of COUNTERS) this[name] = new Column(new Int32Array(nodes.count + ROOM));
+    else for (const name of COUNTERS) this[name] = new Column(new Int32Array(nodes.count + EXTRA_CAPACITY));
     this.extendRange(this.extended, nodes.count, order);
     nodes.currentCounters = () => this.counters();
   }
@@ -98,7 +98,7 @@ export class Tree {
     return this.facts.leaf?.() ?? ROOT;
   }
 
-  /** Returns what was computed from all nodes, for keeping it with them; null while some are not added. */
+  /** Returns the data computed from all nodes, for keeping it with them; null while some are not added. */
   private counters(): TreeCounters | null {
     const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
     if (count !== nodes.count) return null;
@@ -125,9 +125,9 @@ export class Tree {
    * bare columns: for a million entries it takes 20 ms, and 250 ms if each value were set by a call.
    */
   private extendRange(from: number, past: number, order?: Int32Array): void {
-    const { parents, types, roles, flags } = this.nodes.columnsWithRoom();
+    const { parents, types, roles, flags } = this.nodes.columnsWithCapacity();
     // All have the same length.
-    if (past > this.levels.values.length) for (const name of COUNTERS) this[name].room(past - 1);
+    if (past > this.levels.values.length) for (const name of COUNTERS) this[name].reserve(past - 1);
     const { values: depths } = this.depths;
     const { values: childCounts } = this.childCounts;
     const { values: yields } = this.yields;
@@ -275,7 +275,7 @@ export class Tree {
   }
 }
 
-/** Returns all positions, parents first: a file may name a parent that comes later in it. */
+/** Returns all positions, parents first: in a file, a parent may come after its child. */
 function parentsFirst(nodes: Nodes): Int32Array {
   const order = new Int32Array(nodes.count);
   const isPlaced = new Uint8Array(nodes.count);

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { type ClientSettings, type CommandContext, defineCommand, type Typed } from "./command.ts";
@@ -16,7 +16,7 @@ export function defineNeutralCommand<const N extends string>(name: N, summary: s
     result: () => z.null(),
     example: { params: {}, result: null },
     run: () => null,
-    pi: () => (says ? Raw.of(bytesOf("null")) : null),
+    pi: () => (says ? Raw.of(toBytes("null")) : null),
   });
 }
 

@@ -2,7 +2,7 @@
 
 import { BadParams, Failure } from "../../core/failure.ts";
 import type { Where } from "../../core/ports/lifecycle.ts";
-import { areRelated, type BranchEnd, type Parting, partingOf } from "../../core/session/compare.ts";
+import { areRelated, type BranchEnd, comparePaths, type Parting } from "../../core/session/compare.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "./command.ts";
@@ -46,7 +46,7 @@ export function toOtherSession(sessionPath: string | undefined, sessionId: strin
 
 /** Returns where two branches part. Throws unrelated_sessions for those of sessions that never were one. */
 export function findParting(a: BranchEnd, b: BranchEnd): Parting {
-  const parting = partingOf(a, b);
+  const parting = comparePaths(a, b);
   if (parting.common.length > 0 || a.session === b.session || areRelated(a.session, b.session)) return parting;
   throw new Failure("unrelated_sessions");
 }

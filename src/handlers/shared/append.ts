@@ -39,7 +39,9 @@ export function requireTypes(context: CommandContext, entryIds: readonly string[
 /** Appends drafts and notifies the host. Throws what Session.append throws. */
 export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
-  notifyForeign(context.session, context.session.foreign.fresh(), (name, payload) => context.notify(name, payload));
+  notifyForeign(context.session, context.session.externalChanges.fresh(), (name, payload) =>
+    context.notify(name, payload),
+  );
   context.notify("session_append", { entryIds: appended.ids, origin: "self" });
   return appended;
 }

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import type { MoveWishes, Purpose, Where } from "../../core/ports/lifecycle.ts";
+import type { MoveOptions, Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { readMoment, requireOneSession } from "./params.ts";
 
@@ -27,7 +27,7 @@ export const moveParams = {
 export const operationId = z.string().describe("for undo");
 
 /** Parses the params of a move. Throws BadParams. */
-export function toMoveOptions({ group, expected }: z.output<z.ZodObject<typeof moveParams>>): MoveWishes {
+export function toMoveOptions({ group, expected }: z.output<z.ZodObject<typeof moveParams>>): MoveOptions {
   if (!expected) return { group };
   const modified = readMoment("expected.modified", expected.modified ?? undefined) ?? null;
   return { group, seen: { modified, messageCount: expected.messageCount } };

@@ -2,8 +2,8 @@
 
 import * as z from "zod";
 import { type CompactionPlan, prepareCompaction } from "../../core/context/compaction.ts";
-import { windowOf } from "../../core/context/models.ts";
-import { type CompactionSettings, compactionSettings } from "../../core/context/settings.ts";
+import { getContextWindow } from "../../core/context/models.ts";
+import { type CompactionSettings, mergeCompactionSettings } from "../../core/context/settings.ts";
 import type { ImageForm } from "../../core/format/images.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -51,10 +51,10 @@ export function getCompactionPreparation(
   { session, server }: Pick<CommandContext, "session" | "server">,
   wanted: z.output<z.ZodObject<typeof compactionParams>> & { images?: ImageForm; messages?: boolean },
 ): z.input<typeof compactionPreparation> {
-  const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
+  const { enabled, ...defaults } = mergeCompactionSettings(server.piSettings(session.cwd));
   const settings = {
     enabled,
-    contextWindow: wanted.contextWindow ?? windowOf(session.model()),
+    contextWindow: wanted.contextWindow ?? getContextWindow(session.model()),
     reserveTokens: wanted.reserveTokens ?? defaults.reserveTokens,
     keepRecentTokens: wanted.keepRecentTokens ?? defaults.keepRecentTokens,
   };

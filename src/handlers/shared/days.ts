@@ -1,7 +1,7 @@
 /** Days as people count them: by the time zone of this machine, or of one that the host names. */
 
 import { BadParams } from "../../core/failure.ts";
-import { momentOfQuarter } from "../../core/search/usage.ts";
+import { quarterToTime } from "../../core/search/usage.ts";
 
 /** The days of quarters of an hour in one time zone, kept from one request to the next: a year takes 20 ms to make. */
 let kept: { readonly zone: string; readonly days: Map<number, number> } | undefined;
@@ -21,7 +21,7 @@ export function makeDayCounter(timeZone: string | undefined): (quarter: number) 
   return (quarter) => {
     let day = days.get(quarter);
     if (day === undefined) {
-      const moment = momentOfQuarter(quarter);
+      const moment = quarterToTime(quarter);
       day = timeZone === undefined ? dayHere(new Date(moment)) : dayThere(format, moment);
       days.set(quarter, day);
     }

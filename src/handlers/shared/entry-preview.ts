@@ -1,9 +1,9 @@
 /** Previews of entries, for trees and lists: the beginning of their text, the calls, and failures. */
 
 import * as z from "zod";
-import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
-import { withFewMembers } from "../../core/json/few-members.ts";
-import { knownValueEnd, parseAbridged } from "../../core/json/json.ts";
+import { findMainArgument, getContentText, getToolCalls, toPreview } from "../../core/format/message.ts";
+import { limitMembers } from "../../core/json/few-members.ts";
+import { findKnownValueEnd, parseAbridged } from "../../core/json/json.ts";
 
 export const previewCalls = z
   .array(z.object({ name: z.string(), argument: z.string() }))
@@ -32,7 +32,7 @@ export const LONG_ENTRY = 1 << 14;
 
 /** Parses an entry, known to be JSON, for a preview; of a long one, only the first `seen` bytes of each text. */
 export function parsePreviewBody(line: Uint8Array, seen: number): Body {
-  return parseAbridged(withFewMembers(line), seen, Math.max(LONG_ENTRY, seen), knownValueEnd) as Body;
+  return parseAbridged(limitMembers(line), seen, Math.max(LONG_ENTRY, seen), findKnownValueEnd) as Body;
 }
 
 function messageIn({ message }: Body): Body {
@@ -40,7 +40,10 @@ function messageIn({ message }: Body): Body {
 }
 
 export function getPreviewCalls(content: unknown): PreviewCall[] {
-  return toolCalls(content).map(({ name, arguments: args }) => ({ name, argument: preview(mainArgument(args)) }));
+  return getToolCalls(content).map(({ name, arguments: args }) => ({
+    name,
+    argument: toPreview(findMainArgument(args)),
+  }));
 }
 
 /** Returns the facts of an entry that its text does not contain. */
@@ -67,7 +70,9 @@ export function getPreviewText(body: Body): string {
   const { summary, name, label, modelId, thinkingLevel, customType } = body;
   const texts = [command, summary, name, label, modelId, thinkingLevel, customType];
   return (
-    contentText(content) || contentText(body.content) || String(texts.find((text) => typeof text === "string") ?? "")
+    getContentText(content) ||
+    getContentText(body.content) ||
+    String(texts.find((text) => typeof text === "string") ?? "")
   );
 }
 

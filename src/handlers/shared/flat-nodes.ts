@@ -1,10 +1,10 @@
 /** Flat nodes of a tree as JSON text, made of the bytes of entries; only those of unusual entries are parsed. */
 
-import { preview } from "../../core/format/message.ts";
+import { toPreview } from "../../core/format/message.ts";
 import { hasEscape, type MessagePlace, MessagePlaces, PLACE } from "../../core/format/message-places.ts";
 import { writePreview } from "../../core/format/preview.ts";
-import { withoutHalves } from "../../core/json/halves.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { replaceHalves } from "../../core/json/halves.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
@@ -21,20 +21,20 @@ import { writeId } from "./id-text.ts";
 /** Bytes of the texts of a long entry that are parsed: a preview shows no more of them. */
 const SEEN = 4096;
 
-const ID = bytesOf('{"id":');
-const PARENT = bytesOf(',"parentId":');
-const TYPE = bytesOf(',"type":"message"');
-const TIMESTAMP = bytesOf(',"timestamp":');
-const ROLE = bytesOf(',"role":');
-const PREVIEW = bytesOf(',"preview":');
-const CALLS = bytesOf(',"calls":');
-const TOOL_NAME = bytesOf(',"toolName":');
-const IS_ERROR = bytesOf(',"isError":true');
-const LABEL = bytesOf(',"label":');
-const CHILDREN = bytesOf(',"childCount":');
-const TRUE = bytesOf("true");
-const ERROR = bytesOf('"error"');
-const ZERO = bytesOf("0");
+const ID = toBytes('{"id":');
+const PARENT = toBytes(',"parentId":');
+const TYPE = toBytes(',"type":"message"');
+const TIMESTAMP = toBytes(',"timestamp":');
+const ROLE = toBytes(',"role":');
+const PREVIEW = toBytes(',"preview":');
+const CALLS = toBytes(',"calls":');
+const TOOL_NAME = toBytes(',"toolName":');
+const IS_ERROR = toBytes(',"isError":true');
+const LABEL = toBytes(',"label":');
+const CHILDREN = toBytes(',"childCount":');
+const TRUE = toBytes("true");
+const ERROR = toBytes('"error"');
+const ZERO = toBytes("0");
 const QUOTE = 0x22;
 const OPEN = 0x5b;
 const CLOSE = 0x5d;
@@ -133,7 +133,7 @@ export class FlatNodes {
     const begun = out.length;
     if (this.writeUsual(index, line)) return;
     out.length = begun;
-    out.all(bytesOf(withoutHalves(this.parsedText(index, line))));
+    out.all(toBytes(replaceHalves(this.parsedText(index, line))));
   }
 
   /** Writes the members of a node that can change while its entry stays the same. */
@@ -162,7 +162,7 @@ export class FlatNodes {
       type: nodes.type(position),
       timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
       role: entryPreview.role,
-      preview: text === "" ? undefined : preview(text),
+      preview: text === "" ? undefined : toPreview(text),
       ...entryPreview,
     };
     return JSON.stringify(node).slice(0, -1);
@@ -195,7 +195,7 @@ export class FlatNodes {
       writePreview(out, line, text, textEnd);
     } else if (entryPreview) {
       out.all(PREVIEW);
-      out.json(preview(formatCalls(entryPreview)));
+      out.json(toPreview(formatCalls(entryPreview)));
     }
     if (entryPreview) {
       out.all(CALLS);

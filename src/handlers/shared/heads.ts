@@ -34,12 +34,12 @@ export function chooseLeaf(
   { isNew = false, client }: { isNew?: boolean; client?: string } = {},
 ): void {
   if (leaf === undefined && head === undefined) {
-    if (isNew) session.heads.stand(usual);
+    if (isNew) session.heads.setOwn(usual);
     return;
   }
   // A repeat after a failed commit finds the name that was made the first time.
   const made = (): string => session.heads.own ?? usual ?? `${nameable(client)}-${env.entryId()}`;
-  session.heads.stand(leaf === "shared" ? null : (head ?? made()));
+  session.heads.setOwn(leaf === "shared" ? null : (head ?? made()));
 }
 
 /** Throws BadParams for a head on the shared leaf. */

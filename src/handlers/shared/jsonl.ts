@@ -1,9 +1,9 @@
 /** A session as JSONL, for exports: by itself, or within its page. */
 
 import * as z from "zod";
-import { PictureRoom } from "../../core/export/pictures.ts";
-import { redactedLines } from "../../core/export/redacted.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { PictureLimit } from "../../core/export/pictures.ts";
+import { redactLines } from "../../core/export/redacted.ts";
+import { toBytes } from "../../core/json/json.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Session } from "../../core/session/session.ts";
 
@@ -40,7 +40,7 @@ export function countLineBytes({ log }: Session, positions?: Iterable<number>): 
 
 /** Returns what of a session goes on a page, as far as browsers open it, and the report about what does not. */
 export function makePageParts(session: Session, jsonl: boolean) {
-  const pictureLimit = new PictureRoom();
+  const pictureLimit = new PictureLimit();
   const isPacked = jsonl && countLineBytes(session) <= MOST_PACKED;
   const report = () => {
     const { pictures, bytes } = pictureLimit;
@@ -57,13 +57,13 @@ export function exportJsonl(
   redacted: Session | undefined,
   all: boolean,
 ): Iterable<Uint8Array> {
-  if (redacted) return redactedLines(redacted, all);
+  if (redacted) return redactLines(redacted, all);
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 
 /** Yields the header and the entries of the path, as they are stored. */
 function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
   yield log.headerLine;
-  yield bytesOf("\n");
+  yield toBytes("\n");
   yield* log.copy(tree.path());
 }

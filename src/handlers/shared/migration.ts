@@ -134,7 +134,7 @@ async function closeMigrated({ workspace }: CommandContext, session: Session, se
 /** Reopens an open session if it is in another place now, or could not be written before. */
 function continueWith({ workspace }: CommandContext, session: Session, sessionPath: string): void {
   if (sessionPath !== session.file || session.log.readOnly !== null)
-    session.foreign.rebase(workspace.stores.open(sessionPath));
+    session.externalChanges.rebase(workspace.stores.open(sessionPath));
 }
 
 function toMovement({ location, active: _active, sessionPath, transitions, ...moved }: Migrated): Movement {

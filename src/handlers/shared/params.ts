@@ -2,7 +2,7 @@
 
 import { BadParams } from "../../core/failure.ts";
 import type { Where } from "../../core/ports/lifecycle.ts";
-import { momentOf } from "../../core/search/listing.ts";
+import { parseTime } from "../../core/search/listing.ts";
 
 /** Throws BadParams unless exactly one of the two is given. */
 export function requireOneSession({ sessionPath, sessionId }: Where): Where {
@@ -14,7 +14,7 @@ export function requireOneSession({ sessionPath, sessionId }: Where): Where {
 /** Returns the time that a param names, in milliseconds. Throws BadParams. */
 export function readMoment(path: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  const moment = momentOf(text);
+  const moment = parseTime(text);
   if (moment === null) throw new BadParams([{ path, message: "must be a time, such as 2026-01-24T16:22:26Z" }]);
   return moment;
 }

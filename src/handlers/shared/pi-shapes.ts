@@ -1,6 +1,6 @@
 /** Results in the shape that Pi's clients expect, where it differs from ours (Pi reference, sections 2.1 and 9.7). */
 
-import { contextWindowOf, UNKNOWN_WINDOW } from "../../core/context/models.ts";
+import { findContextWindow, UNKNOWN_WINDOW } from "../../core/context/models.ts";
 
 /** Returns Pi's Model object, with neutral values for what a server without models cannot know. */
 export function toPiModel(model: { provider: string; id: string }): Record<string, unknown> {
@@ -13,7 +13,7 @@ export function toPiModel(model: { provider: string; id: string }): Record<strin
     reasoning: false,
     input: ["text"],
     cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
-    contextWindow: contextWindowOf(model.id) ?? UNKNOWN_WINDOW,
+    contextWindow: findContextWindow(model.id) ?? UNKNOWN_WINDOW,
     maxTokens: 0,
   };
 }

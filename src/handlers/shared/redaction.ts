@@ -1,7 +1,7 @@
 /** Params and results of exports that leave secrets out. */
 
 import * as z from "zod";
-import { redactedSession } from "../../core/export/redacted.ts";
+import { removeSecrets } from "../../core/export/redacted.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
 
@@ -55,7 +55,7 @@ export async function redactSession(
   const { LineRedactor } = await import("../../core/redact/main.ts");
   const pause = (): Promise<void> => workspace.stores.pause();
   const { home } = workspace.stores;
-  const redacted = await redactedSession(session, new LineRedactor(redactEmails), { all, allowUnjudged, home, pause });
+  const redacted = await removeSecrets(session, new LineRedactor(redactEmails), { all, allowUnjudged, home, pause });
   const { unjudged } = redacted;
   return {
     session: redacted.session,

@@ -1,6 +1,6 @@
 /** The family of a session that is exported. */
 
-import { type PageFamily, pageFamilyOf } from "../../core/export/head.ts";
+import { findPageFamily, type PageFamily } from "../../core/export/head.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
@@ -18,7 +18,7 @@ export async function findRelatives(
     const { catalog } = workspace.stores;
     const listed = await catalog.list({});
     const archived = await catalog.list({ archived: true });
-    return pageFamilyOf(session, [...listed.found, ...archived.found], !isRedacted);
+    return findPageFamily(session, [...listed.found, ...archived.found], !isRedacted);
   } catch (error) {
     if (error instanceof Failure) return undefined;
     throw error;

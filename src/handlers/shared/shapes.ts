@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { IMAGE_FORMS } from "../../core/format/images.ts";
-import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { FidelityReport } from "../../core/ports/fidelity.ts";
 
 export const entry = z
   .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
@@ -149,7 +149,7 @@ export const fidelity = () =>
     warningCount: recordCount,
   });
 
-export function toFidelityResult(report: Fidelity): z.input<ReturnType<typeof fidelity>> {
+export function toFidelityResult(report: FidelityReport): z.input<ReturnType<typeof fidelity>> {
   const { kinds, warnings } = report;
   return {
     ...report,

@@ -6,7 +6,7 @@ import type { Draft } from "../../core/format/entry.ts";
 import type { TakingBack } from "../../core/ports/lifecycle.ts";
 import { OPERATION_KINDS, type Operation, type SessionChange } from "../../core/ports/operations.ts";
 import { isUnknownTo, takeBackChange } from "../../core/session/changes.ts";
-import { groundMoved, History, pathAfter, quoted, textOfGroup } from "../../core/session/history.ts";
+import { formatGroup, getPathAfter, History, quoteText, toConflictFailure } from "../../core/session/history.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
@@ -133,7 +133,7 @@ export function undoOrRedo(context: CommandContext, wanted: WantedOperation, dir
         const done = await groupReversed(context, history, choice, never);
         if (done) return done;
         if (wanted.operationId === undefined) continue;
-        throw groundMoved("All of it is back already.");
+        throw toConflictFailure("All of it is back already.");
       }
       const done = await reversed(context, history, choice).catch((error) => {
         if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
@@ -177,7 +177,7 @@ async function groupReversed(
   if (done.length === 0 && refused.length === 0) return undefined;
   if (done.length === 0) throw allRefused(refused);
   const [{ newOperationId, sessionId, sessionPath, operationId }, ...also] = done;
-  const event = textOfGroup(root, all.length);
+  const event = formatGroup(root, all.length);
   const part = refused.length === 0 ? "" : ` ${done.length} of ${all.length}`;
   const text = `${WORDS[kind]}${part}: ${event}`;
   const facts = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text };
@@ -201,7 +201,7 @@ function allRefused(refused: NonNullable<TakenBack["refused"]>): Failure {
   const isOne = refused.every((one) => one.failure.name === failure.name);
   const count = refused.length === 1 ? "" : ` (and ${refused.length - 1} more)`;
   const { sessionId, name } = refused[0];
-  const sentence = `${name === null ? sessionId : quoted(name)}${count}: ${failure.message}`;
+  const sentence = `${name === null ? sessionId : quoteText(name)}${count}: ${failure.message}`;
   return new Failure(isOne ? (failure.name as FailureName) : "ground_moved", sentence, { refused });
 }
 
@@ -337,12 +337,12 @@ async function reversed(
   if (step.do === "convert") {
     await convertBack(context, latest, as);
     const newest = History.of(operations).latest(root);
-    const sessionPath = (newest.step && pathAfter(newest.step)) ?? step.from;
+    const sessionPath = (newest.step && getPathAfter(newest.step)) ?? step.from;
     return { ...facts, newOperationId: newest.id, sessionPath };
   }
   if (step.do === "swap") requireNoneSince(history, latest);
   else await comesToPlace(workspace, latest);
-  const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, pathAfter(step), step.do, () =>
+  const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, getPathAfter(step), step.do, () =>
     lifeCycle.takeBack(latest, as),
   );
   return { ...facts, newOperationId: operationId, sessionPath };
@@ -371,9 +371,12 @@ function requireNoneSince(history: History, operation: Operation): void {
       !history.isUndone(one),
   );
   if (remaining.length > 0)
-    throw groundMoved(`Undo what was done to the session since first: ${remaining.map(({ id }) => id).join(", ")}.`, {
-      later: remaining.map(({ id }) => id),
-    });
+    throw toConflictFailure(
+      `Undo what was done to the session since first: ${remaining.map(({ id }) => id).join(", ")}.`,
+      {
+        later: remaining.map(({ id }) => id),
+      },
+    );
 }
 
 /** Takes a migration or a rollback back by the other one. A session that is open here goes on in its new place. */
@@ -382,7 +385,7 @@ async function convertBack(context: CommandContext, { step, sessionId }: Operati
   if (step?.do !== "convert") return;
   const { active, location } = migrations.status(step.to);
   const isThere = (active === "native_v2") === (step.into === "v2") && location.sessionId === sessionId;
-  if (!isThere) throw groundMoved("The session is in its former store already.", { active });
+  if (!isThere) throw toConflictFailure("The session is in its former store already.", { active });
   const options = { as, progress: context.progress };
   await moveStore(context, step.to, (path) =>
     step.into === "v2" ? migrations.rollBack(path, options) : migrations.migrate(path, options),
@@ -411,7 +414,7 @@ async function whileClosed<T>(
     try {
       return await run();
     } finally {
-      open.foreign.rebase(workspace.stores.open(path as string), { isRepair: true });
+      open.externalChanges.rebase(workspace.stores.open(path as string), { isRepair: true });
     }
   });
 }
@@ -443,7 +446,7 @@ async function onSession(
     session = workspace.open({ sessionPath: path });
   } catch (error) {
     if (error instanceof Failure && error.name === "session_not_found")
-      throw groundMoved(`There is no session at ${path} any more.`, { path });
+      throw toConflictFailure(`There is no session at ${path} any more.`, { path });
     throw error;
   }
   try {
@@ -483,7 +486,8 @@ function changeBack(
   { sessionId, step }: Operation,
   as: TakingBack,
 ): string | undefined {
-  if (session.id !== sessionId) throw groundMoved(`${session.file} is another session now.`, { path: session.file });
+  if (session.id !== sessionId)
+    throw toConflictFailure(`${session.file} is another session now.`, { path: session.file });
   const change = step as SessionChange;
   if (isUnknownTo(session, change)) return undefined;
   const oldLeafId = session.leafId;
@@ -491,7 +495,7 @@ function changeBack(
   const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);
   const append = (drafts: readonly Draft[]): readonly string[] => {
     const { ids } = session.append(drafts, undefined, false);
-    notifyForeign(session, session.foreign.fresh(), notify);
+    notifyForeign(session, session.externalChanges.fresh(), notify);
     notify("session_append", { entryIds: ids, origin: "self" });
     return ids;
   };

@@ -2,7 +2,7 @@
 
 import type { Damage } from "../../core/format/damage.ts";
 import type { StoreFinding } from "../../core/ports/migrations.ts";
-import { type Verdict, verifying } from "../../core/session/check.ts";
+import { type Verdict, verifyInSteps } from "../../core/session/check.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext, Report } from "./command.ts";
 
@@ -37,7 +37,7 @@ async function readThrough(
 ): Promise<Verdict> {
   const { count } = session.log.nodes;
   const step = Math.max(1, Math.floor(count / 100));
-  const steps = verifying(session);
+  const steps = verifyInSteps(session);
   let reported = 0;
   for (;;) {
     const { done, value } = steps.next();

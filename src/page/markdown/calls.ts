@@ -1,7 +1,7 @@
 /** Calls of tools with their results, in Markdown. */
 
-import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
-import { mainArgument, shownText, type ToolCall } from "../../core/format/message.ts";
+import { findEdits, findTextMember, type LooseMembers, PATHS, toBlocks, toMembers } from "../../core/format/loose.ts";
+import { findMainArgument, type ToolCall, toShownText } from "../../core/format/message.ts";
 import { formatSize } from "../amounts.ts";
 import { stripAnsi } from "../ansi.ts";
 import { toIndentedJson } from "../blocks.ts";
@@ -28,10 +28,10 @@ export function writeBlock(title: string, text: string, language = ""): string {
 }
 
 function writtenEdit(given: LooseMembers, path: string, result: CallResult | undefined): WrittenCall | undefined {
-  const made = membersOf(result?.message.details).diff;
+  const made = toMembers(result?.message.details).diff;
   if (typeof made === "string" && made.trim() !== "")
     return { argument: makeCodeSpan(path), below: writeBlock("Diff", made, "diff"), hidesShortResult: true };
-  const edits = editsIn(given);
+  const edits = findEdits(given);
   if (edits.length === 0 || !edits.every(({ before, after }) => isDrawable(before, after))) return undefined;
   const parts: DiffLine[][] = edits.map(({ before, after }) => computeDiff(before, after));
   const count = (sign: string): number => parts.flat().filter((line) => line.sign === sign).length;
@@ -50,14 +50,14 @@ function writtenCommand(command: string): WrittenCall {
 }
 
 function markdownToolCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): WrittenCall {
-  const given = membersOf(args);
+  const given = toMembers(args);
   const kind = name.toLowerCase();
-  const path = textMember(given, ...PATHS);
-  const command = textMember(given, "command", "cmd");
+  const path = findTextMember(given, ...PATHS);
+  const command = findTextMember(given, "command", "cmd");
   if ((kind === "bash" || kind === "shell") && command !== undefined) return writtenCommand(command);
   const edit = kind.includes("edit") || kind.includes("replace") ? writtenEdit(given, path ?? "", result) : undefined;
   if (edit) return edit;
-  const content = textMember(given, "content");
+  const content = findTextMember(given, "content");
   if (path !== undefined && kind === "write" && content !== undefined)
     return {
       argument: makeCodeSpan(path),
@@ -70,7 +70,7 @@ function markdownToolCall({ name, arguments: args }: ToolCall, result: CallResul
       below: "",
       language: findLanguage(path),
     };
-  const main = mainArgument(args);
+  const main = findMainArgument(args);
   const isAll = Object.keys(given).length <= 1 && main.length <= 300 && !main.includes("\n");
   const json = isAll || args === undefined || args === null ? "" : toIndentedJson(args);
   return { argument: makeCodeSpan(main), below: writeBlock("Arguments", json, "json") };
@@ -87,13 +87,13 @@ function outputBlock(text: string, language?: string): string {
 function resultMarkdown({ message, anchor, label }: CallResult, call: WrittenCall, failed: boolean): string {
   const said: string[] = label === undefined ? [] : [`Label: **${escapeTextLine(label)}**`];
   const blocks: string[] = [];
-  for (const { type, text, ...rest } of blocksOf(message.content)) {
+  for (const { type, text, ...rest } of toBlocks(message.content)) {
     if (type === "image") blocks.push(writeImage(rest));
     if (type !== "text" || typeof text !== "string" || text.trim() === "") continue;
     if (call.hidesShortResult && !failed && text.length < 300) said.push(escapeTextLine(text));
     else blocks.push(outputBlock(text, failed ? "" : call.language));
   }
-  const { diff } = membersOf(message.details);
+  const { diff } = toMembers(message.details);
   if (typeof diff === "string" && !call.hidesShortResult) blocks.push(writeBlock("Diff", diff, "diff"));
   if (said.length + blocks.length === 0) said.push("No output.");
   return `${makeAnchor(anchor)}${said.join(" ")}\n\n${blocks.join("")}`;
@@ -102,7 +102,7 @@ function resultMarkdown({ message, anchor, label }: CallResult, call: WrittenCal
 /** Returns that a picture was there: GitHub shows none that lies within the document. */
 export function writeImage({ mimeType, data }: LooseMembers): string {
   const size = typeof data === "string" && data !== "" ? formatSize((data.length * 3) / 4) : "no data";
-  return `*\\[${escapeTextLine(`image ${shownText(mimeType).slice(0, 100)}`)}, ${size}: not in this document\\]*\n\n`;
+  return `*\\[${escapeTextLine(`image ${toShownText(mimeType).slice(0, 100)}`)}, ${size}: not in this document\\]*\n\n`;
 }
 
 function headOf(name: string, argument: string, state: string): string {
@@ -120,14 +120,14 @@ export function writeCall(call: ToolCall, result: CallResult | undefined): strin
 /** Returns a result whose call is not before it on this branch. */
 export function writeLoneResult(result: CallResult): string {
   const failed = result.message.isError === true;
-  const name = `Result of ${shownText(result.message.toolName) || "a call"}`;
+  const name = `Result of ${toShownText(result.message.toolName) || "a call"}`;
   return headOf(name, "", failed ? "failed" : "") + resultMarkdown(result, { argument: "", below: "" }, failed);
 }
 
 export function writeCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
-  const { argument, below } = writtenCommand(shownText(command));
+  const { argument, below } = writtenCommand(toShownText(command));
   const failed = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
   const apart = excludeFromContext === true ? " not told to the model" : "";
   const head = headOf("You ran", argument + apart, cancelled === true ? "cancelled" : failed);
-  return head + below + outputBlock(shownText(output));
+  return head + below + outputBlock(toShownText(output));
 }

@@ -5,7 +5,7 @@
 
 import type { PageHead } from "../../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../../core/export/page.ts";
-import { preview as shortened } from "../../core/format/message.ts";
+import { toPreview as shortened } from "../../core/format/message.ts";
 import { formatAmount, formatCost, formatCount } from "../amounts.ts";
 import { FOLD_END, writeBranch, writeFoldStart } from "./entries.ts";
 import { escapeCell, escapeTextLine, makeAnchor, makeCodeSpan } from "./escape.ts";

@@ -1,8 +1,8 @@
 /** The entries of a branch in Markdown: questions as headings, everything else below them. */
 
 import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
-import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
+import { type LooseMembers, toBlocks, toMembers } from "../../core/format/loose.ts";
+import { getToolCalls, type ToolCall, toAmount, toPreview, toShownText, toStored } from "../../core/format/message.ts";
 import { formatAmount, formatCount } from "../amounts.ts";
 import { describeUsage, toIndentedJson } from "../blocks.ts";
 import { toCallResult } from "../calls.ts";
@@ -64,18 +64,18 @@ function entryMarkdown(
   const { body } = entry;
   switch (body.type) {
     case "message":
-      return messageMarkdown(entry, membersOf(body.message), results, written);
+      return messageMarkdown(entry, toMembers(body.message), results, written);
     case "custom_message":
       return customMarkdown(entry);
     case "compaction": {
-      const tokens = amountOf(body.tokensBefore);
+      const tokens = toAmount(body.tokensBefore);
       const detail = tokens === 0 ? "" : `of ${formatAmount(tokens)} tokens`;
-      return named(entry, "Compaction", detail) + writeProse(shownText(body.summary));
+      return named(entry, "Compaction", detail) + writeProse(toShownText(body.summary));
     }
     case "branch_summary": {
-      const left = page.find(stringOf(body.fromId));
+      const left = page.find(toStored(body.fromId));
       const link = left < 0 ? "" : `[go to what was left](#${page.anchorOf(left)})`;
-      return named(entry, "Summary of a branch", link) + writeProse(shownText(body.summary));
+      return named(entry, "Summary of a branch", link) + writeProse(toShownText(body.summary));
     }
     default:
       return noteMarkdown(page, entry, written);
@@ -91,14 +91,14 @@ function named(entry: PageEntry, title: string, detail = ""): string {
 /** Returns the label of an entry, and its time. */
 function aboutOf({ label, body }: PageEntry): string[] {
   const mark = label === undefined ? [] : [`label **${escapeTextLine(label)}**`];
-  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)/.exec(stringOf(body.timestamp));
-  const time = found ? `${found[1]} ${found[2]}` : escapeTextLine(stringOf(body.timestamp).slice(0, 40));
+  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)/.exec(toStored(body.timestamp));
+  const time = found ? `${found[1]} ${found[2]}` : escapeTextLine(toStored(body.timestamp).slice(0, 40));
   return [...mark, ...(time === "" ? [] : [time])];
 }
 
 function customMarkdown(entry: PageEntry): string {
   const { customType, content, display, details } = entry.body;
-  const head = named(entry, shownText(customType) || "Extension");
+  const head = named(entry, toShownText(customType) || "Extension");
   const more = details === undefined ? "" : foldCode("Details", toIndentedJson(details), "json");
   // The agent's screen leaves these out; the model reads them.
   if (display === false)
@@ -119,7 +119,7 @@ function messageMarkdown(
     return `${heading}${facts === "" ? "" : `${facts}\n\n`}${blocksMarkdown(content)}`;
   }
   if (role === "assistant") {
-    const model = stringOf(message.model);
+    const model = toStored(message.model);
     const isNew = model !== "" && model !== written.model;
     if (isNew) written.model = model;
     const usage = describeUsage(message.usage).join(", ").replace("$", "\\$&");
@@ -128,20 +128,20 @@ function messageMarkdown(
   }
   if (role === "toolResult") return writeLoneResult({ message, anchor: entry.anchor, label: entry.label });
   if (role === "bashExecution") return `${makeAnchor(entry.anchor)}${writeCommandRun(message)}`;
-  return named(entry, shownText(role) || "Message") + blocksMarkdown(content);
+  return named(entry, toShownText(role) || "Message") + blocksMarkdown(content);
 }
 
 function stopOf({ stopReason, errorMessage }: LooseMembers): string {
   if (stopReason !== "error" && stopReason !== "aborted") return "";
-  return `**${stopReason === "error" ? "Failed" : "Aborted"}** ${escapeTextLine(shownText(errorMessage))}\n\n`;
+  return `**${stopReason === "error" ? "Failed" : "Aborted"}** ${escapeTextLine(toShownText(errorMessage))}\n\n`;
 }
 
 function blocksMarkdown(content: unknown, results: ReadonlyMap<ToolCall, PageEntry> = new Map()): string {
   let text = "";
-  const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
-  for (const part of blocksOf(content)) {
-    if (part.type === "text") text += writeProse(stringOf(part.text));
-    else if (part.type === "thinking") text += thinkingMarkdown(stringOf(part.thinking));
+  const calls = results.size > 0 ? results.keys() : getToolCalls(content).values();
+  for (const part of toBlocks(content)) {
+    if (part.type === "text") text += writeProse(toStored(part.text));
+    else if (part.type === "thinking") text += thinkingMarkdown(toStored(part.thinking));
     else if (part.type === "image") text += writeImage(part);
     else if (part.type === "toolCall") {
       const call = calls.next().value as ToolCall;
@@ -162,21 +162,21 @@ function noteMarkdown(page: ExportPage, entry: PageEntry, written: Written): str
     `${makeAnchor(entry.anchor)}${name} **${escapeTextLine(value)}**\n\n`;
   switch (type) {
     case "model_change":
-      written.model = stringOf(rest.modelId);
-      return line("Model:", [shownText(rest.provider), written.model].filter(Boolean).join("/"));
+      written.model = toStored(rest.modelId);
+      return line("Model:", [toShownText(rest.provider), written.model].filter(Boolean).join("/"));
     case "thinking_level_change":
-      return line("Thinking:", shownText(rest.thinkingLevel));
+      return line("Thinking:", toShownText(rest.thinkingLevel));
     case "session_info":
-      return line("Named", shownText(rest.name));
+      return line("Named", toShownText(rest.name));
     case "label": {
-      const position = page.find(stringOf(rest.targetId));
+      const position = page.find(toStored(rest.targetId));
       const target = position < 0 ? "an entry" : `[an entry](#${page.anchorOf(position)})`;
-      const label = shownText(rest.label);
+      const label = toShownText(rest.label);
       const said = label === "" ? `Label taken from ${target}` : `Label **${escapeTextLine(label)}** on ${target}`;
       return `${makeAnchor(entry.anchor)}${said}\n\n`;
     }
     default: {
-      const title = preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": "));
+      const title = toPreview([toShownText(type), toShownText(rest.customType)].filter(Boolean).join(": "));
       const json = toIndentedJson(rest);
       return named(entry, title || "Entry") + (json.length <= 2 ? "" : writeBlock("Data", json, "json"));
     }

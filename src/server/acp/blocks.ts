@@ -1,8 +1,8 @@
 /** Content of messages as blocks of the Agent Client Protocol. */
 
-import { blocksOf, type LooseMembers } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
-import { jsonText } from "../../core/json/json.ts";
+import { type LooseMembers, toBlocks } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
+import { toJsonText } from "../../core/json/json.ts";
 
 export type AcpBlock =
   | { readonly type: "text"; readonly text: string }
@@ -32,7 +32,7 @@ export function* splitText(text: string): Generator<string> {
 
 /** Yields a content, block by block, without empty texts. */
 export function* renderBlocks(content: unknown): Generator<RenderedBlock> {
-  for (const block of blocksOf(content)) yield* renderBlock(block);
+  for (const block of toBlocks(content)) yield* renderBlock(block);
 }
 
 export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
@@ -46,7 +46,7 @@ export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
 
 /** Returns a text for a block that the protocol has no kind for, or that is malformed. */
 function describeUnknown(block: LooseMembers): RenderedBlock {
-  const text = `[${stringOf(block.type).slice(0, 100) || "content"} that cannot be shown]`;
-  const isShort = jsonText(block).length <= LONGEST_UNKNOWN;
+  const text = `[${toStored(block.type).slice(0, 100) || "content"} that cannot be shown]`;
+  const isShort = toJsonText(block).length <= LONGEST_UNKNOWN;
   return { block: { type: "text", text }, ...(isShort ? { unknown: block } : {}) };
 }

@@ -1,7 +1,7 @@
 /** Cuts updates that clients would refuse, because their lines exceed some 32 MiB, and marks the cuts. */
 
-import { membersOf } from "../../core/format/loose.ts";
-import { jsonText } from "../../core/json/json.ts";
+import { toMembers } from "../../core/format/loose.ts";
+import { toJsonText } from "../../core/json/json.ts";
 import { type AcpUpdate, addMeta } from "./update-mapper.ts";
 
 /** Characters of the longest update that is sent whole. */
@@ -11,8 +11,8 @@ const LONGEST_REST = 1 << 16;
 
 /** Returns the params of an update as JSON text, within the limit of clients. */
 export function encodeUpdate(sessionId: string, update: AcpUpdate): string {
-  const text = jsonText({ sessionId, update });
-  return text.length <= LONGEST_UPDATE ? text : jsonText({ sessionId, update: cut(update, text.length) });
+  const text = toJsonText({ sessionId, update });
+  return text.length <= LONGEST_UPDATE ? text : toJsonText({ sessionId, update: cut(update, text.length) });
 }
 
 /** Returns an update without its large members. `_meta` has its size, `_pi-session-server/entries` all of it. */
@@ -27,13 +27,13 @@ function cut(update: AcpUpdate, length: number): AcpUpdate {
 }
 
 function cutContent(part: unknown): object {
-  const { type, content } = membersOf(part);
+  const { type, content } = toMembers(part);
   const words = { type: "text", text: "[a change that is too large to be shown]" };
   return { type: "content", content: type === "content" ? cutBlock(content) : words };
 }
 
 function cutBlock(block: unknown): object {
-  const { type, text } = membersOf(block);
+  const { type, text } = toMembers(block);
   if (type !== "text" || typeof text !== "string")
     return { type: "text", text: `[${String(type)} that is too large to be shown]` };
   return text.length <= LONGEST_REST ? { type, text } : { type, text: `${text.slice(0, LONGEST_REST)}\n[cut here]` };

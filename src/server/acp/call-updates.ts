@@ -1,6 +1,6 @@
 /** Makes updates of tool calls and their results, the same during the turn and from the session. */
 
-import { blocksOf, type LooseMembers } from "../../core/format/loose.ts";
+import { type LooseMembers, toBlocks } from "../../core/format/loose.ts";
 import { type AcpBlock, renderBlock } from "./blocks.ts";
 import { getDiffs, getLocations, getToolKind, getToolTitle } from "./tools.ts";
 
@@ -50,7 +50,7 @@ export function toTextContent(text: string): { type: "content"; content: AcpBloc
 
 /** Returns the content of a result as content of a call. A call's content is sent whole. */
 export function toCallContent(content: unknown): object[] {
-  return blocksOf(content).flatMap((block) => {
+  return toBlocks(content).flatMap((block) => {
     if (block.type === "text" && typeof block.text === "string")
       return block.text === "" ? [] : [toTextContent(block.text)];
     return [...renderBlock(block)].map(({ block: shown }) => ({ type: "content", content: shown }));

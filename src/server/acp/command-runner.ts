@@ -1,7 +1,7 @@
 /** Runs commands for the conversation with an editor: calls like those of any host, with outcomes as values. */
 
 import { parse } from "../../core/json/json.ts";
-import { holdsRaw, textPieces } from "../../core/json/raw.ts";
+import { holdsRaw, toTextPieces } from "../../core/json/raw.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { Call, Outcome } from "../connection/call.ts";
@@ -61,6 +61,6 @@ export class CommandRunner {
 /** Returns a result whose stored entries are read and parsed. */
 function parsedResult(result: unknown): unknown {
   if (!holdsRaw(result)) return result;
-  const pieces = [...textPieces(result)].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece));
+  const pieces = [...toTextPieces(result)].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece));
   return parse(Buffer.concat(pieces));
 }

@@ -5,11 +5,11 @@
 
 import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
-import { holdsAttachment, withAttachments } from "../../core/format/attachments.ts";
-import { membersOf } from "../../core/format/loose.ts";
-import { memberOf, members, parse } from "../../core/json/json.ts";
+import { holdsAttachment, resolveAttachments } from "../../core/format/attachments.ts";
+import { toMembers } from "../../core/format/loose.ts";
+import { findMember, getMembers, parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
-import { contextUsageOf } from "../../core/session/stats.ts";
+import { getContextUsage } from "../../core/session/stats.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
 import { type CommandContext, defineCommand } from "../../handlers/shared/command.ts";
@@ -109,7 +109,7 @@ function readEntries(session: Session, positions: Int32Array): PathEntry[] {
     found.push({
       id: log.nodes.id(position),
       parentId: session.idOrNull(parent),
-      entry: membersOf(parseEntry(session, position, line)),
+      entry: toMembers(parseEntry(session, position, line)),
       siblings: parent < 0 ? 1 : tree.childCount(parent),
     });
   }
@@ -121,9 +121,9 @@ function parseEntry({ log }: Session, position: number, line: Uint8Array): unkno
   const entry = parse(line);
   if (!holdsAttachment(line)) return entry;
   const read = (sha256: string, size: number): string | null => log.attachment(position, sha256, size);
-  const message = memberOf(members(line) ?? [], "message");
-  if (!message) return parse(withAttachments(line, read));
-  return { ...(entry as object), message: parse(withAttachments(line.subarray(message.start, message.end), read)) };
+  const message = findMember(getMembers(line) ?? [], "message");
+  if (!message) return parse(resolveAttachments(line, read));
+  return { ...(entry as object), message: parse(resolveAttachments(line.subarray(message.start, message.end), read)) };
 }
 
 export interface SessionOutline {
@@ -189,9 +189,9 @@ export const readContextUsage = defineCommand({
   summary: "How full the context of the model is.",
   effect: "read",
   params: { sessionId: z.string() },
-  result: () => z.custom<{ readonly usage: ReturnType<typeof contextUsageOf> }>(),
+  result: () => z.custom<{ readonly usage: ReturnType<typeof getContextUsage> }>(),
   example: { params: {}, result: undefined as never },
-  run: ({ session }) => ({ usage: contextUsageOf(session) }),
+  run: ({ session }) => ({ usage: getContextUsage(session) }),
 });
 
 function isElsewhere(context: CommandContext): boolean {

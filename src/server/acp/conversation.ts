@@ -1,9 +1,9 @@
 /** The conversation with an editor in the Agent Client Protocol: requests of both sides, replies, updates. */
 
 import { Failure } from "../../core/failure.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { withoutHalves } from "../../core/json/halves.ts";
-import { jsonText } from "../../core/json/json.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { replaceHalves } from "../../core/json/halves.ts";
+import { toJsonText } from "../../core/json/json.ts";
 import { getIdText } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Output } from "../connection/output.ts";
@@ -53,7 +53,7 @@ export function startConversation({ output, dispatcher, resumeInput }: WireParts
         dispatcher.submit(call);
         dispatcher.commitPending();
       },
-      send: (text) => output.send([withoutHalves(text)]),
+      send: (text) => output.send([replaceHalves(text)]),
       flush: () => output.flush(),
       resumeInput,
     },
@@ -146,7 +146,7 @@ export class AcpConversation {
       return this.refuse("null", new AcpError(INVALID_REQUEST, "An id is a string, a number or null."));
     if (typeof method !== "string")
       return this.refuse(idText, new AcpError(INVALID_REQUEST, "The member method must be a string."));
-    if (id === undefined) return this.notice(method, membersOf(params));
+    if (id === undefined) return this.notice(method, toMembers(params));
     this.begin(idText, method, params);
   }
 
@@ -157,7 +157,7 @@ export class AcpConversation {
     return new Promise((resolve, reject) => {
       if (this.isOver) return reject(new AcpError(CANCELLED, GONE));
       this.asked.set(id, { resolve, reject });
-      this.wire.send(jsonText({ jsonrpc: "2.0", id, method, params }));
+      this.wire.send(toJsonText({ jsonrpc: "2.0", id, method, params }));
       this.wire.flush();
     });
   }
@@ -199,7 +199,7 @@ export class AcpConversation {
       const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
       return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
     }
-    const turnOf = method === "session/prompt" ? membersOf(params).sessionId : undefined;
+    const turnOf = method === "session/prompt" ? toMembers(params).sessionId : undefined;
     // The first words of the turn are sent at once.
     if (turnOf !== undefined) this.flushedAt = 0;
     const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
@@ -207,7 +207,7 @@ export class AcpConversation {
     this.hold();
     const ended = this.run(method, params, ongoing)
       .then(
-        (result) => `"result":${jsonText(result)}`,
+        (result) => `"result":${toJsonText(result)}`,
         (error) => `"error":${toErrorText(this.asCancelled(ongoing, error))}`,
       )
       .then((outcome) => {

@@ -1,8 +1,8 @@
 /** Errors of the Agent Client Protocol: its codes, and sentences in its terms, which clients show to the person. */
 
-import { membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
-import { jsonText } from "../../core/json/json.ts";
+import { toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
+import { toJsonText } from "../../core/json/json.ts";
 import { describeError } from "../connection/dialect.ts";
 
 /** An error of the protocol. */
@@ -19,8 +19,8 @@ export class AcpError extends Error {
 
   /** Returns the error that the other side sent; `otherwise` is the message if it has none. */
   static fromReply(error: unknown, code: number, otherwise: string): AcpError {
-    const { code: theirs, message, data } = membersOf(error);
-    return new AcpError(Number.isInteger(theirs) ? (theirs as number) : code, stringOf(message) || otherwise, data);
+    const { code: theirs, message, data } = toMembers(error);
+    return new AcpError(Number.isInteger(theirs) ? (theirs as number) : code, toStored(message) || otherwise, data);
   }
 
   /** Returns the value of an error member. */
@@ -75,8 +75,8 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
 
 /** Returns the JSON text of an error member about any thrown value. */
 export function toErrorText(thrown: unknown): string {
-  if (thrown instanceof AcpError) return jsonText(thrown.toJSON());
+  if (thrown instanceof AcpError) return toJsonText(thrown.toJSON());
   const { code, sentence, name, data } = describeError(thrown);
   const known = Object.hasOwn(FAILURES, name) ? FAILURES[name] : {};
-  return jsonText({ code: known.code ?? code, message: known.sentence ?? sentence, data });
+  return toJsonText({ code: known.code ?? code, message: known.sentence ?? sentence, data });
 }

@@ -1,8 +1,8 @@
 /** The methods of the Agent Client Protocol, one function each. Names and shapes are those of its schema. */
 
 import { BadParams, Failure } from "../../core/failure.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { preview } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toPreview } from "../../core/format/message.ts";
 import { type ClientSession, requireNotStopped } from "./client-session.ts";
 import { createOpenSession, forkOpenSession, type LocatedSession, locateSession } from "./commands.ts";
 import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND } from "./errors.ts";
@@ -22,26 +22,26 @@ const LISTED = 100;
 const initialize: Method = async ({ conversation }, { params }) => {
   if (conversation.features)
     throw new AcpError(INVALID_REQUEST, "initialize was answered already; it is sent only once.");
-  const { protocolVersion, clientCapabilities, clientInfo } = membersOf(params);
+  const { protocolVersion, clientCapabilities, clientInfo } = toMembers(params);
   if (typeof protocolVersion !== "number" || !Number.isInteger(protocolVersion))
     throw new BadParams([{ path: "protocolVersion", message: "must be a whole number, such as 1" }]);
-  const { session: sessions, elicitation } = membersOf(clientCapabilities);
-  const can = membersOf(sessions);
+  const { session: sessions, elicitation } = toMembers(clientCapabilities);
+  const can = toMembers(sessions);
   const isGiven = (name: string): boolean => isObjectValue(can[name]);
   const { version, readOnly, agent } = conversation.facts;
-  const { name, version: clientVersion } = membersOf(clientInfo);
+  const { name, version: clientVersion } = toMembers(clientInfo);
   conversation.features = {
     compaction: isGiven("compaction"),
     notices: isGiven("notices"),
-    forms: isObjectValue(membersOf(elicitation).form),
+    forms: isObjectValue(toMembers(elicitation).form),
   };
   // Clients that share a session see this name.
   if (typeof name === "string")
     await conversation.runner.ask("initialize", {
       clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
     });
-  const met = membersOf(
-    await agent?.initialize?.({ clientCapabilities: membersOf(clientCapabilities), ...pickClientInfo(clientInfo) }),
+  const met = toMembers(
+    await agent?.initialize?.({ clientCapabilities: toMembers(clientCapabilities), ...pickClientInfo(clientInfo) }),
   );
   const { authMethods = [] } = met;
   const changes = readOnly ? {} : { delete: {}, archive: {}, title: {} };
@@ -52,7 +52,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
       loadSession: true,
       promptCapabilities: agent?.promptCapabilities ?? { image: false, audio: false, embeddedContext: false },
       mcpCapabilities: { http: false, sse: false },
-      ...membersOf(met.agentCapabilities),
+      ...toMembers(met.agentCapabilities),
       sessionCapabilities: { list: {}, resume: {}, close: {}, fork: {}, status: {}, ...changes },
       _meta: {
         [SERVER_NAME]: { prompt: agent !== undefined, since: true, forkAt: true, methods: Object.keys(extensions) },
@@ -67,11 +67,11 @@ function isObjectValue(value: unknown): boolean {
 }
 
 function pickClientInfo(clientInfo: unknown): { clientInfo?: LooseMembers } {
-  return isObjectValue(clientInfo) ? { clientInfo: membersOf(clientInfo) } : {};
+  return isObjectValue(clientInfo) ? { clientInfo: toMembers(clientInfo) } : {};
 }
 
 const authenticate: Method = async ({ conversation: { facts } }, { params }) => {
-  if (facts.agent?.authenticate) return facts.agent.authenticate(membersOf(params));
+  if (facts.agent?.authenticate) return facts.agent.authenticate(toMembers(params));
   throw new AcpError(INVALID_PARAMS, "There is nothing to log in to: this server offers no ways to authenticate.");
 };
 
@@ -92,7 +92,7 @@ const newSession: Method = async (context, request) => {
 const load: Method = (context, request) => openForClient(context, request, true);
 
 const resume: Method = (context, request) =>
-  openForClient(context, request, getMetaText(membersOf(request.params), "since") !== undefined);
+  openForClient(context, request, getMetaText(toMembers(request.params), "since") !== undefined);
 
 /** Opens a session for the client, and sends the entries that it does not have. */
 function openForClient(context: MethodContext, request: AcpRequest, isShown: boolean): Promise<object> {
@@ -170,7 +170,7 @@ function parseCursor(cursor: string | undefined, wanted: string): { isArchived: 
 function toSessionInfo(listed: LooseMembers): object {
   const { sessionId, cwd, name, firstMessage, modified, archived, sessionPath, messageCount, created, store } = listed;
   const { forkedFrom, parentSession } = listed;
-  const title = name ?? (typeof firstMessage === "string" ? preview(firstMessage) : null);
+  const title = name ?? (typeof firstMessage === "string" ? toPreview(firstMessage) : null);
   return {
     sessionId,
     // The protocol requires a directory, and some sessions have none.
@@ -276,8 +276,8 @@ const fork: Method = async (context, request) => {
 /** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
 function parseForkPoint(params: LooseMembers): { entryId: string | undefined; position: "at" | "before" } {
   const ours = getMeta(params);
-  const air = membersOf(membersOf(membersOf(params._meta).jetbrains).air).fork;
-  const theirs = membersOf(air).messageId;
+  const air = toMembers(toMembers(toMembers(params._meta).jetbrains).air).fork;
+  const theirs = toMembers(air).messageId;
   const position = ours.position ?? "at";
   if (position !== "at" && position !== "before")
     throw new BadParams([{ path: `_meta.${SERVER_NAME}.position`, message: 'must be "at" or "before"' }]);
@@ -360,7 +360,7 @@ function makeMeta(ours: LooseMembers): object {
 
 /** Returns a result with our members added to its `_meta`. */
 function withMeta(result: LooseMembers, ours: LooseMembers): object {
-  const before = membersOf(membersOf(result._meta)[SERVER_NAME]);
+  const before = toMembers(toMembers(result._meta)[SERVER_NAME]);
   return { ...result, ...makeMeta({ ...before, ...ours }) };
 }
 

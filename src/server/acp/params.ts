@@ -4,7 +4,7 @@ import { isAbsolute, resolve } from "node:path";
 import * as z from "zod";
 import { BadParams } from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
 const shapes = {
@@ -61,7 +61,7 @@ export function parseListCwd(params: LooseMembers): string | undefined {
 
 /** Returns our part of the `_meta` that the client sent. */
 export function getMeta({ _meta }: LooseMembers): LooseMembers {
-  return membersOf(membersOf(_meta)[SERVER_NAME]);
+  return toMembers(toMembers(_meta)[SERVER_NAME]);
 }
 
 /** Returns a text of our part of `_meta`. Throws BadParams when it is not a string. */

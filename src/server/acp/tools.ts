@@ -1,8 +1,8 @@
 /** Tool calls in the form of the Agent Client Protocol: kind, title, locations, changes, plans. */
 
 import { isAbsolute, resolve } from "node:path";
-import { editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
-import { mainArgument, preview, stringOf } from "../../core/format/message.ts";
+import { findEdits, findTextMember, type LooseMembers, PATHS, toMembers } from "../../core/format/loose.ts";
+import { findMainArgument, toPreview, toStored } from "../../core/format/message.ts";
 
 type ToolKind =
   | "read"
@@ -39,7 +39,7 @@ export function getToolKind(name: string): ToolKind {
 
 /** Returns the title of a call, one line. */
 export function getToolTitle(name: string, args: unknown): string {
-  const argument = preview(mainArgument(args), 200);
+  const argument = toPreview(findMainArgument(args), 200);
   if (argument !== "" && getToolKind(name) === "execute") return argument;
   return `${name || "tool"}${argument === "" ? "" : ` ${argument}`}`;
 }
@@ -53,13 +53,13 @@ function resolvePath(path: string, cwd: string): string | undefined {
 }
 
 function getFilePath(args: LooseMembers, cwd: string): string | undefined {
-  const path = textMember(args, ...PATHS, "notebook_path");
+  const path = findTextMember(args, ...PATHS, "notebook_path");
   return path === undefined ? undefined : resolvePath(path, cwd);
 }
 
 /** Returns the locations of a call, for clients that follow the agent. */
 export function getLocations(args: unknown, cwd: string): readonly { path: string; line?: number }[] {
-  const given = membersOf(args);
+  const given = toMembers(args);
   const path = getFilePath(given, cwd);
   if (path === undefined) return [];
   const line = given.offset ?? given.line;
@@ -69,11 +69,11 @@ export function getLocations(args: unknown, cwd: string): readonly { path: strin
 /** Returns the requested changes of a call, as its contents. */
 export function getDiffs(name: string, args: unknown, cwd: string): readonly object[] {
   if (getToolKind(name) !== "edit") return [];
-  const given = membersOf(args);
+  const given = toMembers(args);
   const path = getFilePath(given, cwd);
   if (path === undefined) return [];
-  const whole = textMember(given, "content");
-  const edits = editsIn(given);
+  const whole = findTextMember(given, "content");
+  const edits = findEdits(given);
   const changes =
     edits.length > 0
       ? edits.map(({ before, after }) => ({ oldText: before, newText: after }))
@@ -91,15 +91,15 @@ const STATES: Readonly<Record<string, string>> = {
 
 /** Returns the plan in a call, as the entries of an update; undefined for other calls. */
 export function parsePlan(name: string, args: unknown): readonly object[] | undefined {
-  const given = membersOf(args);
+  const given = toMembers(args);
   const listed = /^(?:todo_?write|update_?plan)$/i.test(name) ? (given.todos ?? given.plan) : undefined;
   if (!Array.isArray(listed)) return undefined;
-  return listed.map(membersOf).map((item) => {
-    const priority = stringOf(item.priority);
+  return listed.map(toMembers).map((item) => {
+    const priority = toStored(item.priority);
     return {
-      content: textMember(item, "content", "step", "text") ?? "",
+      content: findTextMember(item, "content", "step", "text") ?? "",
       priority: /^(?:high|medium|low)$/.test(priority) ? priority : "medium",
-      status: STATES[stringOf(item.status)] ?? "pending",
+      status: STATES[toStored(item.status)] ?? "pending",
     };
   });
 }

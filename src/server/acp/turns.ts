@@ -1,6 +1,6 @@
 /** Methods that an agent answers: turns, modes and options. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
 import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./agent.ts";
 import type { ClientSession } from "./client-session.ts";
 import { locateSession, readOutline, type SessionOutline } from "./commands.ts";
@@ -32,7 +32,7 @@ export async function getAgentSettings(
   const { agent } = conversation.facts;
   const session = find(sessionId);
   if (!agent || !session) return {};
-  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: membersOf(request.params) };
+  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: toMembers(request.params) };
   const settings = await agent.getSettings(about, makeChannel(context, session));
   request.afterwards(() => void agent.sendInitialUpdates?.(sessionId).catch(() => {}));
   return settings;

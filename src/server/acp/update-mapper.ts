@@ -1,9 +1,9 @@
 /** Maps the entries of a path, one after the other, to updates for the client. */
 
 import { pairUp } from "../../core/context/pairing.ts";
-import { blocksOf, type LooseMembers, membersOf, textMember } from "../../core/format/loose.ts";
-import { amountOf, preview, shownText, stringOf } from "../../core/format/message.ts";
-import { usageIn } from "../../core/session/stats.ts";
+import { findTextMember, type LooseMembers, toBlocks, toMembers } from "../../core/format/loose.ts";
+import { toAmount, toPreview, toShownText, toStored } from "../../core/format/message.ts";
+import { getEntryUsage } from "../../core/session/stats.ts";
 import { renderBlocks } from "./blocks.ts";
 import { makeAbandonedUpdate, makeCallUpdate, makeResultUpdate, toCallContent, toTextContent } from "./call-updates.ts";
 import { getToolKind, getToolTitle, parsePlan } from "./tools.ts";
@@ -91,7 +91,7 @@ export class UpdateMapper {
 
   /** Counts an entry, and yields the pending updates before it. */
   private *before(item: PathEntry): Generator<AcpUpdate> {
-    this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
+    this.cost += toAmount(toMembers(toMembers(getEntryUsage(item.entry)).cost).total);
     if (!isAnswer(item)) return;
     // The results of the answer before are complete.
     yield* this.flush(false);
@@ -123,14 +123,14 @@ export class UpdateMapper {
 
   private *contentUpdates(item: PathEntry): Generator<AcpUpdate> {
     const { entry, id } = item;
-    const summary = textMember(entry, "summary") ?? "";
+    const summary = findTextMember(entry, "summary") ?? "";
     if (entry.damaged === true && entry.message === undefined)
       return yield* textUpdates(id, "[This part of the conversation is damaged and cannot be read.]", {
         kind: "damaged",
       });
     switch (entry.type) {
       case "message":
-        return yield* this.message(item, membersOf(entry.message));
+        return yield* this.message(item, toMembers(entry.message));
       case "custom_message":
         return yield* this.custom(id, entry);
       case "compaction":
@@ -138,7 +138,7 @@ export class UpdateMapper {
       case "branch_summary":
         return yield* textUpdates(id, `Summary of another branch:\n\n${summary}`, { kind: "branch_summary" });
       case "session_info":
-        yield { sessionUpdate: "session_info_update", title: textMember(entry, "name") ?? null };
+        yield { sessionUpdate: "session_info_update", title: findTextMember(entry, "name") ?? null };
     }
   }
 
@@ -156,9 +156,9 @@ export class UpdateMapper {
       case "custom":
         return yield* this.custom(id, message);
       case "compactionSummary":
-        return yield* this.compaction(id, stringOf(message.summary));
+        return yield* this.compaction(id, toStored(message.summary));
       case "branchSummary":
-        return yield* textUpdates(id, `Summary of another branch:\n\n${stringOf(message.summary)}`, {
+        return yield* textUpdates(id, `Summary of another branch:\n\n${toStored(message.summary)}`, {
           kind: "branch_summary",
         });
       case "system":
@@ -184,23 +184,23 @@ export class UpdateMapper {
 
   private *answer(item: PathEntry, message: LooseMembers): Generator<AcpUpdate> {
     const { id } = item;
-    for (const block of blocksOf(message.content)) {
+    for (const block of toBlocks(message.content)) {
       if (block.type === "toolCall") yield* this.call(item, block);
       else if (block.type === "thinking") {
-        const content = { type: "text", text: stringOf(block.thinking) };
+        const content = { type: "text", text: toStored(block.thinking) };
         yield* chunks("agent_thought_chunk", id, block.redacted === true ? [] : [content]);
       } else if (block.type !== "redactedThinking") yield* chunks("agent_message_chunk", id, [block]);
     }
-    const error = stringOf(message.errorMessage);
+    const error = toStored(message.errorMessage);
     if (error !== "") yield* textUpdates(id, error, { kind: "error" });
   }
 
   private *call(item: PathEntry, block: LooseMembers): Generator<AcpUpdate> {
-    const name = stringOf(block.name);
+    const name = toStored(block.name);
     const given = block.arguments;
     const call = {
-      id: stringOf(block.id),
-      toolCallId: this.freshId(stringOf(block.id), `${item.id}/${this.calls.length}`),
+      id: toStored(block.id),
+      toolCallId: this.freshId(toStored(block.id), `${item.id}/${this.calls.length}`),
       name,
       arguments: given,
       ids: pickIds(item),
@@ -214,7 +214,7 @@ export class UpdateMapper {
   }
 
   private *result(item: PathEntry, message: LooseMembers): Generator<AcpUpdate> {
-    const id = stringOf(message.toolCallId);
+    const id = toStored(message.toolCallId);
     const exact = id === "" ? undefined : this.calls.find((call) => !call.isAnswered && call.id === id);
     if (exact) return yield this.answered(exact, message);
     const open = this.calls.filter(({ isAnswered }) => !isAnswered);
@@ -233,7 +233,7 @@ export class UpdateMapper {
     const open = this.calls.filter(({ isAnswered }) => !isAnswered);
     const answers = pairUp(
       open,
-      waiting.map(({ message }) => stringOf(message.toolCallId)),
+      waiting.map(({ message }) => toStored(message.toolCallId)),
     );
     for (const [index, { item, message }] of waiting.entries()) {
       const call = open[answers[index]];
@@ -256,7 +256,7 @@ export class UpdateMapper {
 
   /** Returns a result whose call is not on the path, as a completed call. */
   private orphanResult(entryId: string, message: LooseMembers): AcpUpdate {
-    const name = stringOf(message.toolName);
+    const name = toStored(message.toolName);
     return {
       sessionUpdate: "tool_call",
       toolCallId: this.freshId("", entryId),
@@ -282,14 +282,14 @@ export class UpdateMapper {
 
 /** Yields a user's command and its output as a completed call. */
 function* bashUpdates(id: string, message: LooseMembers): Generator<AcpUpdate> {
-  const command = stringOf(message.command);
-  const output = stringOf(message.output);
+  const command = toStored(message.command);
+  const output = toStored(message.output);
   const { exitCode, cancelled, truncated, fullOutputPath, excludeFromContext } = message;
   const hasFailed = cancelled === true || (typeof exitCode === "number" && exitCode !== 0);
   yield {
     sessionUpdate: "tool_call",
     toolCallId: id,
-    title: preview(command, 200) || "command",
+    title: toPreview(command, 200) || "command",
     kind: "execute",
     status: hasFailed ? "failed" : "completed",
     content: output === "" ? [] : [toTextContent(output)],
@@ -314,13 +314,13 @@ function* textUpdates(messageId: string, text: string, mark: LooseMembers): Gene
 
 /** Returns an update with members added to ours in `_meta`. */
 export function addMeta(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
-  const before = membersOf(membersOf(update._meta)[SERVER_NAME]);
+  const before = toMembers(toMembers(update._meta)[SERVER_NAME]);
   return { ...update, _meta: { [SERVER_NAME]: { ...ours, ...before } } };
 }
 
 /** Returns whether an entry is an answer of the model. It ends the results of the answer before. */
 function isAnswer({ entry }: PathEntry): boolean {
-  return entry.type === "message" && membersOf(entry.message).role === "assistant";
+  return entry.type === "message" && toMembers(entry.message).role === "assistant";
 }
 
 function pickIds({ id, parentId }: PathEntry): { entryId: string; parentId: string | null } {
@@ -334,7 +334,7 @@ const MESSAGE_FACTS = ["role", "customType", "provider", "model", "stopReason", 
 /** Returns the facts of an entry that its updates do not show. */
 function pickFacts({ entry, siblings }: PathEntry): LooseMembers {
   const facts: Record<string, unknown> = {};
-  const message = membersOf(entry.message);
+  const message = toMembers(entry.message);
   for (const [names, members] of [
     [ENTRY_FACTS, entry],
     [MESSAGE_FACTS, message],
@@ -347,5 +347,5 @@ function pickFacts({ entry, siblings }: PathEntry): LooseMembers {
 /** Returns whether a value is small enough to repeat with each message. */
 function isSmall(value: unknown): boolean {
   if (value === undefined || value === null) return false;
-  return typeof value === "object" ? shownText(value).length < 2048 : typeof value !== "string" || value.length < 512;
+  return typeof value === "object" ? toShownText(value).length < 2048 : typeof value !== "string" || value.length < 512;
 }

@@ -1,8 +1,8 @@
 /** An agent of the Agent Client Protocol behind our conversation with an editor. The history is ours. */
 
 import { Failure } from "../../core/failure.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type {
@@ -106,7 +106,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
         }
       },
       asked: (method, params) => {
-        const acpSession = this.byAgentId.get(stringOf(params.sessionId));
+        const acpSession = this.byAgentId.get(toStored(params.sessionId));
         if (!acpSession) throw makeUnknownMethodError(method);
         return acpSession.asked(method, params);
       },
@@ -125,10 +125,10 @@ export class AcpBackend implements AgentBackend, AgentGate {
       const { protocolVersion = 1 } = begun;
       if (protocolVersion !== 1)
         throw makeFailure(`speaks version ${String(protocolVersion)} of the protocol, and not 1`);
-      const info = membersOf(begun.agentInfo);
-      const capabilities = membersOf(begun.agentCapabilities);
+      const info = toMembers(begun.agentInfo);
+      const capabilities = toMembers(begun.agentCapabilities);
       if (isMembers(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
-      return { link, info, name: stringOf(info.name) || "acp", capabilities, authMethods: begun.authMethods };
+      return { link, info, name: toStored(info.name) || "acp", capabilities, authMethods: begun.authMethods };
     } catch (error) {
       // The next request starts another agent.
       await link.end();
@@ -250,7 +250,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     if (id === undefined) return;
     this.byAgentId.delete(id);
     const met = await this.agent?.catch(() => undefined);
-    if (met && membersOf(met.capabilities.sessionCapabilities).close)
+    if (met && toMembers(met.capabilities.sessionCapabilities).close)
       await met.link.request("session/close", { sessionId: id }).catch(() => {});
   }
 

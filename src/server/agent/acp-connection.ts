@@ -1,8 +1,8 @@
 /** The connection to an agent of the Agent Client Protocol: requests and replies of both sides, and updates. */
 
 import { Failure } from "../../core/failure.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import { AcpError } from "../acp/errors.ts";
 import { parseDroppedMessage } from "./line-cutter.ts";
 import { isJsonObject, parseMembers } from "./pi-lines.ts";
@@ -122,11 +122,11 @@ export class AcpConnection implements AgentSink {
   line(bytes: Buffer): void {
     const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
     if (id !== undefined && method === undefined) return this.answered(id, result, error);
-    if (id !== undefined) return void this.answer(id, stringOf(method), membersOf(params));
-    const { sessionId, update } = membersOf(params);
+    if (id !== undefined) return void this.answer(id, toStored(method), toMembers(params));
+    const { sessionId, update } = toMembers(params);
     const isUpdate = method === "session/update";
-    if (isUpdate && typeof membersOf(update).sessionUpdate === "string")
-      return this.handler.updated(stringOf(sessionId), membersOf(update), bytes.length);
+    if (isUpdate && typeof toMembers(update).sessionUpdate === "string")
+      return this.handler.updated(toStored(sessionId), toMembers(update), bytes.length);
     // The rest are unknown notifications, or lines that are not messages.
     if (method === undefined || isUpdate) this.reportStrayLine(bytes);
   }
@@ -140,7 +140,7 @@ export class AcpConnection implements AgentSink {
     const request = typeof id === "number" ? this.waiting.get(id) : undefined;
     if (!request) return;
     this.waiting.delete(id as number);
-    if (error === undefined) return request.resolve(membersOf(result));
+    if (error === undefined) return request.resolve(toMembers(result));
     request.reject(AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
   }
 

@@ -1,7 +1,7 @@
 /** Matches a session of ours to the session of an ACP agent that continues it. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 
 /** The `customType` of the entry that names the agent's session. */
@@ -30,13 +30,13 @@ export function matchAgentSession(session: Session, agentName: string): AgentSes
     if (type === "message") {
       isEmpty = false;
       // Another agent continued from there.
-      if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
+      if (nodes.role(at) === "assistant" && toMembers(session.entry(at).message).api !== "acp") isTheirs = false;
     }
     if (type !== "custom") continue;
     const { customType, data } = session.entry(at) as LooseMembers;
     if (customType !== SESSION_NOTE) continue;
-    const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
-    const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
+    const { agent, agentSessionId, sessionId = session.id } = toMembers(data);
+    const isMeant = isTheirs && !hasMore && toStored(toMembers(agent).name) === agentName;
     if (isMeant && typeof agentSessionId === "string")
       match = sessionId === session.id ? { ...match, knownAs: agentSessionId } : { ...match, copyOf: agentSessionId };
     isEmpty = false;

@@ -5,7 +5,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import { draftOf, SESSION_ID } from "../../core/format/entry.ts";
+import { makeDraft, SESSION_ID } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
@@ -165,7 +165,7 @@ export class AcpRecorder {
 
   private appendNote(session: Session, agentSessionId: string): void {
     const data = { agent: this.agentInfo, agentSessionId };
-    session.append([draftOf("custom", { customType: CUSTOM, data })], undefined, true);
+    session.append([makeDraft("custom", { customType: CUSTOM, data })], undefined, true);
   }
 
   /** Continues in a copy of the record, because the agent forked its session. */
@@ -265,7 +265,7 @@ export class AcpRecorder {
 
   private append(session: Session, written: readonly AcpDraft[]): void {
     session.refreshToWrite();
-    session.append(written.map(({ type, rest }) => draftOf(type, rest)));
+    session.append(written.map(({ type, rest }) => makeDraft(type, rest)));
     // A failure is reported here too, because this commit has no caller that waits.
     session.commit().catch((error) => this.fail(error));
   }
@@ -278,7 +278,7 @@ export class AcpRecorder {
   /** Synchronizes sessions with other machines between messages: reads their entries, and uploads pending ones. */
   synchronize(): void {
     const { stores } = this.workspace;
-    stores.giveOwed?.(() => Array.from(this.sessions.values(), ({ session }) => session.log));
+    stores.uploadPending?.(() => Array.from(this.sessions.values(), ({ session }) => session.log));
     for (const recorded of this.sessions.values()) {
       const { session } = recorded;
       const { log } = session;
@@ -300,7 +300,7 @@ export class AcpRecorder {
 
   /** Reports entries that another program removed from a record, or damaged: no host sees the record. */
   private report(session: Session, { lost }: { readonly lost: number } = { lost: 0 }): void {
-    const reasons = session.foreign.freshDamage().map(({ reason }) => reason);
+    const reasons = session.externalChanges.freshDamage().map(({ reason }) => reason);
     if (lost > 0) reasons.unshift(`another program rewrote it without ${lost} entries that were there`);
     for (const reason of reasons)
       this.complain(

@@ -1,9 +1,9 @@
 /** Joins a session of ours to the agent's session that continues it. Records turns and reports them. */
 
 import { Failure } from "../../core/failure.ts";
-import { draftOf } from "../../core/format/entry.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { makeDraft } from "../../core/format/entry.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "../acp/agent.ts";
@@ -164,9 +164,9 @@ export class AcpSession {
       if (settings) return start(known, "native", settings, known === state.knownAs);
     }
     const copied = state.copyOf === undefined ? undefined : await forkInAgent(agent, state.copyOf, where);
-    if (copied) return start(stringOf(copied.sessionId), "native", copied, false);
+    if (copied) return start(toStored(copied.sessionId), "native", copied, false);
     const made = await agent.link.request("session/new", where);
-    return start(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
+    return start(toStored(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
   }
 
   /** Has the agent reopen one of its sessions. Returns undefined if it cannot. */
@@ -177,7 +177,7 @@ export class AcpSession {
     register: (agentSessionId: string) => void,
   ): Promise<LooseMembers | undefined> {
     const { sessionCapabilities, loadSession } = agent.capabilities;
-    const method = membersOf(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
+    const method = toMembers(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
     if (!method) return undefined;
     // The client has the past from us.
     this.isReplay = true;
@@ -248,8 +248,8 @@ export class AcpSession {
       await this.ended(binding, turn, result);
       return {
         ...result,
-        stopReason: stringOf(result.stopReason) || "end_turn",
-        ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [SERVER_NAME]: { fidelity } } }),
+        stopReason: toStored(result.stopReason) || "end_turn",
+        ...(fidelity === "native" ? {} : { _meta: { ...toMembers(result._meta), [SERVER_NAME]: { fidelity } } }),
       };
     } catch (error) {
       // Nothing of the turn was written.
@@ -301,7 +301,7 @@ export class AcpSession {
     const becoming = becomeWriter(session);
     if (becoming) await becoming;
     session.refreshToWrite();
-    const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
+    const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
     notifyWrittenEntries(this.handles.dispatcher, session, ids);
     return ids;
   }
@@ -451,7 +451,7 @@ export class AcpSession {
 function moveMessageId(update: LooseMembers): never {
   const { messageId, ...rest } = update;
   if (messageId === undefined || messageId === null) return update as never;
-  return { ...rest, _meta: { ...membersOf(rest._meta), [SERVER_NAME]: { agentMessageId: messageId } } } as never;
+  return { ...rest, _meta: { ...toMembers(rest._meta), [SERVER_NAME]: { agentMessageId: messageId } } } as never;
 }
 
 function makePromptDrafts(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
@@ -468,7 +468,7 @@ async function forkInAgent(
   sessionId: string,
   where: object,
 ): Promise<LooseMembers | undefined> {
-  if (!membersOf(capabilities.sessionCapabilities).fork) return undefined;
+  if (!toMembers(capabilities.sessionCapabilities).fork) return undefined;
   try {
     return await link.request("session/fork", { sessionId, ...where });
   } catch (error) {

@@ -1,7 +1,7 @@
 /** The settings of a session of an ACP agent: its mode and its options. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { AcpUpdate } from "../acp/update-mapper.ts";
 
 export class SessionSettings {
@@ -10,7 +10,7 @@ export class SessionSettings {
 
   /** `opened`: the agent's reply to the request that opened the session. */
   constructor({ modes, configOptions }: LooseMembers) {
-    if (stringOf(membersOf(modes).currentModeId) !== "") this.modes = membersOf(modes);
+    if (toStored(toMembers(modes).currentModeId) !== "") this.modes = toMembers(modes);
     this.setOptions(configOptions);
   }
 

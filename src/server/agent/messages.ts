@@ -1,7 +1,7 @@
 /** Messages of agents, on their way into a session. */
 
-import { bytesOf, parse } from "../../core/json/json.ts";
-import { completedDraft, speakerAt } from "../../core/session/message-defaults.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
+import { completeDraft, getSpeaker } from "../../core/session/message-defaults.ts";
 import type { Session } from "../../core/session/session.ts";
 
 /** A message, with whatever members it has. */
@@ -38,8 +38,8 @@ function keyByContent({ role, toolCallId, content }: MessageValue): string {
 /** Returns a message with the members that Pi requires and it lacks. */
 export function completeMessage(message: MessageValue, session: Session, now: () => number): MessageValue {
   const draft = { type: "message", message };
-  const around = { time: now, speaker: () => speakerAt(session, session.tree.leaf) };
-  const text = completedDraft(bytesOf(JSON.stringify(draft)), draft, around);
+  const around = { time: now, speaker: () => getSpeaker(session, session.tree.leaf) };
+  const text = completeDraft(toBytes(JSON.stringify(draft)), draft, around);
   return (parse(text) as typeof draft).message;
 }
 

@@ -1,8 +1,8 @@
 /** Inserts messages that an agent showed and did not write into its session, in the order of showing. */
 
-import { NO_USAGE, usageOfMessage } from "../../core/foreign/messages.ts";
-import { type Draft, draftOf, patchMembers } from "../../core/format/entry.ts";
-import { bytesOf, memberOf, members, parse } from "../../core/json/json.ts";
+import { NO_USAGE, toMessageUsage } from "../../core/foreign/messages.ts";
+import { type Draft, makeDraft, patchMembers } from "../../core/format/entry.ts";
+import { findMember, getMembers, parse, toBytes } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import { completeMessage, type MessageValue, matchStored } from "./messages.ts";
 
@@ -51,7 +51,7 @@ export function insertMissing(session: Session, shown: ShownTurn, now: () => num
   const { tree, log } = session;
   const { messages, positions } = shown;
   const draftOfShown = (message: MessageValue): Draft =>
-    draftOf("message", { message: completeMessage(message, session, now) });
+    makeDraft("message", { message: completeMessage(message, session, now) });
   const first = positions.indexOf(undefined);
   const next = positions.find((position, n) => n > first && position !== undefined);
   if (next === undefined) return session.append(listMissing(shown).map(draftOfShown)).ids;
@@ -75,11 +75,11 @@ export function insertMissing(session: Session, shown: ShownTurn, now: () => num
   return ids;
 }
 
-const NOTHING_USED = bytesOf(JSON.stringify(usageOfMessage(NO_USAGE)));
+const NOTHING_USED = toBytes(JSON.stringify(toMessageUsage(NO_USAGE)));
 
 /** Returns a draft of the message on a line, byte for byte except its usage, which the entry on the line counts. */
 function makeCopy(line: Uint8Array): Draft {
-  const member = memberOf(members(line) ?? [], "message");
+  const member = findMember(getMembers(line) ?? [], "message");
   const message = line.subarray(member?.start, member?.end);
-  return draftOf("message", { message: patchMembers(message, { usage: NOTHING_USED }) });
+  return makeDraft("message", { message: patchMembers(message, { usage: NOTHING_USED }) });
 }

@@ -5,7 +5,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import { draftOf } from "../../core/format/entry.ts";
+import { makeDraft } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import type { Command } from "../../handlers/shared/command.ts";
@@ -418,7 +418,7 @@ export class PiAgent implements AgentSink {
     if (!session || this.isInTurn) return;
     const shown = this.seen.messages;
     try {
-      session.foreign.checkForChanges();
+      session.externalChanges.checkForChanges();
       if (listMissing(findShown(session, this.from, shown)).length > 0) {
         const state = await this.state();
         if (!state || state.isStreaming === true || state.isCompacting === true || this.isInTurn) return;
@@ -463,12 +463,12 @@ export class PiAgent implements AgentSink {
     if (!session) return undefined;
     await becomeWriter(session);
     session.refreshToWrite();
-    session.foreign.followsFile = false;
+    session.externalChanges.followsFile = false;
     await this.appendShown(session, from, rest.messages);
     const broken = this.brokenTurn(rest, how, isAborted, findLastMessage(session));
     if (!broken) return undefined;
     const message = completeMessage(broken, session, () => this.host.server.now());
-    const { ids } = session.append([draftOf("message", { message })]);
+    const { ids } = session.append([makeDraft("message", { message })]);
     await session.commit();
     this.host.server.notifyWritten(session, ids);
     return message;

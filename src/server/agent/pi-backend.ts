@@ -1,7 +1,7 @@
 /** Pi behind an editor: one process for each session with prompts, and its settings. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
@@ -152,10 +152,10 @@ export class PiBackend implements AgentBackend, AgentGate {
     const { current, agent } = piSession;
     if (current && agent.isAt(current)) {
       const state = await piSession.state();
-      const model = membersOf(state?.model);
+      const model = toMembers(state?.model);
       if (typeof model.id === "string") {
         const levels = await requestLevels(piSession);
-        return { model, thinkingLevel: stringOf(state?.thinkingLevel) || "off", levels };
+        return { model, thinkingLevel: toStored(state?.thinkingLevel) || "off", levels };
       }
     }
     const { model, thinkingLevel } = session;
@@ -181,7 +181,7 @@ export class PiBackend implements AgentBackend, AgentGate {
     channel: ClientChannel,
   ): Promise<AgentReply> {
     const { modes, ...settings } = await this.set(session, channel, configId, String(value));
-    const { currentModeId } = membersOf(modes);
+    const { currentModeId } = toMembers(modes);
     if (currentModeId !== undefined) await channel.update({ sessionUpdate: "current_mode_update", currentModeId });
     return pickOptions(settings);
   }
@@ -240,19 +240,19 @@ async function requestOffer(piSession: PiSession): Promise<PiOffer> {
   const state = getData(await piSession.question("get_state"));
   const { models } = getData(await piSession.question("get_available_models"));
   const { commands } = getData(await piSession.question("get_commands"));
-  const model = membersOf(state.model);
+  const model = toMembers(state.model);
   return {
-    models: Array.isArray(models) ? models.map(membersOf) : [],
-    commands: Array.isArray(commands) ? commands.map(membersOf) : [],
+    models: Array.isArray(models) ? models.map(toMembers) : [],
+    commands: Array.isArray(commands) ? commands.map(toMembers) : [],
     model: typeof model.id === "string" ? model : undefined,
-    thinkingLevel: stringOf(state.thinkingLevel) || "off",
+    thinkingLevel: toStored(state.thinkingLevel) || "off",
   };
 }
 
 /** Returns the levels of Pi's current model; undefined if Pi does not know the question. */
 async function requestLevels(piSession: PiSession): Promise<readonly string[] | undefined> {
   const { levels } = getData(await piSession.question("get_available_thinking_levels"));
-  return Array.isArray(levels) ? levels.map(stringOf) : undefined;
+  return Array.isArray(levels) ? levels.map(toStored) : undefined;
 }
 
 function getData({ data }: PiReply): LooseMembers {

@@ -1,7 +1,7 @@
 /** Questions of Pi's extensions to the person, shown by an editor as permission requests or forms. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { ClientChannel } from "../acp/agent.ts";
 import { toTextContent } from "../acp/call-updates.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
@@ -14,7 +14,7 @@ const REFUSAL = /^(?:no|n|deny|denied|reject|refuse|cancel|block|stop|don't|do n
 const LASTING = /\b(?:always|session|forever|remember)\b/i;
 
 export function isDialog({ method }: DialogRequest): boolean {
-  return DIALOGS.has(stringOf(method));
+  return DIALOGS.has(toStored(method));
 }
 
 /**
@@ -42,12 +42,12 @@ async function askPermission(
 ): Promise<LooseMembers> {
   const { id, method, title, message } = request;
   const given: unknown[] = Array.isArray(request.options) ? request.options : [];
-  const words = method === "confirm" ? ["Yes", "No"] : given.map((option) => stringOf(option));
+  const words = method === "confirm" ? ["Yes", "No"] : given.map((option) => toStored(option));
   const options = words.map((name, index) => ({ optionId: String(index), name, kind: getOptionKind(name) }));
-  const own = callId === undefined ? `ask/${stringOf(id)}` : undefined;
+  const own = callId === undefined ? `ask/${toStored(id)}` : undefined;
   const shown = {
-    title: stringOf(title) || "The agent asks",
-    ...(stringOf(message) === "" ? {} : { content: [toTextContent(stringOf(message))] }),
+    title: toStored(title) || "The agent asks",
+    ...(toStored(message) === "" ? {} : { content: [toTextContent(toStored(message))] }),
   };
   if (own !== undefined)
     await channel.update({
@@ -60,13 +60,13 @@ async function askPermission(
   const toolCallId = own ?? callId;
   let answer: LooseMembers = { cancelled: true };
   try {
-    const { outcome } = membersOf(
+    const { outcome } = toMembers(
       await channel.ask("session/request_permission", {
         toolCall: { toolCallId, ...(own ? shown : makeQuestion(shown)) },
         options,
       }),
     );
-    answer = toAnswer(request, words, membersOf(outcome));
+    answer = toAnswer(request, words, toMembers(outcome));
   } finally {
     const status = answer.cancelled === true || answer.confirmed === false ? "failed" : "completed";
     if (own !== undefined) await channel.update({ sessionUpdate: "tool_call_update", toolCallId: own, status });
@@ -92,7 +92,7 @@ function getOptionKind(name: string): string {
 
 /** Asks for a text. An editor without forms gets a notice instead. */
 async function askText(request: DialogRequest, channel: ClientChannel): Promise<LooseMembers> {
-  const title = stringOf(request.title) || "The agent asks";
+  const title = toStored(request.title) || "The agent asks";
   const { placeholder, prefill } = request;
   if (!channel.features.forms) {
     const content = {
@@ -110,7 +110,7 @@ async function askText(request: DialogRequest, channel: ClientChannel): Promise<
     ...(typeof prefill === "string" ? { default: prefill } : {}),
   };
   const requestedSchema = { type: "object", properties: { value }, required: ["value"] };
-  const answer = membersOf(await channel.ask("elicitation/create", { mode: "form", message: title, requestedSchema }));
-  const text = membersOf(answer.content).value;
+  const answer = toMembers(await channel.ask("elicitation/create", { mode: "form", message: title, requestedSchema }));
+  const text = toMembers(answer.content).value;
   return answer.action === "accept" && typeof text === "string" ? { value: text } : { cancelled: true };
 }

@@ -1,7 +1,7 @@
 /** Converts the models and thinking levels that Pi offers to modes and options of an editor. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 
 /** Pi's offer in a directory. */
 export interface PiOffer {
@@ -26,13 +26,13 @@ export const LEVEL_OPTION = "thought_level";
 
 /** Returns the option value of a model. */
 export function toModelName(model: LooseMembers): string {
-  return `${stringOf(model.provider)}/${stringOf(model.id)}`;
+  return `${toStored(model.provider)}/${toStored(model.id)}`;
 }
 
 /** Returns the declared levels of a model, or the usual ones. */
 export function listLevels(model: LooseMembers | undefined): readonly string[] {
   if (model?.reasoning !== true) return [];
-  const map = membersOf(model.thinkingLevelMap);
+  const map = toMembers(model.thinkingLevelMap);
   const more = ["xhigh", "max"].filter((level) => typeof map[level] === "string");
   return [...LEVELS.filter((level) => map[level] !== null), ...more];
 }
@@ -48,8 +48,8 @@ export function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }
       ...{ id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue: toModelName(model) },
       options: listed.map((one) => ({
         value: toModelName(one),
-        name: stringOf(one.name) || stringOf(one.id),
-        description: stringOf(one.provider),
+        name: toStored(one.name) || toStored(one.id),
+        description: toStored(one.provider),
       })),
     });
   if (offered.length < 2) return { configOptions };
@@ -73,7 +73,7 @@ export function toCommandsUpdate({ commands }: PiOffer): object {
     .filter(({ name }) => typeof name === "string" && name !== "")
     .map(({ name, description, source }) => ({
       name,
-      description: stringOf(description) || stringOf(source) || "A command of the agent",
+      description: toStored(description) || toStored(source) || "A command of the agent",
       input: { hint: "arguments" },
     }));
   return { sessionUpdate: "available_commands_update", availableCommands };

@@ -35,10 +35,10 @@ export class AgentPosition {
     const ready = log.ready?.();
     if (!ready) return;
     // The entries so far are the agent's own.
-    session.foreign.checkForChanges();
+    session.externalChanges.checkForChanges();
     const { count } = log.nodes;
     await ready;
-    session.foreign.checkForChanges();
+    session.externalChanges.checkForChanges();
     if (session.log !== log || log.nodes.count !== count) this.outdate(session);
     else requireOurs(session);
   }
@@ -60,7 +60,7 @@ export class AgentPosition {
   async moveTo(session: Session, open: OpenSessionFile): Promise<void> {
     requireUsable(session);
     const before = this.current === session ? undefined : this.leave();
-    if (before) before.foreign.followsFile = false;
+    if (before) before.externalChanges.followsFile = false;
     // The header must be there before the agent gets the path, so that no other session takes the path.
     if (!session.log.persisted) session.putIntoStore();
     await becomeWriter(session);
@@ -72,7 +72,7 @@ export class AgentPosition {
     const { log } = session;
     this.current = session;
     this.read = { log, brought: log.broughtHere };
-    session.foreign.followsFile = true;
+    session.externalChanges.followsFile = true;
     try {
       await open(session.file as string);
       this.isCurrent = true;

@@ -1,7 +1,7 @@
 /** Converts a prompt of an editor to a message of Pi. */
 
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { PromptBlock } from "../acp/agent.ts";
 import { AcpError, INVALID_PARAMS } from "../acp/errors.ts";
 
@@ -17,15 +17,15 @@ export function toPiPrompt(blocks: readonly PromptBlock[]): PiPrompt {
   const attached: string[] = [];
   const words = blocks.map((block) => {
     const { type, text, data, mimeType, uri, name } = block;
-    if (type === "text") return stringOf(text);
+    if (type === "text") return toStored(text);
     if (type === "image" && typeof data === "string" && typeof mimeType === "string") {
       images.push({ type, data, mimeType });
       return "";
     }
-    if (type === "resource_link") return toReference(stringOf(uri), stringOf(name));
-    const resource = membersOf(block.resource);
+    if (type === "resource_link") return toReference(toStored(uri), toStored(name));
+    const resource = toMembers(block.resource);
     if (type === "resource" && typeof resource.text === "string") {
-      const place = toReference(stringOf(resource.uri), "");
+      const place = toReference(toStored(resource.uri), "");
       attached.push(`\n\n<file path=${JSON.stringify(place)}>\n${resource.text}\n</file>`);
       return place;
     }

@@ -1,8 +1,8 @@
 /** Pi for one session of an editor: its process, and the running turn and its updates. */
 
 import type { Failure } from "../../core/failure.ts";
-import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toMembers } from "../../core/format/loose.ts";
+import { toStored } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { AgentReply, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
@@ -230,7 +230,7 @@ export class PiSession implements AgentHost {
     if (type === "message_update") return running?.turn.take(event);
     // Events before it belong to an earlier turn.
     if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
-    if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
+    if (type === "thinking_level_changed") await this.onLevel(toStored(event.level));
     if (type === "agent_settled") this.settles = true;
     await this.sendEventNotice(event);
     // Between turns, the client is sent Pi's messages from the session.
@@ -255,7 +255,7 @@ export class PiSession implements AgentHost {
   /** Sends a notice about events other than messages. */
   private async sendEventNotice(event: PiEvent): Promise<void> {
     const { type, errorMessage, error } = event;
-    const why = stringOf(errorMessage) || stringOf(error);
+    const why = toStored(errorMessage) || toStored(error);
     if (type === "auto_retry_start") await this.sendNotice("warning", "The model failed, and is asked again", why);
     else if (type === "compaction_start") await this.sendNotice("info", "The conversation is being summarised");
     else if (type === "compaction_end" && why !== "") await this.sendNotice("error", "It could not be summarised", why);
@@ -282,7 +282,7 @@ export class PiSession implements AgentHost {
     if (method !== "notify") return;
     const severity = request.notifyType === "error" || request.notifyType === "warning" ? request.notifyType : "info";
     this.queuedBytes += bytes;
-    void this.sendNotice(severity, stringOf(message) || "The agent has something to say")
+    void this.sendNotice(severity, toStored(message) || "The agent has something to say")
       .catch(() => {})
       .then(() => {
         this.queuedBytes -= bytes;
@@ -341,7 +341,7 @@ export class PiSession implements AgentHost {
   }
 
   reportTurnEnd(message: MessageValue | undefined): void {
-    this.running?.turn.markBroken(membersOf(message));
+    this.running?.turn.markBroken(toMembers(message));
   }
 
   show(notice: string): void {

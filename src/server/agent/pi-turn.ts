@@ -1,7 +1,7 @@
 /** Sends a running turn of Pi to an editor: its events as updates, and its end. */
 
-import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { amountOf, stringOf } from "../../core/format/message.ts";
+import { type LooseMembers, toBlocks, toMembers } from "../../core/format/loose.ts";
+import { toAmount, toStored } from "../../core/format/message.ts";
 import type { AgentReply, ClientChannel, EntryVisibility } from "../acp/agent.ts";
 import { renderBlock, splitText } from "../acp/blocks.ts";
 import {
@@ -66,31 +66,31 @@ export class PiTurn {
     if (!this.isQuiet(event)) this.hasNews = true;
     switch (event.type) {
       case "message_start":
-        return this.begin(membersOf(event.message));
+        return this.begin(toMembers(event.message));
       case "message_update":
-        return this.piece(membersOf(event.assistantMessageEvent));
+        return this.piece(toMembers(event.assistantMessageEvent));
       case "message_end":
-        return this.finish(membersOf(event.message));
+        return this.finish(toMembers(event.message));
       case "tool_execution_start": {
-        const call = await this.getCall(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
+        const call = await this.getCall(toStored(event.toolCallId), toStored(event.toolName), event.args);
         return this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "in_progress" });
       }
       case "tool_execution_update": {
         const call = this.known(event.toolCallId);
-        const content = toCallContent(membersOf(event.partialResult).content);
+        const content = toCallContent(toMembers(event.partialResult).content);
         if (call) await this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, content });
         return;
       }
       case "tool_execution_end":
         // For the client it ends when its result is in the session, which comes next.
-        return void (await this.getCall(stringOf(event.toolCallId), stringOf(event.toolName), event.args));
+        return void (await this.getCall(toStored(event.toolCallId), toStored(event.toolName), event.args));
     }
   }
 
   /** Returns whether an event shows that Pi has written no more than the prompt. */
   private isQuiet({ type, message }: PiEvent): boolean {
-    if (type === "message_end") return !this.hasPrompt && membersOf(message).role === "user";
-    return QUIET.has(stringOf(type));
+    if (type === "message_end") return !this.hasPrompt && toMembers(message).role === "user";
+    return QUIET.has(toStored(type));
   }
 
   /** Returns the client's id of the running call, if it is exactly one. */
@@ -119,12 +119,12 @@ export class PiTurn {
 
   private async error({ errorMessage }: LooseMembers): Promise<void> {
     const _meta = { [SERVER_NAME]: { kind: "error" } };
-    for (const text of splitText(stringOf(errorMessage)))
+    for (const text of splitText(toStored(errorMessage)))
       await this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text }, _meta });
   }
 
   private async piece({ type, contentIndex, delta, toolCall }: LooseMembers): Promise<void> {
-    if (type === "toolcall_end") return void (await this.announce(membersOf(toolCall)));
+    if (type === "toolcall_end") return void (await this.announce(toMembers(toolCall)));
     if (typeof type !== "string" || !type.endsWith("_delta") || typeof delta !== "string") return;
     const kind = type.slice(0, -"_delta".length);
     if (Object.hasOwn(CHUNKS, kind)) await this.say(kind, Number(contentIndex), delta);
@@ -154,17 +154,17 @@ export class PiTurn {
       this.mark(message);
       this.open = undefined;
       this.last = message;
-      this.count(membersOf(message.usage));
+      this.count(toMembers(message.usage));
     }
   }
 
   /** Sends the rest of an answer, which did not come in pieces. */
   private async rest(message: LooseMembers): Promise<void> {
-    for (const [index, block] of blocksOf(message.content).entries()) {
+    for (const [index, block] of toBlocks(message.content).entries()) {
       const { type } = block;
       if (type === "toolCall") await this.announce(block);
       else if (type === "text" || type === "thinking") {
-        const text = block.redacted === true ? "" : stringOf(block[type]);
+        const text = block.redacted === true ? "" : toStored(block[type]);
         await this.say(type, index, text.slice(this.said.get(index) ?? 0));
       } else if (type !== "redactedThinking")
         for (const { block: content } of renderBlock(block))
@@ -175,11 +175,11 @@ export class PiTurn {
   private count(usage: LooseMembers): void {
     if (Object.keys(usage).length === 0) return;
     this.hasUsage = true;
-    this.usage.inputTokens += amountOf(usage.input);
-    this.usage.outputTokens += amountOf(usage.output);
-    this.usage.cachedReadTokens += amountOf(usage.cacheRead);
-    this.usage.cachedWriteTokens += amountOf(usage.cacheWrite);
-    this.usage.totalTokens += amountOf(usage.totalTokens);
+    this.usage.inputTokens += toAmount(usage.input);
+    this.usage.outputTokens += toAmount(usage.output);
+    this.usage.cachedReadTokens += toAmount(usage.cacheRead);
+    this.usage.cachedWriteTokens += toAmount(usage.cacheWrite);
+    this.usage.totalTokens += toAmount(usage.totalTokens);
   }
 
   // --- calls ---------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ export class PiTurn {
   }
 
   private announce({ id, name, arguments: given }: LooseMembers): Promise<LiveCall> {
-    return this.getCall(stringOf(id), stringOf(name), given);
+    return this.getCall(toStored(id), toStored(name), given);
   }
 
   /** Returns a call. Sends it if it is new. */
@@ -214,7 +214,7 @@ export class PiTurn {
   /** Classifies an entry. Pi may write an entry after the event about it. */
   private classify({ entry }: PathEntry, isOver: boolean): EntryVisibility {
     if (entry.type !== "message") return "new";
-    const message = membersOf(entry.message);
+    const message = toMembers(entry.message);
     const key = makeKey(message);
     const times = this.shown.get(key) ?? 0;
     if (times > 0) {
@@ -260,7 +260,7 @@ export class PiTurn {
     const usage = this.hasUsage ? { usage: this.usage } : {};
     if (isCancelled || stopReason === "aborted") return { stopReason: "cancelled", ...usage };
     if (stopReason === "error") {
-      const why = stringOf(errorMessage) || "it does not say why";
+      const why = toStored(errorMessage) || "it does not say why";
       throw new AcpError(REFUSED, `The model failed: ${why}`);
     }
     return { stopReason: stopReason === "length" ? "max_tokens" : "end_turn", ...usage };

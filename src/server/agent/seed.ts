@@ -1,6 +1,6 @@
 /** Makes the seed: the text of a conversation for a new session of an agent that cannot load it. */
 
-import { paragraphs } from "../../core/context/summary.ts";
+import { toParagraphs } from "../../core/context/summary.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 
@@ -11,7 +11,7 @@ const LONGEST = 200_000;
 export function makeSeed(session: Session): string | undefined {
   const { items } = session.context();
   const words: string[] = [];
-  for (const text of session.messageTexts(items)) words.push(...paragraphs(parse(text) as Record<string, unknown>));
+  for (const text of session.messageTexts(items)) words.push(...toParagraphs(parse(text) as Record<string, unknown>));
   if (words.length === 0) return undefined;
   const kept: string[] = [];
   let length = 0;

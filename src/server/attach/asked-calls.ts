@@ -1,7 +1,7 @@
 /** Calls that the holder of a session runs for this process: in order, and within the number that it reads at once. */
 
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, valueAt } from "../../core/json/json.ts";
+import { findKnownValueEnd, findValue, toBytes } from "../../core/json/json.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import { DescribedError } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -130,9 +130,9 @@ export async function runLocally(asked: UnansweredCall): Promise<void> {
 /** Returns the JSON text of a call's params in pieces, with `key` added if it is given. */
 export function serializeParams(call: Call, key: string | undefined): (string | Uint8Array)[] {
   const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams], knownValueEnd);
+  const found = findValue(bytes, range, [...toParams], findKnownValueEnd);
   // The message may be part of an input buffer that is reused.
-  const text = found ? Buffer.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
+  const text = found ? Buffer.from(bytes.subarray(found.start, found.end)) : toBytes("{}");
   if (key === undefined) return [text];
   return [`{"idempotencyKey":${JSON.stringify(key)}${hasNoMember(text) ? "" : ","}`, text.subarray(1)];
 }

@@ -6,7 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, elements, knownValueEnd, members, oneLine } from "../../core/json/json.ts";
+import { findKnownValueEnd, getElements, getMembers, toBytes, toOneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import {
   type Announcement,
@@ -14,7 +14,7 @@ import {
   type FoundHolder,
   type SharedClient,
   type SharedHolder,
-  shownName,
+  toShownName,
 } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
@@ -254,7 +254,7 @@ export class Attachment {
   /** The holder, with the name of its host. */
   get holderFacts(): { client: string; pid: number; name: string | null } {
     const { client, pid } = this.holder;
-    return { client: shownName(client) ?? "another server", pid, name: this.clients.holder?.name ?? null };
+    return { client: toShownName(client) ?? "another server", pid, name: this.clients.holder?.name ?? null };
   }
 
   // --- asking --------------------------------------------------------------------------------------------------
@@ -363,9 +363,9 @@ export class Attachment {
       return this.reportPresence(news ? [news] : []);
     }
     // Stored bytes are passed on unchanged, but must not end the line of the message.
-    const bytes = oneLine(message.text("payload") ?? bytesOf("{}"));
+    const bytes = toOneLine(message.text("payload") ?? toBytes("{}"));
     const payload: Record<string, unknown> = Object.fromEntries(
-      (members(bytes, 0, bytes.length, knownValueEnd) ?? [])
+      (getMembers(bytes, 0, bytes.length, findKnownValueEnd) ?? [])
         .filter((member) => !OWN_MEMBERS.has(member.name))
         .map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
@@ -384,12 +384,12 @@ export class Attachment {
    */
   private keepNew(payload: Record<string, unknown>, said: unknown): boolean {
     const { entryIds } = said as { entryIds: string[] };
-    const isNew = entryIds.map((id) => this.session.foreign.markReported(id));
+    const isNew = entryIds.map((id) => this.session.externalChanges.markReported(id));
     if (isNew.every(Boolean)) return true;
     payload.entryIds = entryIds.filter((_, at) => isNew[at]);
     if (payload.entries instanceof Raw) {
       const bytes = payload.entries.bytes();
-      const entries = (elements(bytes, 0, bytes.length, knownValueEnd) ?? []).filter((_, at) => isNew[at]);
+      const entries = (getElements(bytes, 0, bytes.length, findKnownValueEnd) ?? []).filter((_, at) => isNew[at]);
       payload.entries = entries.map(({ start, end }) => Raw.of(bytes.subarray(start, end)));
     }
     return isNew.includes(true);
@@ -423,7 +423,7 @@ export class Attachment {
     const { session } = this;
     // The holder reports everything found now.
     try {
-      session.foreign.readAlong();
+      session.externalChanges.readAlong();
     } catch (error) {
       // Entries read before stay known after the file is gone, as they do at the holder.
       if (error instanceof Failure && error.details.errno === "ENOENT") return;
@@ -470,7 +470,7 @@ export class Attachment {
 
   private isHolder(): boolean {
     const { session } = this;
-    return session.foreign.becomeWriter() || (session.log.lockKind ?? null) !== null;
+    return session.externalChanges.becomeWriter() || (session.log.lockKind ?? null) !== null;
   }
 
   private abandon(error: unknown): void {
@@ -492,7 +492,7 @@ export class Attachment {
   /** Continues as the holder: runs the unanswered calls here, in order. */
   private async takeOver(known: ReportedPosition): Promise<void> {
     const { session, options } = this;
-    session.foreign.readAlong();
+    session.externalChanges.readAlong();
     // The dead holder may have written entries of a call that is answered below.
     session.log.settle?.();
     this.catchUp(known);

@@ -2,8 +2,8 @@
 
 import { Failure } from "../../core/failure.ts";
 import { HEAD_NAME } from "../../core/format/entry.ts";
-import { bytesOf, concat } from "../../core/json/json.ts";
-import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
+import { concat, toBytes } from "../../core/json/json.ts";
+import { holdsRaw, toPlainText, toTextPieces } from "../../core/json/raw.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -165,7 +165,7 @@ export class Guest implements CallingPeer {
       const error = new Failure("session_locked", `The holder of this session does not do ${name} for others.`);
       return this.sendReply(number, { error });
     }
-    const bytes = message.text("params") ?? bytesOf("{}");
+    const bytes = message.text("params") ?? toBytes("{}");
     const { params, fault } = checkParams(command, message.value.params, loose === true);
     const call: Call = {
       command,
@@ -394,6 +394,6 @@ export function getLastEntryId(name: string, payload: PendingEvent["payload"]): 
 }
 
 function serialize(value: unknown): string | Uint8Array {
-  if (!holdsRaw(value)) return textOfPlain(value);
-  return concat([...textPieces(value)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece)));
+  if (!holdsRaw(value)) return toPlainText(value);
+  return concat([...toTextPieces(value)].map((piece) => (typeof piece === "string" ? toBytes(piece) : piece)));
 }

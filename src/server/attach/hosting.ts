@@ -8,9 +8,9 @@ import {
   type Entrance,
   isToken,
   type SharedClient,
-  sharedClientOf,
+  toSharedClient,
 } from "../../core/ports/attach.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../connection/call.ts";
@@ -251,16 +251,16 @@ export class Hosting implements GuestRegistry {
   /** Returns the client that a guest describes, with an id that is not in use. */
   private clientFrom(self: unknown, session: Session): SharedClient {
     const { env } = this.options.host.workspace;
-    const said = sharedClientOf(self) ?? { id: env.sessionId(), name: null, pid: 0 };
+    const said = toSharedClient(self) ?? { id: env.sessionId(), name: null, pid: 0 };
     const guests = [...(this.joined.get(session) ?? [])];
     const isTaken =
       said.id === this.options.presence.on(session).id || guests.some(({ client }) => client.id === said.id);
-    return { ...said, id: isTaken ? env.sessionId() : said.id, since: said.since ?? timestamp(env) };
+    return { ...said, id: isTaken ? env.sessionId() : said.id, since: said.since ?? makeTimestamp(env) };
   }
 
   introduce(guest: Guest, self: unknown): void {
     const { id, since } = guest.client;
-    const said = sharedClientOf({ ...(self as object), id, since });
+    const said = toSharedClient({ ...(self as object), id, since });
     if (!said || isSameClient(said, guest.client) || !this.joined.get(guest.session)?.has(guest)) return;
     guest.client = said;
     this.reportPresence(guest.session, makeJoinEvent(said));

@@ -1,7 +1,7 @@
 /** Validates messages of a holder, which may be faulty, or not a server of this kind. */
 
 import { Failure } from "../../core/failure.ts";
-import { type SharedClient, type SharedHolder, sharedClientOf } from "../../core/ports/attach.ts";
+import { type SharedClient, type SharedHolder, toSharedClient } from "../../core/ports/attach.ts";
 import { eventNames } from "../../handlers/shared/event-names.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { Call } from "../connection/call.ts";
@@ -19,7 +19,7 @@ export function parseHolder({ attached }: Value): SharedHolder | undefined {
 
 /** Returns the client in a payload for the local host; without members if it is invalid. */
 export function parseClient(payload: unknown): Partial<SharedClient> {
-  const { id, name, pid } = sharedClientOf((payload as { client?: unknown } | null)?.client) ?? {};
+  const { id, name, pid } = toSharedClient((payload as { client?: unknown } | null)?.client) ?? {};
   return { id, name, pid };
 }
 

@@ -1,7 +1,7 @@
 /** Messages between a holder and its guests: JSON objects over a stream, framed by Content-Length. */
 
 import type { Duplex } from "node:stream";
-import { knownValueEnd, memberOf, members, parseText } from "../../core/json/json.ts";
+import { findKnownValueEnd, findMember, getMembers, parseText } from "../../core/json/json.ts";
 import { AutoDecoder, countBytes, type Decoder, frames } from "../connection/framing.ts";
 
 /** Maximum bytes of a message; an append of the largest allowed size fits. */
@@ -160,7 +160,7 @@ function parseMessage(bytes: Buffer): PipeMessage {
   return {
     value: value as PipeMessage["value"],
     text(name) {
-      const found = memberOf(members(bytes, 0, bytes.length, knownValueEnd) ?? [], name);
+      const found = findMember(getMembers(bytes, 0, bytes.length, findKnownValueEnd) ?? [], name);
       return found && bytes.subarray(found.start, found.end);
     },
   };

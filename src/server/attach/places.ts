@@ -115,7 +115,7 @@ function collectMissed(
       headLastId = id;
     }
     if (mine === null) leafId = sharedLeafId;
-    if (!isShown || !session.foreign.markReported(id)) continue;
+    if (!isShown || !session.externalChanges.markReported(id)) continue;
     let run = runs.at(-1);
     if (run?.isOwn !== isOwn || run.head !== head) {
       run = { isOwn, head, positions: [], leafId };
@@ -168,7 +168,7 @@ export function catchUpSession(
 ): CatchUpResult | undefined {
   const known = reported.head === session.heads.own ? reported : { ...getPosition(session), lastId: reported.lastId };
   const before = session.log.nodes.count;
-  if (!isRead) session.foreign.readAlong();
+  if (!isRead) session.externalChanges.readAlong();
   const { nodes } = session.log;
   if (next?.lastId && nodes.position(next.lastId) < 0) return undefined;
   const own = new Set(keys.flatMap((key) => session.repeated(key)?.ids ?? []).map((id) => nodes.position(id)));
@@ -178,7 +178,8 @@ export function catchUpSession(
   const from = known.lastId === null || first > 0 ? first : end;
   const missed = collectMissed(session, { from, end, own, isFirst }, limitToKnown(session, known));
   // The local host knows entries read before, though the holder may report them.
-  for (let position = end; isFirst && position < before; position++) session.foreign.markReported(nodes.id(position));
+  for (let position = end; isFirst && position < before; position++)
+    session.externalChanges.markReported(nodes.id(position));
   // The holder may have reported a head that the local host has left since.
   const isOwn = next?.head === session.heads.own;
   const now = next && isOwn && isReported(session, next, end) ? next : missed.place;

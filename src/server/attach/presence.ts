@@ -1,7 +1,7 @@
 /** Clients of a session: the local host as described to others, and the others as reported by their holder. */
 
-import { type SharedClient, sharedClientOf, shownName } from "../../core/ports/attach.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
+import { type SharedClient, toSharedClient, toShownName } from "../../core/ports/attach.ts";
+import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Introduction } from "../../handlers/shared/command.ts";
 
@@ -28,13 +28,13 @@ export class OwnPresence {
 
   /** Stores the host's name for itself. */
   introduce({ client }: Introduction): void {
-    const version = shownName(client?.version);
-    if (client) this.named = { name: shownName(client.name), ...(version === null ? {} : { version }) };
+    const version = toShownName(client?.version);
+    if (client) this.named = { name: toShownName(client.name), ...(version === null ? {} : { version }) };
   }
 
   /** Records when a session became shareable. */
   note(session: Session): void {
-    if (!this.since.has(session)) this.since.set(session, timestamp(this.env));
+    if (!this.since.has(session)) this.since.set(session, makeTimestamp(this.env));
   }
 
   on(session: Session): SharedClient {
@@ -61,7 +61,7 @@ export class ReportedClients {
 
   /** Stores the holder's list. Returns the changes since the last report. */
   renew(given: unknown, isFirst = false): PresenceEvent[] {
-    const list = Array.isArray(given) ? given.slice(0, MOST_CLIENTS).map(sharedClientOf) : [];
+    const list = Array.isArray(given) ? given.slice(0, MOST_CLIENTS).map(toSharedClient) : [];
     const next = new Map(list.flatMap((client) => (client ? [[client.id, client]] : [])));
     const events: PresenceEvent[] = [];
     for (const client of this.known.values()) if (!next.has(client.id)) events.push(makeLeaveEvent(client, "died"));
@@ -75,7 +75,7 @@ export class ReportedClients {
   /** Stores one event of the holder. Returns it if it is new to the local host. */
   take(name: unknown, payload: unknown): PresenceEvent | undefined {
     const { client: given, reason } = (payload ?? {}) as { client?: unknown; reason?: unknown };
-    const client = sharedClientOf(given);
+    const client = toSharedClient(given);
     if (!client) return undefined;
     const before = this.known.get(client.id);
     if (name === "client_left") {

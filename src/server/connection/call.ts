@@ -1,6 +1,6 @@
 /** One request on its way through the server. */
 
-import { knownValueEnd, memberOf, members, type Range } from "../../core/json/json.ts";
+import { findKnownValueEnd, findMember, getMembers, type Range } from "../../core/json/json.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
@@ -60,7 +60,7 @@ export function isNestedRead({ command, params }: Call, questionIds: ReadonlySet
 /** Returns the id as JSON text: from the bytes if a number is inexact, or the id is nested too deep. */
 export function getIdText(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
-  const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");
+  const member = findMember(getMembers(bytes, range.start, range.end, findKnownValueEnd) ?? [], "id");
   return member ? Buffer.from(bytes.subarray(member.start, member.end)).toString() : JSON.stringify(id);
 }
 

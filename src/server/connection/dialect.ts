@@ -4,7 +4,7 @@ import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
 import { TextTooLong } from "../../core/json/json.ts";
-import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
+import { holdsRaw, toPlainText, toTextPieces } from "../../core/json/raw.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
 
@@ -138,12 +138,12 @@ export function describeError(thrown: unknown): ErrorDescription {
 
 /** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */
 export function appendMember(head: string, member: string, value: unknown): Iterable<string | Uint8Array> {
-  return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${textOfPlain(value)}}`];
+  return holdsRaw(value) ? lazily(head, member, value) : [`${head},"${member}":${toPlainText(value)}}`];
 }
 
 function* lazily(head: string, member: string, value: unknown): Generator<string | Uint8Array> {
   let text = `${head},"${member}":`;
-  for (const piece of textPieces(value)) {
+  for (const piece of toTextPieces(value)) {
     if (typeof piece === "string") text += piece;
     else {
       if (text !== "") yield text;

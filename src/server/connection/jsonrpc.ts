@@ -1,7 +1,7 @@
 /** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
 
-import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
-import { textOfPlain } from "../../core/json/raw.ts";
+import { findKnownValueEnd, getElements, type Range } from "../../core/json/json.ts";
+import { toPlainText } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, getIdText } from "./call.ts";
 import {
@@ -27,7 +27,7 @@ export const jsonrpcDialect: Dialect = {
     if (value.length === 0) return refusal("The batch is empty. Send at least one request.", NO_ID);
     let ranges: Range[] | null = null;
     const rangeOf = (index: number): Range => {
-      ranges ??= elements(bytes, 0, bytes.length, knownValueEnd) ?? [];
+      ranges ??= getElements(bytes, 0, bytes.length, findKnownValueEnd) ?? [];
       return ranges[index];
     };
     return { kind: "batch", items: value.map((item, index) => decodeOne(item, bytes, () => rangeOf(index))) };
@@ -39,10 +39,10 @@ export const jsonrpcDialect: Dialect = {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
     if (!("error" in outcome)) return appendMember(head, "result", outcome.result);
     const { code, sentence, data } = describeError(outcome.error);
-    return [`${head},"error":${textOfPlain({ code, message: sentence, data })}}`];
+    return [`${head},"error":${toPlainText({ code, message: sentence, data })}}`];
   },
 
-  hook: (message) => [textOfPlain(message)],
+  hook: (message) => [toPlainText(message)],
 
   event: (name, payload) => appendMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
@@ -50,7 +50,7 @@ export const jsonrpcDialect: Dialect = {
 function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
   const { name, code } = REFUSALS[kind];
   const error = { code, message: sentence, data: { name, retryable: false, ...details } };
-  return [`{"jsonrpc":"2.0","id":${idText},"error":${textOfPlain(error)}}`];
+  return [`{"jsonrpc":"2.0","id":${idText},"error":${toPlainText(error)}}`];
 }
 
 function refusal(sentence: string, idText: string, kind: Refusal["kind"] = "request"): Decoded {

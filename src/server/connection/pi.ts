@@ -1,6 +1,6 @@
 /** Pi's own line dialect (protocol, section 2; Pi reference, section 2.1). */
 
-import { textOfPlain, textPieces } from "../../core/json/raw.ts";
+import { toPlainText, toTextPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, getIdText } from "./call.ts";
 import {
@@ -64,10 +64,10 @@ export const piDialect: Dialect = {
   hook({ id, method, params }) {
     if (method === "$/cancelRequest")
       return [JSON.stringify({ type: "hook_cancel", id: (params as { id?: unknown } | undefined)?.id })];
-    return [textOfPlain({ type: "hook_request", id, hook: method, ...(params as object) })];
+    return [toPlainText({ type: "hook_request", id, hook: method, ...(params as object) })];
   },
 
-  event: (name, payload) => textPieces({ type: name, ...payload }),
+  event: (name, payload) => toTextPieces({ type: name, ...payload }),
 };
 
 let notices = 0;
@@ -75,7 +75,7 @@ let notices = 0;
 /** Returns Pi's request to show a sentence to the person at the client. It needs no answer; some clients send one. */
 export function makeNotice(message: string): Pieces {
   const id = `notice-${++notices}`;
-  return [textOfPlain({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
+  return [toPlainText({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
 }
 
 /** Returns whether an id is that of a notice from this server. */
@@ -104,6 +104,6 @@ function failed(
 ): Pieces {
   const { name: _name, retryable: _retryable, ...details } = data;
   const response = { type: "response", command, success: false, error: sentence, code };
-  const text = textOfPlain(Object.keys(details).length > 0 ? { ...response, data: details } : response);
+  const text = toPlainText(Object.keys(details).length > 0 ? { ...response, data: details } : response);
   return [idText === undefined ? text : `{"id":${idText},${text.slice(1)}`];
 }

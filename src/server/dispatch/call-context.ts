@@ -1,6 +1,6 @@
 /** The server, as one running call uses it. */
 
-import { knownValueEnd, valueAt } from "../../core/json/json.ts";
+import { findKnownValueEnd, findValue } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type {
@@ -76,7 +76,7 @@ export class CallContext implements CommandContext {
 
   text(...path: (string | number)[]): Uint8Array | undefined {
     const { bytes, range, toParams } = this.call.messageText();
-    const found = valueAt(bytes, range, [...toParams, ...path], knownValueEnd);
+    const found = findValue(bytes, range, [...toParams, ...path], findKnownValueEnd);
     return found && bytes.subarray(found.start, found.end);
   }
 

@@ -288,7 +288,7 @@ export class Dispatcher implements ReplyHost {
 
   lastReported(session: Session): string | null {
     const lane = this.lanes.ofSession(session);
-    this.queueForeign(lane, session, session.foreign.fresh());
+    this.queueForeign(lane, session, session.externalChanges.fresh());
     return lane.lastReported(session);
   }
 

@@ -11,7 +11,7 @@ export function keepFoundEvents(session: Session | null, events: readonly Pendin
   const left: PendingEvent[] = [];
   for (const event of events.filter(isFoundEvent)) {
     if (session?.id !== event.sessionId) left.push(event);
-    else if (event.name === "session_append") session.foreign.noteAgain(event.payload.entryIds as string[]);
+    else if (event.name === "session_append") session.externalChanges.noteAgain(event.payload.entryIds as string[]);
     else left.push({ ...event, leafId: session.ownLeafId, leaves: session.heads.leaves() });
   }
   return left;

@@ -228,14 +228,14 @@ export class Replies {
     if (!session) return;
     this.reportDurability(session);
     try {
-      const fresh = session.foreign.fresh();
+      const fresh = session.externalChanges.fresh();
       if (fresh)
         notifyForeign(session, fresh, (name, payload) => this.announce(session, makeEvent(session, name, payload)));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.
     }
-    const damage = session.foreign.freshDamage();
+    const damage = session.externalChanges.freshDamage();
     if (damage.length > 0)
       this.announce(session, makeEvent(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }

@@ -14,8 +14,8 @@ import type { Sink } from "./sink.ts";
 const REST_AFTER = 5 * 60_000;
 
 /** Returns whether a session may release its lock: it has the lock, and no agent of this server writes there. */
-function mayRest({ foreign }: Session): boolean {
-  return !foreign.resting && !foreign.followsFile;
+function mayRest({ externalChanges }: Session): boolean {
+  return !externalChanges.resting && !externalChanges.followsFile;
 }
 
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
@@ -61,7 +61,7 @@ export class Upkeep {
     for (const { log } of sessions) log.renewLock?.();
     sharing?.hosting.renew(sessions);
     sharing?.sweep(undefined, sessions);
-    workspace.stores.giveOwed?.(() => workspace.sessions.map(({ log }) => log));
+    workspace.stores.uploadPending?.(() => workspace.sessions.map(({ log }) => log));
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || sharing?.attaching.of(session)) continue;
@@ -113,7 +113,7 @@ export class Upkeep {
       if (
         session !== current &&
         getSurplus.has(session) &&
-        !session.foreign.followsFile &&
+        !session.externalChanges.followsFile &&
         !this.unclosable.has(session)
       )
         this.occupy(lane, () => this.suspend(session));
@@ -161,7 +161,7 @@ export class Upkeep {
   /** Returns whether a session has work after which it can be closed. The host may never answer a question. */
   private mayBecomeIdle(session: Session): boolean {
     const { workspace, lanes } = this.host;
-    if (session === workspace.current || session.foreign.followsFile) return false;
+    if (session === workspace.current || session.externalChanges.followsFile) return false;
     const lane = lanes.ofSession(session);
     return (!lane.idle || !lane.isDurable) && !lane.isAsking;
   }

@@ -1,6 +1,6 @@
 /** Runs writes: once each, on the session's present state, and only in a process that may write. */
 
-import { notUndone } from "../../core/errno.ts";
+import { toNotUndoneFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
@@ -106,7 +106,8 @@ export class Writes {
       // Entries found without the lock are uncertain.
       if (session.log.acquireLock()) return again();
       session.log.settle?.();
-      if (left().some((position) => session.log.hasStayed?.(position))) throw notUndone(new Failure("storage_failed"));
+      if (left().some((position) => session.log.hasStayed?.(position)))
+        throw toNotUndoneFailure(new Failure("storage_failed"));
       // A result that is not durable yet is answered once it is.
       return since;
     }

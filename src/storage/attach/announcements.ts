@@ -1,7 +1,7 @@
 /** Announcements as files: `<name>.json` describes the holder of a session, whose socket is `<name>-<epoch>.sock`. */
 
 import { isAbsolute } from "node:path";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import type { Announcement } from "../../core/ports/attach.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";
@@ -60,9 +60,9 @@ export function writeAnnouncement(disk: Disk, folder: string, name: string, anno
   const cut = { ...announcement, client: client.slice(0, LONGEST_NAME), version: version.slice(0, LONGEST_NAME) };
   // Only the holder of the session's lock writes here, so one name is enough, and no other temporary file is left.
   const temporary = `${folder}/${name}.new`;
-  const whole = bytesOf(JSON.stringify(cut));
+  const whole = toBytes(JSON.stringify(cut));
   // A path may be too long for it; without one the session is unknown, and only the next holder removes the file.
-  const bytes = whole.length > LARGEST ? bytesOf(JSON.stringify({ ...cut, session: undefined })) : whole;
+  const bytes = whole.length > LARGEST ? toBytes(JSON.stringify({ ...cut, session: undefined })) : whole;
   removeQuietly(disk, temporary);
   try {
     useFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytes));

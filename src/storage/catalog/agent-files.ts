@@ -1,20 +1,20 @@
 /** Finds the session files of other agents, and reads their summaries for the catalog. */
 
 import { basename, extname } from "node:path";
-import { quickHash } from "../../core/foreign/survey.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { hashQuickly } from "../../core/foreign/survey.ts";
+import { toBytes } from "../../core/json/json.ts";
 import type { ListRequest, UnreadFile } from "../../core/ports/catalog.ts";
-import { databaseInfo, sessionsIn } from "../foreign/databases.ts";
-import { pathWithin } from "../foreign/gathered.ts";
+import { getDatabaseInfo, listDatabaseSessions } from "../foreign/databases.ts";
+import { makePathWithin } from "../foreign/gathered.ts";
 import { KnownFolders } from "../foreign/known-folders.ts";
-import { type AgentPlace, filesIn, ifAllowed, unreadIn } from "../foreign/places.ts";
+import { type AgentPlace, findAllowed, listFiles, listUnread } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { FolderChanges } from "./folders.ts";
-import { EMPTY, headerFacts, type Scan } from "./summary.ts";
+import { EMPTY, getHeaderFacts, type Scan } from "./summary.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
@@ -49,13 +49,13 @@ export class AgentFiles {
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
-      for (const path of filesIn(this.disk, [place], folders.list)) {
+      for (const path of listFiles(this.disk, [place], folders.list)) {
         if (++count % SLICE === 0) await pause();
         const stamp = folders.stampOf(path);
         if (!stamp) continue;
         if (place.isDatabase) {
-          // What is written to one is not in its file at first.
-          folders.noteUntold();
+          // A database's file does not have new writes at first.
+          folders.noteUnreported();
           for (const [session, of] of this.inDatabase(path)) there.set(session, of);
         } else if (!isMoved(place, path, there)) there.set(path, stamp);
       }
@@ -70,7 +70,7 @@ export class AgentFiles {
     const known = this.unread.get(wanted);
     if (known) return known;
     const places = this.places.filter(({ agent }) => agents.includes(agent));
-    const found = unreadIn(this.disk, places, this.folders.list);
+    const found = listUnread(this.disk, places, this.folders.list);
     this.unread.set(wanted, found);
     return found;
   }
@@ -79,42 +79,42 @@ export class AgentFiles {
     this.folders.close();
   }
 
-  /** Returns the sessions in a database. It is read again when it, or what lies beside it, has another stamp. */
+  /** Returns the sessions in a database. It is read again when its stamp, or that of its log files, has changed. */
   private inDatabase(file: string): ReadonlyMap<string, FoundStamp> {
     const { disk, databases } = this;
-    const info = ifAllowed(() => databaseInfo(disk, file) ?? undefined);
+    const info = findAllowed(() => getDatabaseInfo(disk, file) ?? undefined);
     const known = databases.get(file);
     if (!info || (known && isSameStamp(info, known.info))) return known?.found ?? new Map();
     const found = new Map<string, FoundStamp>();
-    for (const [path, { id, size, changed }] of ifAllowed(() => sessionsIn(disk, file)) ?? []) {
+    for (const [path, { id, size, changed }] of findAllowed(() => listDatabaseSessions(disk, file)) ?? []) {
       found.set(path, { device: info.device, inode: numberOf(id), size, modified: changed, changed });
     }
-    // What was written in this moment may be written again under the same stamp.
+    // A change within this moment may keep the same stamp.
     if (isYoung(info, readDiskClock(disk))) databases.delete(file);
     else databases.set(file, { info, found });
     return found;
   }
 }
 
-/** Whether a session of an older version is in a database, too. */
+/** Returns whether a session of an older version is in a database, too. */
 function isMoved({ movedTo = [] }: AgentPlace, path: string, there: ReadonlyMap<string, unknown>): boolean {
-  return movedTo.some((file) => there.has(pathWithin(file, basename(path, extname(path)))));
+  return movedTo.some((file) => there.has(makePathWithin(file, basename(path, extname(path)))));
 }
 
 /** Returns the stamps of the sessions within a file, which change with the file. */
-export function stampsWithin(path: string, stamp: FoundStamp, inner: readonly string[]): [string, FoundStamp][] {
+export function listInnerStamps(path: string, stamp: FoundStamp, inner: readonly string[]): [string, FoundStamp][] {
   return inner.map((name) => {
-    const within = pathWithin(path, name);
+    const within = makePathWithin(path, name);
     return [within, { ...stamp, inode: numberOf(within) }];
   });
 }
 
-/** Returns a number in the place of that of a file, for a session that is none. */
+/** Returns a number in place of a file's inode, for a session without its own file. */
 function numberOf(id: string): number {
-  return Number.parseInt(quickHash(bytesOf(id)).slice(0, 12), 16);
+  return Number.parseInt(hashQuickly(toBytes(id)).slice(0, 12), 16);
 }
 
-/** Returns the summary of another agent's session; null for a file that is none. */
+/** Returns the summary of another agent's session; null for a file that is no session. */
 export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
   const found = store.survey(path);
   if (!found) return null;
@@ -123,7 +123,7 @@ export function scanForeign({ store }: AgentSessions, path: string, { size }: Fo
   const known = { entries, messages, name, first, activity };
   const base = {
     ...EMPTY,
-    ...headerFacts(header),
+    ...getHeaderFacts(header),
     ...known,
     id: header.id,
     reach: entries,

@@ -16,12 +16,12 @@ import { getArchiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import { CatalogFile, type Indexed, isPassing, type StoredRow } from "./database.ts";
-import { CatalogDamaged, placeOf } from "./database-files.ts";
+import { CatalogDamaged, getDatabasePlace } from "./database-files.ts";
 import { type SessionFacts, SessionRow } from "./session-row.ts";
-import { eachInSlices, fittingInSlices } from "./slices.ts";
+import { filterInSlices, visitInSlices } from "./slices.ts";
 import type { TextKind } from "./text-table.ts";
 
-/** Rows written in one transaction, for which others wait 50 ms, and read without a pause. */
+/** Rows written in one transaction, which blocks other processes for 50 ms, and read without a pause. */
 const ROWS_AT_ONCE = { written: 1000, read: 500 };
 /** Number of damaged catalogs after which this process works without one. */
 const MAX_DAMAGE = 3;
@@ -42,11 +42,11 @@ export interface CatalogOptions {
   readonly sqlite?: () => OpenDatabase | undefined;
   /** Number of files from which on folders are watched instead of read on every call. */
   readonly watchFrom?: number;
-  /** Whether texts are indexed after a list, before the first search. */
+  /** True to index texts after a list, before the first search. */
   readonly indexAhead?: boolean;
   /** Other agents' sessions, which this catalog has in the place of ours. */
   readonly agents?: AgentSessions;
-  /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
+  /** True if an index for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
 }
 
@@ -111,7 +111,7 @@ export class CachedRows {
         if (env.now() < this.tryAgainAt) return undefined;
         const sqlite = this.sqliteThere;
         if (!sqlite) return undefined;
-        const { folder, name } = placeOf(paths, env);
+        const { folder, name } = getDatabasePlace(paths, env);
         this.file = CatalogFile.open(sqlite, disk, folder, name);
         this.changed = undefined;
       }
@@ -119,7 +119,7 @@ export class CachedRows {
       return await run(used);
     } catch (error) {
       if (!isStorageError(error)) throw error;
-      // Another call may have left that file meanwhile, which closes it under this one, and opened the one that is there now.
+      // Another call may have closed the file in between and opened the present one.
       if (this.file !== used) return undefined;
       this.leave();
       if (isPassing(error)) this.tryAgainAt = env.now() + TRY_AGAIN_AFTER;
@@ -191,12 +191,12 @@ export class CachedRows {
     const { rows } = this;
     if (file.changedElsewhere()) await this.readIndexed(file);
     const among = this.changed ?? new Set([...rows.keys(), ...this.indexed.keys()]);
-    const differing = await fittingInSlices(among, (path) => rows.get(path)?.sum !== this.indexed.get(path)?.sum);
+    const differing = await filterInSlices(among, (path) => rows.get(path)?.sum !== this.indexed.get(path)?.sum);
     for (let i = 0; i < differing.length; i += ROWS_AT_ONCE.written) {
       const numbers = new Map<string, number | undefined>();
       await this.write(file, "rows", async () => {
         const isKnown = !file.isChangedElsewhere();
-        await eachInSlices(differing.slice(i, i + ROWS_AT_ONCE.written), (path) => {
+        await visitInSlices(differing.slice(i, i + ROWS_AT_ONCE.written), (path) => {
           numbers.set(path, this.saveOne(file, path, isKnown));
         });
       });
@@ -206,7 +206,7 @@ export class CachedRows {
     this.moves.clear();
   }
 
-  /** Writes one row. Returns its number if it is new; `isKnown`: nobody else wrote since the index states were read. */
+  /** Writes one row. Returns its number if it is new; `isKnown`: no other process wrote since the states were read. */
   private saveOne(file: CatalogFile, path: string, isKnown: boolean): number | undefined {
     const row = this.rows.get(path);
     if (!row) {
@@ -227,7 +227,7 @@ export class CachedRows {
     return isNew ? id : undefined;
   }
 
-  /** Records the index states of a row that was written: a new one has none. */
+  /** Records the index states of a written row: a new one has none. */
   private noteSaved(file: CatalogFile, path: string, id: number | undefined): void {
     const row = this.rows.get(path);
     const indexed = id === undefined || !row ? file.indexed(path) : { id, path, sum: row.sum, ...NOT_INDEXED };

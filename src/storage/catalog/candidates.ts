@@ -1,11 +1,11 @@
-/** Sessions that an id, or the beginning of one, may mean, described so that a person tells them apart. */
+/** Sessions that an id, or the beginning of one, may mean, with the facts that a person needs to recognise them. */
 
 import { basename, join } from "node:path";
 import { concat } from "../../core/json/json.ts";
 import type { SeenFacts } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Candidate, Offered } from "../../core/ports/stores.ts";
-import { momentOf, momentText } from "../../core/search/listing.ts";
+import { formatTime, parseTime } from "../../core/search/listing.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, readAt, useFile } from "../fs/files.ts";
@@ -14,11 +14,11 @@ import { isSessionName } from "../fs/paths.ts";
 import { isActive, sourcesOf } from "../v2/pointer.ts";
 import { withBytes } from "../v2/sqlite-v1.ts";
 import { scanContainer } from "./containers.ts";
-import { modifiedAt, type SessionSummary, scanFile } from "./summary.ts";
+import { getModified, type SessionSummary, scanFile } from "./summary.ts";
 
 type CandidateFacts = Pick<SessionSummary, "name" | "first" | "cwd" | "timestamp" | "activity">;
 
-/** Sessions that are described at most: more of them nobody compares. */
+/** Most sessions that are described: a person does not compare more. */
 const MOST = 10;
 /** Bytes up to which a file is read for its name: ten of them take 50 ms. */
 const LARGEST = 8 << 20;
@@ -28,18 +28,18 @@ const END_BYTES = 1 << 20;
 /** Characters of a first message. */
 const BEGINNING = 100;
 
-/** Returns the candidates among session files, the newest first. What cannot be read is described by its header. */
-export function candidatesOf(disk: Disk, files: readonly string[], openLog: (file: string) => Log): Candidate[] {
+/** Returns the candidates among session files, the newest first. An unreadable one is described by its header. */
+export function readCandidates(disk: Disk, files: readonly string[], openLog: (file: string) => Log): Candidate[] {
   return newestOf(disk, files)
     .slice(0, MOST)
     .flatMap((file) => candidateAt(disk, file, openLog) ?? []);
 }
 
-/** Files whose times are looked at; of more, which take longer than a person waits for a key, the names tell. */
+/** Most files whose times are read; for more, which take longer than a person waits for a key, the names decide. */
 const MOST_TIMED = 2000;
 
-/** Returns sessions by what the names of their files tell, and reads only those that it describes. */
-export function offeredIn(
+/** Returns sessions by the names of their files, and reads only those that it describes. */
+export function findOffered(
   disk: Disk,
   folders: Iterable<string>,
   beginning: string,
@@ -105,14 +105,14 @@ function candidateAt(disk: Disk, file: string, openLog: (file: string) => Log): 
     name: facts.name,
     firstMessage: facts.first?.slice(0, BEGINNING) ?? null,
     cwd: facts.cwd,
-    modified: momentText(facts.activity ?? momentOf(facts.timestamp)),
+    modified: formatTime(facts.activity ?? parseTime(facts.timestamp)),
   };
 }
 
-/** Returns the facts of one session by which a person sees whether it was continued. */
-export function factsAt(disk: Disk, file: string, openLog: (file: string) => Log): SeenFacts | undefined {
+/** Returns the facts of one session that show a person whether it was continued. */
+export function readFactsAt(disk: Disk, file: string, openLog: (file: string) => Log): SeenFacts | undefined {
   const now = summaryAt(disk, file, openLog, Number.POSITIVE_INFINITY);
-  return now && { modified: modifiedAt(now), messageCount: now.messages };
+  return now && { modified: getModified(now), messageCount: now.messages };
 }
 
 function summaryAt(
@@ -131,12 +131,12 @@ function summaryAt(
     if (!begun || begun.first === null) return scanFile(disk, file)?.now;
     return scanFile(withBytes(disk, file, concat([first, last])), file)?.now;
   } catch {
-    // It was removed meanwhile, or may not be read.
+    // It was removed in between, or may not be read.
     return undefined;
   }
 }
 
-/** Returns the first and the last whole lines of a file: what was said first, and the name that it has, are usually there. */
+/** Returns the first and the last whole lines of a file: they usually have the first message and the name. */
 function endsOf(disk: Disk, file: string, size: number): { first: Uint8Array; last: Uint8Array } {
   return useFile(disk, disk.openRead(file), (fd) => {
     const first = readAt(disk, fd, 0, BEGINNING_BYTES);

@@ -1,9 +1,9 @@
 /**
  * Finds sessions, and texts in them. The session files are authoritative and are checked on every call; results of
- * earlier scans are cached in memory and, where there is SQLite, in the catalog.
+ * earlier scans are cached in memory and, with SQLite, in the catalog.
  */
 
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { isDerivedId } from "../../core/foreign/ids.ts";
 import type {
@@ -22,10 +22,10 @@ import type {
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
-import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
+import { findFamily, findParents, makeCursor, makeFilter, toUnknownIdFailure } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { usageOf } from "../../core/search/usage.ts";
-import { takenOverIn } from "../../core/session/stats.ts";
+import { sumUsage } from "../../core/search/usage.ts";
+import { readTakenOver } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
@@ -36,21 +36,21 @@ import { findStrangeFormat } from "../fs/formats.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
-import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
+import { AgentFiles, listInnerStamps, scanForeign } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
+import { CachedUsage, type CountedRow } from "./cached-usage.ts";
 import { scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
 import { type FolderChanges, Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
-import { type CountedRow, KeptUsage } from "./kept-usage.ts";
 import { Lists } from "./lists.ts";
-import { idsOfOriginal } from "./originals.ts";
+import { deriveOriginalIds } from "./originals.ts";
 import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
 import { type ScanProgress, SearchProgress } from "./search-progress.ts";
 import { writeIndex } from "./session-index.ts";
 import type { SessionRow } from "./session-row.ts";
-import { fittingInSlices, SLICE } from "./slices.ts";
+import { filterInSlices, SLICE } from "./slices.ts";
 import { type Scan, scanFile } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
 
@@ -100,7 +100,7 @@ class Finder implements LocalCatalog {
 
   private readonly kept: CachedRows;
   private readonly texts: TextIndex;
-  private readonly spent: KeptUsage;
+  private readonly spent: CachedUsage;
   private readonly relations: Relations;
   /** Files that are no sessions, by their paths, with how each is. */
   private readonly unread = new Map<string, UnreadFile>();
@@ -121,7 +121,7 @@ class Finder implements LocalCatalog {
     this.folders = agents ? new AgentFiles(options, agents.places) : new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
-    this.spent = new KeptUsage(options, this.kept);
+    this.spent = new CachedUsage(options, this.kept);
     this.lists = new Lists(this.kept.rows);
     this.relations = new Relations(this.kept.rows);
   }
@@ -129,7 +129,7 @@ class Finder implements LocalCatalog {
   list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
     this.askedAt = readClock();
     return this.inTurn(async () => {
-      const isWanted = filterOf(request, this.isDirectory(request));
+      const isWanted = makeFilter(request, this.isDirectory(request));
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
       const twice = request.archived ? this.archivedTwice() : NONE;
       const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
@@ -144,12 +144,12 @@ class Finder implements LocalCatalog {
         notRead: this.notRead(request),
         parentOf: (listed) => relations.parentOf(listed),
         shortId: (id) => relations.shortId(id),
-        cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
+        cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified"),
       };
     });
   }
 
-  /** Returns the files that are no sessions; none where a list is about only some sessions. */
+  /** Returns the files that are no sessions; an empty list for a list of only some sessions. */
   private notRead(request: ListRequest): UnreadFile[] {
     const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
     if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
@@ -165,12 +165,12 @@ class Finder implements LocalCatalog {
     const hasOriginal = (listed: Listed): boolean => {
       if (this.relations.parentOf(listed)) return true;
       if (!isDerivedId(listed.id)) return false;
-      // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
+      // An imported fork names the other agent's file, which does not show whether the original was imported, too.
       own ??= new Set(Array.from(this.kept.rows.values(), ({ id, agent }) => (agent === undefined ? id : "")));
       return this.originalsOf(listed).some((id) => own?.has(id));
     };
     const inherited = await this.spent.withHeirs(sessions, hasOriginal);
-    return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
+    return { ...sumUsage(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
   /** Returns the ids that the original of an imported fork may have, from its header or the name of its original. */
@@ -178,8 +178,8 @@ class Finder implements LocalCatalog {
     let ids = this.originals.get(listed);
     if (ids === undefined) {
       const { disk, env } = this.options;
-      const from = takenOverIn(readHeader(disk, listed.path) ?? {});
-      ids = from ? [from.session] : idsOfOriginal(listed.parentSession ?? "", (bytes) => env.sha256(bytes));
+      const from = readTakenOver(readHeader(disk, listed.path) ?? {});
+      ids = from ? [from.session] : deriveOriginalIds(listed.parentSession ?? "", (bytes) => env.sha256(bytes));
       this.originals.set(listed, ids);
     }
     return ids;
@@ -196,11 +196,11 @@ class Finder implements LocalCatalog {
       const twice = this.archivedTwice();
       const isAsked = (listed: Listed): boolean => (request.archived || !listed.archived) && !twice.has(listed.path);
       const wanted = await this.count((listed) => isAsked(listed) && isThere(listed), progress);
-      const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
+      const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(toLacking);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
       const leftOut = request.archived
         ? []
-        : await fittingInSlices(
+        : await filterInSlices(
             this.kept.rows.values(),
             (listed) => listed.archived && !twice.has(listed.path) && isThere(listed),
           );
@@ -275,7 +275,7 @@ class Finder implements LocalCatalog {
     });
   }
 
-  /** Returns what the index says; undefined when other processes keep it from being complete. */
+  /** Returns the result of the index; undefined when other processes keep it from being complete. */
   private async searchIndex(file: CatalogFile, search: Search, progress: SearchProgress | undefined) {
     const { kinds } = search;
     for (let tries = 0; tries < TRIES; tries++) {
@@ -302,9 +302,9 @@ class Finder implements LocalCatalog {
       const start =
         sessions.find(({ path, id }) => id === of.id && path === (open?.path ?? path)) ??
         sessions.find(({ id }) => id === of.id);
-      if (!start) throw unknownId(of.id);
-      const parents = parentsOf(sessions);
-      const { root, members } = familyOf(sessions, parents, start);
+      if (!start) throw toUnknownIdFailure(of.id);
+      const parents = findParents(sessions);
+      const { root, members } = findFamily(sessions, parents, start);
       const nodes: Relative[] = [];
       for (const member of members) {
         const parent = parents.get(member);
@@ -328,7 +328,7 @@ class Finder implements LocalCatalog {
         await writeIndex(sqlite, disk, file, rows, isDurable);
         return rows.length;
       } catch (error) {
-        throw storageFailure(error, "writing the index");
+        throw toStorageFailure(error, "writing the index");
       }
     });
   }
@@ -386,7 +386,7 @@ class Finder implements LocalCatalog {
     }
   }
 
-  /** Updates the rows to what a scan of every file would return. */
+  /** Updates the rows to the result that a scan of every file would have. */
   private async refresh(progress?: ScanProgress): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const changes = await this.folders.changes();
@@ -412,7 +412,7 @@ class Finder implements LocalCatalog {
     for (const path of removed) forget(path);
     for (const path of this.inner) if (!there.has(path)) forget(path);
     if (!this.hasReadFolders) {
-      const gone = await fittingInSlices(rows.keys(), (path) => !there.has(path));
+      const gone = await filterInSlices(rows.keys(), (path) => !there.has(path));
       if (gone.length > SORT_FROM) this.expectMany();
       for (const path of gone) forget(path);
     }
@@ -426,7 +426,7 @@ class Finder implements LocalCatalog {
   /** Returns the files whose rows are missing, or have another stamp. */
   private changedAmong(there: ReadonlyMap<string, FoundStamp>): Promise<[string, FoundStamp][]> {
     const { rows } = this.kept;
-    return fittingInSlices(there, ([path, stamp]) => {
+    return filterInSlices(there, ([path, stamp]) => {
       const row = rows.get(path);
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
       return known === undefined || !isSameStamp(known, stamp);
@@ -439,12 +439,12 @@ class Finder implements LocalCatalog {
     if (!this.options.agents) return found;
     for (const [path, stamp] of files) {
       const { inner } = this.kept.rows.get(path) ?? {};
-      if (inner) for (const [within, of] of stampsWithin(path, stamp, inner)) found.set(within, of);
+      if (inner) for (const [within, of] of listInnerStamps(path, stamp, inner)) found.set(within, of);
     }
     return found;
   }
 
-  /** Reads the sessions within files whose rows are new, and forgets those that are no longer there. */
+  /** Reads the sessions within files with new rows, and forgets those that no longer exist. */
   private async refreshInner(files: ReadonlyMap<string, FoundStamp>): Promise<void> {
     const inner = this.innerOf(files);
     for (const path of this.inner)
@@ -549,7 +549,7 @@ function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest
   return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
 }
 
-/** Returns how a file is that is no session; undefined where it cannot be read. */
+/** Describes a file that is no session; undefined if it cannot be read. */
 function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
   try {
     const format = findStrangeFormat(disk, path);
@@ -562,7 +562,7 @@ function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
   }
 }
 
-function lackOf(row: SessionRow) {
+function toLacking(row: SessionRow) {
   const { path, usage } = row;
   return { path, listed: row, damagedLines: usage?.damaged };
 }

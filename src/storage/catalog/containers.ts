@@ -7,10 +7,10 @@ import { useAndClose } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import { containerFiles } from "../v2/container-files.ts";
 import { activeSource } from "../v2/pointer.ts";
-import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
+import { type Scan, type SessionSummary, summariseLog } from "./summary.ts";
 
 /** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
-export function containerOfPointer(name: string): string | undefined {
+export function getContainerOfPointer(name: string): string | undefined {
   return name.endsWith(POINTER) ? `${name.slice(0, -POINTER.length)}${CONTAINER}` : undefined;
 }
 
@@ -25,7 +25,7 @@ interface FoundContainer {
  * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
  * neither header nor pointer, and one that is being built has no pointer yet.
  */
-export function foundContainer(disk: Disk, path: string): FoundContainer | undefined {
+export function stampContainer(disk: Disk, path: string): FoundContainer | undefined {
   try {
     const source = activeSource(disk, path);
     if (source === undefined) return undefined;
@@ -47,12 +47,12 @@ export function foundContainer(disk: Disk, path: string): FoundContainer | undef
   }
 }
 
-/** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
+/** Returns the size of the files with the session's entries, and its summary. Throws as opening it does. */
 export function scanContainer(disk: Disk, path: string, openLog: (path: string) => Log, known?: SessionSummary): Scan {
   return useAndClose(openLog(path), (log) => {
     const { count } = log.nodes;
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
-    const summary = summaryOfLog(log, grown ? known : undefined);
+    const summary = summariseLog(log, grown ? known : undefined);
     const base = { ...summary, reach: count, mark: markOf(log, count) };
     const size = containerFiles(disk, path).reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };

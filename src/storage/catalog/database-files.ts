@@ -7,7 +7,7 @@
  */
 
 import { join } from "node:path";
-import { bytesOf, textOf } from "../../core/json/json.ts";
+import { decodeText, toBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
 import { getInfo, readBeginning, useFile } from "../fs/files.ts";
@@ -16,20 +16,19 @@ import type { StoragePaths } from "../fs/paths.ts";
 /** Thrown when something in a database is not as it was written. */
 export class CatalogDamaged extends Error {}
 
-export function pathOf(folder: string, name: string, number: number): string {
+export function getDatabasePath(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
 }
 
 /** Returns the folder of the catalogs, and the name of the one for these session folders. */
-export function placeOf({ flat, root, state }: StoragePaths, env: Env): { folder: string; name: string } {
+export function getDatabasePlace({ flat, root, state }: StoragePaths, env: Env): { folder: string; name: string } {
   const name = env.sha256(Buffer.from(flat ?? (root as string))).slice(0, 16);
   return { folder: join(state, "catalog"), name };
 }
 
 const ENDING = /^(?:\.(\d{1,9}))?\.sqlite$/;
 
-/** Returns the numbers of the existing files. */
-export function numbersOf(disk: Disk, folder: string, name: string): number[] {
+export function listNumbers(disk: Disk, folder: string, name: string): number[] {
   const endings = disk
     .names(folder)
     .map((found) => (found.startsWith(name) ? ENDING.exec(found.slice(name.length)) : null));
@@ -39,8 +38,8 @@ export function numbersOf(disk: Disk, folder: string, name: string): number[] {
 const MAGIC = "SQLite format 3\0";
 
 /**
- * Whether a database is of our version or an older one, or is incomplete or damaged. It goes by the first bytes, which
- * may be older than the files next to the database.
+ * Returns whether a database is of our version or an older one, or is incomplete or damaged. It goes by the first
+ * bytes, which may be older than the files next to the database.
  */
 export function mayBeOurs(disk: Disk, path: string, schemaVersion: number): boolean {
   try {
@@ -64,18 +63,18 @@ function sealOf(path: string): string {
   return `${path}-seal`;
 }
 
-/** Whether a database that is not open has changed since it was closed. Returns false when it has no seal. */
+/** Returns whether a closed database has changed since it was closed. Returns false when it has no seal. */
 export function isUnsealed(disk: Disk, path: string): boolean {
   if (!exists(disk, sealOf(path)) || isUnderWay(disk, path)) return false;
   try {
-    return textOf(readWhole(disk, sealOf(path))) !== sealText(disk, path);
+    return decodeText(readWhole(disk, sealOf(path))) !== sealText(disk, path);
   } catch {
     // Another process has just opened it.
     return false;
   }
 }
 
-/** Whether there are writes outside the database file itself: a process has it open, or ended without closing it. */
+/** Returns whether there are writes outside the database file: a process has it open, or ended without closing it. */
 function isUnderWay(disk: Disk, path: string): boolean {
   return (getInfo(disk, `${path}-wal`)?.size ?? 0) > 0;
 }
@@ -90,9 +89,9 @@ export function seal(disk: Disk, path: string): void {
   if (isUnderWay(disk, path)) return;
   try {
     breakSeal(disk, path);
-    useFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, bytesOf(sealText(disk, path))));
+    useFile(disk, disk.create(sealOf(path)), (fd) => writeAll(disk, fd, toBytes(sealText(disk, path))));
   } catch {
-    // No room, or another process was faster: the database stays without a seal.
+    // The disk is full, or another process was faster: the database stays without a seal.
     breakSeal(disk, path);
   }
 }

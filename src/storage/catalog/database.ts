@@ -9,19 +9,19 @@ import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
 import {
   breakSeal,
   CatalogDamaged,
+  getDatabasePath,
   isUnsealed,
+  listNumbers,
   mayBeOurs,
-  numbersOf,
-  pathOf,
   removeDatabase,
   seal,
 } from "./database-files.ts";
-import { type RowTexts, sumOf } from "./session-row.ts";
+import { computeChecksum, type RowTexts } from "./session-row.ts";
 import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
-export const SCHEMA_VERSION = 5;
+export const CATALOG_SCHEMA_VERSION = 5;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 
@@ -39,7 +39,7 @@ CREATE TABLE files(
 CREATE VIEW sessions AS
   SELECT path, head ->> 0 AS id, coalesce(head ->> 1, '') AS cwd, coalesce(head ->> 2, '') AS timestamp,
     head ->> 3 AS message_count, head ->> 4 AS last_modified_ms, head ->> 5 AS size_bytes, head ->> 6 AS name
-  FROM files;${TEXT_SCHEMA}${USAGE_SCHEMA}PRAGMA user_version = ${SCHEMA_VERSION};
+  FROM files;${TEXT_SCHEMA}${USAGE_SCHEMA}PRAGMA user_version = ${CATALOG_SCHEMA_VERSION};
 `;
 
 /** A row as it is stored. */
@@ -67,17 +67,17 @@ export class CatalogFile {
   /** Opens the current file, or creates one. Throws the errors of SQLite and the disk. */
   static open(open: OpenDatabase, disk: Disk, folder: string, name: string): CatalogFile {
     disk.makeFolder(folder);
-    const numbers = numbersOf(disk, folder, name).sort((a, b) => b - a);
+    const numbers = listNumbers(disk, folder, name).sort((a, b) => b - a);
     const damaged: number[] = [];
     for (const [i, number] of numbers.entries()) {
-      const path = pathOf(folder, name, number);
+      const path = getDatabasePath(folder, name, number);
       // A file of a newer version belongs to a newer server.
-      if (!mayBeOurs(disk, path, SCHEMA_VERSION)) continue;
+      if (!mayBeOurs(disk, path, CATALOG_SCHEMA_VERSION)) continue;
       try {
         const file = new CatalogFile(open, disk, path);
         for (const older of numbers.slice(i + 1)) {
-          const left = pathOf(folder, name, older);
-          if (mayBeOurs(disk, left, SCHEMA_VERSION) && isOutdated(open, left)) removeDatabase(disk, left);
+          const left = getDatabasePath(folder, name, older);
+          if (mayBeOurs(disk, left, CATALOG_SCHEMA_VERSION) && isOutdated(open, left)) removeDatabase(disk, left);
         }
         return file;
       } catch (error) {
@@ -86,7 +86,7 @@ export class CatalogFile {
         if (!(error instanceof OtherVersion)) damaged.push(number);
       }
     }
-    const path = pathOf(folder, name, (numbers[0] ?? -1) + 1);
+    const path = getDatabasePath(folder, name, (numbers[0] ?? -1) + 1);
     try {
       // SQLite gives the files next to it the same mode.
       disk.close(disk.create(path));
@@ -95,7 +95,7 @@ export class CatalogFile {
       if (!isNameTaken(error)) throw error;
     }
     const made = new CatalogFile(open, disk, path);
-    for (const number of damaged) removeDatabase(disk, pathOf(folder, name, number));
+    for (const number of damaged) removeDatabase(disk, getDatabasePath(folder, name, number));
     return made;
   }
 
@@ -115,19 +115,19 @@ export class CatalogFile {
           // Another process may have created the tables first.
           if (versionOf(this.db) === 0) this.db.exec(SCHEMA);
         });
-      if (versionOf(this.db) !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+      if (versionOf(this.db) !== CATALOG_SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
     } catch (error) {
       this.db.close();
       throw error;
     }
   }
 
-  /** Whether the file still has its name. */
+  /** True if the file still has its name. */
   get isThere(): boolean {
     return getInfo(this.disk, this.path)?.inode === this.inode;
   }
 
-  /** Whether another process wrote since the last call of this function. */
+  /** Returns whether another process wrote since the last call of this function. */
   changedElsewhere(): boolean {
     const version = this.dataVersion();
     const changed = version !== this.version;
@@ -135,7 +135,7 @@ export class CatalogFile {
     return changed;
   }
 
-  /** Whether another process wrote since the last call of `changedElsewhere`. */
+  /** Returns whether another process wrote since the last call of `changedElsewhere`. */
   isChangedElsewhere(): boolean {
     return this.dataVersion() !== this.version;
   }
@@ -147,7 +147,7 @@ export class CatalogFile {
   close(): void {
     this.statements.clear();
     try {
-      // Closing does not checkpoint where statements are only freed at the end of the process.
+      // Closing does not checkpoint if statements are only freed at the end of the process.
       this.db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch {
       // Another process is reading, or the file is damaged.
@@ -191,14 +191,15 @@ export class CatalogFile {
   /** Returns the row of a file, if it is as it was written. */
   row(path: string): StoredRow | undefined {
     const row = this.sql("SELECT * FROM files WHERE path = ?").get(path) as StoredRow | undefined;
-    return row && row.sum === sumOf(row) ? row : undefined;
+    return row && row.sum === computeChecksum(row) ? row : undefined;
   }
 
   /** Yields the rows of all files, `count` at a time. Throws CatalogDamaged. */
   *allRows(count: number): Generator<StoredRow[]> {
     for (let last = -1; ; ) {
       const rows = this.sql("SELECT * FROM files WHERE id > ? ORDER BY id LIMIT ?").all(last, count) as StoredRow[];
-      for (const row of rows) if (row.sum !== sumOf(row)) throw new CatalogDamaged("a row is not as it was written");
+      for (const row of rows)
+        if (row.sum !== computeChecksum(row)) throw new CatalogDamaged("a row is not as it was written");
       if (rows.length === 0) return;
       yield rows;
       last = rows[rows.length - 1].id;
@@ -266,7 +267,7 @@ export class CatalogFile {
     }
   }
 
-  /** Runs a read transaction: all reads see one consistent state, whatever other processes write meanwhile. */
+  /** Runs a read transaction: all reads see one consistent state, even if other processes write. */
   async reading<T>(run: () => Promise<T>): Promise<T> {
     this.db.exec("BEGIN");
     try {
@@ -291,7 +292,7 @@ const SHORT_READ = 522;
 /** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
 const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
 
-/** Whether an error is temporary and does not mean that the file is damaged. */
+/** Returns whether an error is temporary and does not mean that the file is damaged. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof CatalogDamaged) return false;
   const { errcode, message } = error as { errcode?: number; message?: string };
@@ -305,10 +306,10 @@ function versionOf(db: Database): number {
   return (db.prepare("PRAGMA user_version").get() as { user_version: number }).user_version;
 }
 
-/** Whether a newer file of ours has replaced a file, or it is damaged; false for one of a newer server, or in use. */
+/** Returns whether a file was replaced by a newer one of ours or is damaged; false for a newer server's, or in use. */
 function isOutdated(open: OpenDatabase, path: string): boolean {
   try {
-    return useAndClose(open(path), (db) => versionOf(db) <= SCHEMA_VERSION);
+    return useAndClose(open(path), (db) => versionOf(db) <= CATALOG_SCHEMA_VERSION);
   } catch (error) {
     return !isPassing(error);
   }

@@ -2,15 +2,15 @@
 
 import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES } from "../../core/format/head.ts";
-import { contentText, stringOf } from "../../core/format/message.ts";
+import { getContentText, toStored } from "../../core/format/message.ts";
 import type { SearchPart } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { toolUses } from "../../core/search/calls.ts";
+import { findToolUses } from "../../core/search/calls.ts";
 import { ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
-import { activityOf, chunk, heads, messageOf, parsed } from "./summary.ts";
+import { chunk, getActivity, getEntryMessage, heads, parseLine } from "./summary.ts";
 import type { TextKind, TextSpan } from "./text-table.ts";
 
 /** Kinds of text by role. Messages of other roles are not searched. */
@@ -22,11 +22,11 @@ const KINDS_OF_ROLE: Readonly<Record<string, readonly TextKind[]>> = {
 };
 
 /** Returns the kind of text that a part of a session is. */
-export function kindOf(part: SearchPart): TextKind {
+export function getTextKind(part: SearchPart): TextKind {
   return part === "toolCall" ? "calls" : KINDS_OF_ROLE[part][0];
 }
 
-/** A text of one entry, with what else it is searched by. */
+/** A text of one entry, with its other search keys. */
 export interface IndexedText extends TextSpan {
   readonly kind: TextKind;
   readonly text: string;
@@ -36,22 +36,22 @@ export interface IndexedText extends TextSpan {
   readonly files: readonly string[];
 }
 
-/** The texts that are read of a session: their kinds, and the directory from which its relative paths go. */
+/** The texts to read of a session: their kinds, and the base directory of its relative paths. */
 interface TextChoice {
   readonly kinds: readonly TextKind[];
   readonly cwd: string | null;
 }
 
-/** The place of an entry: where its texts are. */
+/** The place of an entry and its texts. */
 type EntryPlace = Pick<TextSpan, "start" | "length" | "entry">;
 
 /** Returns the texts of an entry of the chosen kinds. */
-export function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice, place: EntryPlace): IndexedText[] {
-  const message = messageOf(entry);
+export function getTexts(entry: unknown, role: string, { kinds, cwd }: TextChoice, place: EntryPlace): IndexedText[] {
+  const message = getEntryMessage(entry);
   const texts: IndexedText[] = [];
   if (!message) return texts;
   const { start, length, entry: id } = place;
-  const time = activityOf(entry);
+  const time = getActivity(entry);
   // Written out: copies of objects took a tenth of the time of the first search.
   const add = (kind: TextKind, nth: number, text: string, tool: string | undefined, files: readonly string[]): void => {
     texts.push({ start, length, nth, role, time, entry: id, kind, text, tool, files });
@@ -59,7 +59,8 @@ export function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice
   for (const kind of KINDS_OF_ROLE[role] ?? []) {
     if (!kinds.includes(kind)) continue;
     if (kind === "calls")
-      for (const [nth, { text, tool, files }] of toolUses(message, cwd).entries()) add(kind, nth, text, tool, files);
+      for (const [nth, { text, tool, files }] of findToolUses(message, cwd).entries())
+        add(kind, nth, text, tool, files);
     else {
       const text = messageText(message);
       if (text !== "") add(kind, 0, text, toolOf(message), NO_FILES);
@@ -71,13 +72,13 @@ export function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice
 const NO_FILES: readonly string[] = [];
 
 function messageText(message: Readonly<Record<string, unknown>>): string {
-  if (message.role !== "bashExecution") return contentText(message.content);
+  if (message.role !== "bashExecution") return getContentText(message.content);
   return [message.command, message.output].filter((part) => typeof part === "string").join("\n");
 }
 
 /** Returns the tool whose output a message is. */
 function toolOf({ role, toolName }: Readonly<Record<string, unknown>>): string | undefined {
-  return role === "bashExecution" ? "bash" : role === "toolResult" ? stringOf(toolName) : undefined;
+  return role === "bashExecution" ? "bash" : role === "toolResult" ? toStored(toolName) : undefined;
 }
 
 /** Members without which a message of a role has no calls; every message of the user's commands has one. */
@@ -87,7 +88,7 @@ const SIGNS: Readonly<Record<string, readonly string[]>> = {
   bashExecution: [""],
 };
 
-/** Returns the roles whose messages may have texts of some kinds, each with what must be in their lines. */
+/** Returns the roles whose messages may have texts of some kinds, each with a text that their lines must have. */
 function signsFor(kinds: readonly TextKind[]): Map<string, readonly string[]> {
   const signs = new Map<string, readonly string[]>();
   for (const [role, all] of Object.entries(KINDS_OF_ROLE)) {
@@ -130,8 +131,8 @@ export function scanTexts(
     if (!needed) return;
     const line = b.subarray(at, end);
     if (!hasOne(needed, line) || !accepts(line)) return;
-    const entry = parsed(line);
-    const texts = textsOf(entry, role, wanted, { start, length: end - at, entry: null });
+    const entry = parseLine(line);
+    const texts = getTexts(entry, role, wanted, { start, length: end - at, entry: null });
     if (texts.length > 0 && !onTexts(texts, start + end - at + 1, entry, line)) throw new Enough();
   };
   const readLong = (start: number, length: number): void => addLine(start, readAt(disk, fd, start, length), 0, length);
@@ -153,19 +154,19 @@ export function scanTexts(
 }
 
 /** Yields the texts of any session through its log, an entry's at once: entries have the ids of the open session. */
-export function* logTexts(log: Log, wanted: TextChoice, from = 0): Generator<IndexedText[]> {
+export function* readLogTexts(log: Log, wanted: TextChoice, from = 0): Generator<IndexedText[]> {
   for (let position = from; position < log.nodes.count; position++) {
-    const texts = textsAt(log, position, wanted);
+    const texts = readTextsAt(log, position, wanted);
     if (texts.length > 0) yield texts;
   }
 }
 
-export function textsAt(log: Log, position: number, wanted: TextChoice): IndexedText[] {
+export function readTextsAt(log: Log, position: number, wanted: TextChoice): IndexedText[] {
   const role = log.nodes.role(position);
   const isWanted = KINDS_OF_ROLE[role]?.some((kind) => wanted.kinds.includes(kind)) ?? false;
   if (!isWanted || log.length(position) > LONGEST_LINE) return [];
   const entry = log.nodes.id(position);
-  return textsOf(parsed(log.read(position)), role, wanted, { start: position, length: 0, entry });
+  return getTexts(parseLine(log.read(position)), role, wanted, { start: position, length: 0, entry });
 }
 
 /** Reads the texts at a place in a file, with the id of their entry; undefined when no entry with an id is there. */
@@ -176,13 +177,13 @@ export function readTexts(
   wanted: TextChoice,
 ): { id: string; texts: IndexedText[] } | undefined {
   const line = readAt(disk, fd, start, length);
-  const entry = parsed(line);
-  const id = idIn(entry, line);
-  return id === null ? undefined : { id, texts: textsOf(entry, role, wanted, { start, length, entry: null }) };
+  const entry = parseLine(line);
+  const id = getLineId(entry, line);
+  return id === null ? undefined : { id, texts: getTexts(entry, role, wanted, { start, length, entry: null }) };
 }
 
 /** Returns the id of a line's entry; null when it has none, or the line is damaged. */
-export function idIn(entry: unknown, line: Uint8Array): string | null {
+export function getLineId(entry: unknown, line: Uint8Array): string | null {
   const { id } = (entry ?? {}) as { id?: unknown };
   return typeof id === "string" && isUtf8(line) ? id : null;
 }

@@ -2,7 +2,7 @@
 
 import { join, sep } from "node:path";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
-import { ifAllowed } from "../foreign/places.ts";
+import { findAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -11,29 +11,29 @@ import { getArchiveFolder, isSessionFolder, isSessionName, type StoragePaths } f
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import { unlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
-import { containerOfPointer, foundContainer } from "./containers.ts";
+import { getContainerOfPointer, stampContainer } from "./containers.ts";
 
 /** The result of `changes`, by path. Files that are in neither list have not changed. */
 export interface FolderChanges {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
   readonly removed: readonly string[];
-  /** Whether nothing changed since the last call: all sessions are as they were then. */
+  /** True if nothing changed since the last call. */
   readonly isSame?: boolean;
 }
 
 interface Folder {
   readonly path: string;
-  /** The path of what is in it, without the name: to join and normalize 100,000 paths takes 50 ms. */
+  /** The path of its files, without the name: to join and normalize 100,000 paths takes 50 ms. */
   readonly prefix: string;
-  /** Whether the watch of the folder above tells when something else has its path: not of a link, whose target moves. */
-  readonly isTold: boolean;
+  /** True if the watch of the folder above reports a replacement of it: not for a link, whose target moves. */
+  readonly isReported: boolean;
   device: number;
   inode: number;
   files: Set<string>;
   /** Names that can change without a notification of the watch: links, files with other hard links, containers. */
   elsewhere: Set<string>;
-  /** Names of files in whose place a container is: a rollback that was cut off has made one already. */
+  /** Names of files that a container replaces: a rollback that was cut off has made one already. */
   taken: Set<string>;
   /** Names that the watch reported; null: the whole folder. */
   dirty: Set<string> | null;
@@ -46,7 +46,7 @@ const WATCH_FROM = 500;
 const MAX_NOTIFICATIONS = 2000;
 /** Milliseconds between full reads even with watches: files can be changed through memory maps or other names. */
 const FULL_READ_AFTER = 60_000;
-/** Milliseconds between looks at what has the paths of folders: only what is mounted over one is told by no watch. */
+/** Milliseconds between looks at the paths of folders: no watch reports a mount over one. */
 const LOOK_AFTER = 1000;
 /** Stamps read without a pause, which takes 4 ms. */
 const SLICE = 250;
@@ -103,14 +103,14 @@ export class Folders {
     for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
-    for (const [path, isTold] of this.folderPaths()) {
-      const folder = this.enter(path, isTold, before.get(path));
+    for (const [path, isReported] of this.folderPaths()) {
+      const folder = this.enter(path, isReported, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
       const names = this.names(path);
       const isThere = new Set(names.filter(({ name }) => isContainerName(name)).map(({ name }) => name));
       for (const { name, kind } of names) {
-        const named = containerOfPointer(name);
+        const named = getContainerOfPointer(name);
         if (named !== undefined && !isThere.has(named)) this.ask(folder, named, there);
         const isContainer = isContainerName(name);
         if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
@@ -142,8 +142,8 @@ export class Folders {
     return { there, removed };
   }
 
-  /** Yields the paths of the folders, each with whether it is one that the folder above tells of. */
-  private *folderPaths(): Generator<[path: string, isTold: boolean]> {
+  /** Yields the paths of the folders, each with whether the watch of the folder above reports changes of it. */
+  private *folderPaths(): Generator<[path: string, isReported: boolean]> {
     const { flat, root } = this.paths;
     const archive = getArchiveFolder(this.paths);
     if (flat !== undefined) {
@@ -167,7 +167,7 @@ export class Folders {
   }
 
   /** Returns a folder as it is now; undefined when it is not one. */
-  private enter(path: string, isTold: boolean, before: Folder | undefined): Folder | undefined {
+  private enter(path: string, isReported: boolean, before: Folder | undefined): Folder | undefined {
     const info = getInfo(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
@@ -176,14 +176,14 @@ export class Folders {
     if (!same) before?.stop?.();
     const stop = same ? before.stop : undefined;
     const sets = { files: new Set<string>(), elsewhere: new Set<string>(), taken: new Set<string>() };
-    return { path, prefix: join(path, sep), isTold, device, inode, ...sets, dirty: new Set(), stop };
+    return { path, prefix: join(path, sep), isReported, device, inode, ...sets, dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
     const path = folder.prefix + name;
     if (isContainerName(name)) {
-      const found = foundContainer(this.disk, path);
-      const unlisted = found ? undefined : ifAllowed(() => unlistedContainer(this.disk, path));
+      const found = stampContainer(this.disk, path);
+      const unlisted = found ? undefined : findAllowed(() => unlistedContainer(this.disk, path));
       if (unlisted) this.unlisted.set(path, unlisted);
       else this.unlisted.delete(path);
       if (!found) return;
@@ -229,14 +229,14 @@ export class Folders {
     return { there, removed };
   }
 
-  /** Whether the folders that are watched still have their paths, and the watches told everything. */
+  /** Returns whether the watched folders still have their paths, and the watches reported everything. */
   private areSameFolders(): boolean {
     const now = this.options.env.now();
     const isDue = !(Math.abs(now - this.lastLook) < LOOK_AFTER);
     if (isDue) this.lastLook = now;
     for (const folder of this.folders.values()) {
       if (folder.dirty === null) return false;
-      if (folder.isTold && !isDue) continue;
+      if (folder.isReported && !isDue) continue;
       const info = getInfo(this.disk, folder.path);
       if (info?.kind !== "folder" || !isSameFile(info, folder)) return false;
     }
@@ -261,9 +261,9 @@ export class Folders {
       if (count >= watchFrom) break;
     }
     if (count < watchFrom) return;
-    for (const [path, isTold] of paths) {
+    for (const [path, isReported] of paths) {
       const known = this.folders.get(path);
-      const folder = this.enter(path, isTold, known);
+      const folder = this.enter(path, isReported, known);
       if (folder) this.folders.set(path, { ...folder, files: known?.files ?? folder.files });
     }
     this.startWatching();
@@ -305,7 +305,7 @@ export class Folders {
     const folder = this.folders.get(path);
     if (!folder) this.rootDirty = true;
     else if (name === null) folder.dirty = null;
-    else folder.dirty?.add(containerOfPointer(name) ?? name);
+    else folder.dirty?.add(getContainerOfPointer(name) ?? name);
   }
 
   private stopWatching(): void {
@@ -318,7 +318,7 @@ export class Folders {
   }
 }
 
-/** Leaves out the files in whose place containers are, and returns their paths. They are asked for each time. */
+/** Leaves out the files that containers replace, and returns their paths. They are stamped each time. */
 function hideTaken({ prefix, files, elsewhere, taken }: Folder, there: Map<string, FoundStamp>): string[] {
   const hidden = [...taken].filter((name) => files.delete(name));
   for (const name of hidden) {

@@ -1,11 +1,11 @@
 /**
- * A first look at the sessions of one directory, for a screen that shall not wait: only its own folder is read, and of
- * that what changed last. Of 10,000 sessions that takes 20 ms, where the whole list takes 300 the first time.
+ * A first look at the sessions of one directory, for a screen that must not wait: only its own folder is read, and of
+ * that the latest changes. Of 10,000 sessions that takes 20 ms, and the whole list takes 300 the first time.
  */
 
 import { basename, join, normalize } from "node:path";
 import type { Listed } from "../../core/ports/catalog.ts";
-import { comparing } from "../../core/search/listing.ts";
+import { makeComparison } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { getKnownPath } from "../fs/confined-disk.ts";
 import { isContainerName } from "../fs/container-paths.ts";
@@ -16,7 +16,7 @@ import { getSessionFolder, isSessionName } from "../fs/paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
-import { foundContainer, scanContainer } from "./containers.ts";
+import { scanContainer, stampContainer } from "./containers.ts";
 import { scanFile } from "./summary.ts";
 
 /** Sessions that are read without a pause. */
@@ -46,7 +46,7 @@ export async function glance(options: CatalogOptions, kept: CachedRows, cwd: str
     if (listed && isDirectory(listed.cwd) && !listed.headerOnly) found.push(listed);
     if (++read % AT_ONCE === 0) await pause();
   }
-  return found.sort(comparing("modified"));
+  return found.sort(makeComparison("modified"));
 }
 
 function sessionsIn(disk: Disk, folder: string): Seen[] {
@@ -64,7 +64,7 @@ function sessionsIn(disk: Disk, folder: string): Seen[] {
 /** Adds the name of the file whose place a container has to `taken`. */
 function seenAt(disk: Disk, path: string, name: string, taken: Set<string>): Seen | undefined {
   if (isContainerName(name)) {
-    const { stamp, source } = foundContainer(disk, path) ?? {};
+    const { stamp, source } = stampContainer(disk, path) ?? {};
     if (source) taken.add(source);
     return stamp && { path, stamp, changed: changeTime(disk, path) ?? 0 };
   }
@@ -74,7 +74,7 @@ function seenAt(disk: Disk, path: string, name: string, taken: Set<string>): See
   return { path, stamp: { device, inode, size, modified, changed }, changed: modified };
 }
 
-/** Reads a session that the catalog does not know as it is now; undefined when it is none. */
+/** Reads a session that the catalog does not know in its present state; undefined for a file that is no session. */
 function listedOf({ disk, openLog }: CatalogOptions, kept: CachedRows, { path, stamp }: Seen): Listed | undefined {
   try {
     const scan = isContainerName(path) ? scanContainer(disk, path, openLog) : scanFile(disk, path);

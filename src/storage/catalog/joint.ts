@@ -1,6 +1,6 @@
 /**
- * The catalog of our sessions, and that of other agents' where a request names them. Each has its own file, so that
- * nobody who does not ask for other agents' sessions waits for these to be read.
+ * The catalog of our sessions, joined with that of other agents' if a request names them. Each has its own file, so
+ * that a request for our sessions never waits for the others to be read.
  */
 
 import {
@@ -11,10 +11,10 @@ import {
   OUR_AGENT,
   type SearchRequest,
 } from "../../core/ports/catalog.ts";
-import { comparing, cursorAfter, expired, packed, unpacked } from "../../core/search/listing.ts";
+import { makeComparison, makeCursor, packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
 
 /** `theirs` makes the catalog of other agents' sessions, when it is first needed. */
-export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog {
+export function joinCatalogs(ours: Catalog, makeTheirs: () => Catalog): Catalog {
   let made: Catalog | undefined;
   const theirs = (): Catalog => {
     made ??= makeTheirs();
@@ -35,23 +35,23 @@ export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog 
       return {
         found: merged(
           listings.map(({ found }) => found),
-          comparing(request.sort ?? "modified"),
+          makeComparison(request.sort ?? "modified"),
         ),
         total: listings.reduce((sum, { total }) => sum + total, 0),
         notRead: listings.flatMap(({ notRead = [] }) => notRead),
         parentOf: (listed) => firstOf(listings, (listing) => listing.parentOf(listed)),
         shortId: (id) => longest(listings.map(({ shortId }) => shortId(id))),
-        cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
+        cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified"),
       };
     },
     async search(request, progress) {
       const wanted = wants(request);
       if (!wanted.theirs) return ours.search(request, progress);
-      const [own, other] = cursorsIn(request.cursor);
+      const [own, other] = parseCursors(request.cursor);
       const none = { hits: [], more: false };
       const mine = wanted.ours ? await ours.search({ ...request, cursor: own }, progress) : none;
       const found = await theirs().search({ ...request, cursor: other }, progress);
-      const hits = withCursors(mine.hits, found.hits, own, other).slice(0, request.limit);
+      const hits = mergeHits(mine.hits, found.hits, own, other).slice(0, request.limit);
       const left = mine.hits.length + found.hits.length - hits.length;
       return { hits, more: mine.more || found.more || left > 0, notRead: found.notRead };
     },
@@ -80,23 +80,23 @@ function merged(lists: readonly (readonly Listed[])[], compare: (a: Listed, b: L
 }
 
 /** Returns the hits of both, the later ones first as far as each list's own order lets them. */
-export function withCursors(mine: readonly Hit[], found: readonly Hit[], own?: string, other?: string): Hit[] {
+export function mergeHits(mine: readonly Hit[], found: readonly Hit[], own?: string, other?: string): Hit[] {
   const all: Hit[] = [];
   let cursors = [own, other];
   for (let i = 0, k = 0; i < mine.length || k < found.length; ) {
     const isMine = k >= found.length || (i < mine.length && (mine[i].at ?? 0) >= (found[k].at ?? 0));
     const hit = isMine ? mine[i++] : found[k++];
     cursors = isMine ? [hit.cursor, cursors[1]] : [cursors[0], hit.cursor];
-    all.push({ ...hit, cursor: packed(["joint", cursors[0] ?? null, cursors[1] ?? null]) });
+    all.push({ ...hit, cursor: packCursor(["joint", cursors[0] ?? null, cursors[1] ?? null]) });
   }
   return all;
 }
 
-export function cursorsIn(cursor: string | undefined): [string | undefined, string | undefined] {
+export function parseCursors(cursor: string | undefined): [string | undefined, string | undefined] {
   if (cursor === undefined) return [undefined, undefined];
-  const [mode, ...both] = unpacked(cursor);
+  const [mode, ...both] = unpackCursor(cursor);
   const isCursor = (value: unknown): boolean => value === null || typeof value === "string";
-  if (mode !== "joint" || both.length !== 2 || !both.every(isCursor)) throw expired(cursor);
+  if (mode !== "joint" || both.length !== 2 || !both.every(isCursor)) throw toExpiredFailure(cursor);
   const [own, other] = both as (string | null)[];
   return [own ?? undefined, other ?? undefined];
 }

@@ -1,14 +1,14 @@
 /**
- * Finds what is wrong with the ids and parents of a file's entries while a list reads it: damage that no line shows
- * alone. Where each entry continues the one before it, nothing is looked up, which would take a tenth of a scan. Only ids
- * of eight hex digits are judged, as Pi makes them.
+ * Finds faults in the ids and parents of a file's entries while a list reads it: damage that no line shows alone. If
+ * each entry continues the one before it, nothing is looked up, which would take a tenth of a scan. Only ids of eight
+ * hex digits are checked, as Pi makes them.
  */
 
 import { type Head, ROLES } from "../../core/tree/nodes.ts";
 
 const TOOL_RESULT = ROLES.indexOf("toolResult");
 const ROOT = -1;
-/** Stands for the id 00000000, because 0 is an empty slot. */
+/** Replaces the id 00000000, because 0 is an empty slot. */
 const ZERO = 0x5bd1e995;
 
 /** The ids of entries and those of their parents, one after the other. They serve all scans, which run in turn. */
@@ -16,16 +16,16 @@ let links = new Int32Array(1 << 11);
 
 export class Links {
   private count = 0;
-  private isJudged = true;
+  private isKnown = true;
   private last = ROOT;
   /** Parents that are not the entry before, with whether an entry needs them: that of a result may be a tool's call. */
   private readonly others = new Map<number, boolean>();
 
   add(head: Head): void {
-    if (!this.isJudged) return;
+    if (!this.isKnown) return;
     const { packedId, packedParent } = head;
-    this.isJudged = packedId >= 0 && (packedParent >= 0 || head.parentId === null);
-    if (!this.isJudged) return;
+    this.isKnown = packedId >= 0 && (packedParent >= 0 || head.parentId === null);
+    if (!this.isKnown) return;
     const parent = packedParent >= 0 ? packedParent | 0 || ZERO : ROOT;
     if (packedParent >= 0 && packedParent !== this.last)
       this.others.set(parent, head.role !== TOOL_RESULT || this.others.get(parent) === true);
@@ -40,9 +40,9 @@ export class Links {
     links[at + 1] = parent;
   }
 
-  /** Whether a parent is nowhere, parents form a circle, or, beside branches, an id is there twice. */
+  /** Returns whether a parent is missing, parents form a circle, or, in a file with branches, an id occurs twice. */
   get areBroken(): boolean {
-    if (!this.isJudged || this.others.size === 0) return false;
+    if (!this.isKnown || this.others.size === 0) return false;
     const table = new ParentTable(this.count);
     for (let i = 0; i < this.count; i++) if (!table.put(links[2 * i], links[2 * i + 1])) return true;
     let walk = 0;
@@ -55,7 +55,7 @@ export class Links {
 /** Parents by ids. */
 class ParentTable {
   private readonly pairs: Int32Array;
-  /** By pair: the walk that came past it, 0 for none. */
+  /** By pair: the walk that passed it, 0 for none. */
   private readonly walks: Int32Array;
   private readonly mask: number;
 
@@ -86,7 +86,7 @@ class ParentTable {
       const slot = this.slotOf(id);
       if (this.pairs[slot] === 0) return true;
       const pair = slot >> 1;
-      // What an earlier walk came past led to an end.
+      // The places of an earlier walk led to an end.
       if (this.walks[pair] !== 0) return this.walks[pair] !== walk;
       this.walks[pair] = walk;
       id = this.pairs[slot + 1];
@@ -94,7 +94,7 @@ class ParentTable {
     return true;
   }
 
-  /** Returns the place of an id, or the empty one in which it would be. */
+  /** Returns the place of an id, or the empty one for it. */
   private slotOf(id: number): number {
     const { pairs, mask } = this;
     let slot = (id << 1) & mask;

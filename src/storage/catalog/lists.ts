@@ -1,9 +1,16 @@
-/** Rows in the orders in which lists were asked for, kept up with every row that changes. */
+/** Rows in the requested orders, updated with every row that changes. */
 
 import type { Listed, ListRequest, Order } from "../../core/ports/catalog.ts";
-import { afterCursor, compareKeyed, comparing, indexIn, keyOf, wishKey } from "../../core/search/listing.ts";
+import {
+  compareKeyed,
+  findIndexIn,
+  getRequestKey,
+  getSortKey,
+  makeComparison,
+  sliceAfterCursor,
+} from "../../core/search/listing.ts";
 import type { SessionRow } from "./session-row.ts";
-import { eachInSlices, fittingInSlices, sortedInSlices } from "./slices.ts";
+import { filterInSlices, sortInSlices, visitInSlices } from "./slices.ts";
 
 /** Maximum number of lists cached for their next pages. */
 const MAX_PAGED = 8;
@@ -24,13 +31,13 @@ export class Lists {
   note(before: SessionRow | undefined, after: SessionRow | undefined): void {
     this.pages.clear();
     for (const [order, ordered] of this.ordered) {
-      const compare = comparing(order);
-      if (before) ordered.splice(indexIn(ordered, before, compare), 1);
-      if (after) ordered.splice(indexIn(ordered, after, compare), 0, after);
+      const compare = makeComparison(order);
+      if (before) ordered.splice(findIndexIn(ordered, before, compare), 1);
+      if (after) ordered.splice(findIndexIn(ordered, after, compare), 0, after);
     }
   }
 
-  /** Forgets what `note` would keep up, before so many changes that sorting again is faster. */
+  /** Forgets the orders that `note` updates, before so many changes that sorting again is faster. */
   forget(): void {
     this.pages.clear();
     this.ordered.clear();
@@ -40,8 +47,8 @@ export class Lists {
     let ordered = this.ordered.get(order);
     if (!ordered) {
       // A key is made once for each: names are folded, and times parsed.
-      const keyed = Array.from(this.rows.values(), (row) => ({ key: keyOf(row, order), path: row.path, row }));
-      ordered = (await sortedInSlices(keyed, compareKeyed)).map(({ row }) => row);
+      const keyed = Array.from(this.rows.values(), (row) => ({ key: getSortKey(row, order), path: row.path, row }));
+      ordered = (await sortInSlices(keyed, compareKeyed)).map(({ row }) => row);
       this.ordered.set(order, ordered);
     }
     return ordered;
@@ -54,17 +61,17 @@ export class Lists {
   ): Promise<{ found: readonly Listed[]; total: number }> {
     const fitting = await this.fitting(request, fits);
     const { most } = request;
-    const after = afterCursor(fitting, request);
+    const after = sliceAfterCursor(fitting, request);
     const found = most === undefined ? await this.whole(after) : after.slice(0, most + 1).map(({ listed }) => listed);
     return { found, total: fitting.length };
   }
 
   /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
   private async fitting(request: ListRequest, fits: (listed: Listed) => boolean): Promise<readonly SessionRow[]> {
-    const key = wishKey(request);
+    const key = getRequestKey(request);
     let fitting = this.pages.get(key);
     if (!fitting) {
-      fitting = await fittingInSlices(await this.order(request.sort ?? "modified"), fits);
+      fitting = await filterInSlices(await this.order(request.sort ?? "modified"), fits);
       if (this.pages.size >= MAX_PAGED) this.pages.clear();
       this.pages.set(key, fitting);
     }
@@ -75,7 +82,7 @@ export class Lists {
     const known = this.wholes.get(rows);
     if (known) return known;
     const listed: Listed[] = [];
-    await eachInSlices(rows, (row) => listed.push(row.listed));
+    await visitInSlices(rows, (row) => listed.push(row.listed));
     this.wholes.set(rows, listed);
     return listed;
   }

@@ -1,18 +1,18 @@
-/** Finds what a fork that another agent made has from its original: usage of these entries counts in the original. */
+/** Finds the entries that another agent's fork copied from its original: their usage counts in the original. */
 
 import { AGENTS } from "../../core/foreign/agents.ts";
 import { Ids } from "../../core/foreign/ids.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { idInPath } from "../../core/search/listing.ts";
+import { getIdInPath } from "../../core/search/listing.ts";
 import type { TakenFromOriginal } from "../../core/session/stats.ts";
 
 /**
- * Returns what a fork took over: its entries up to the first message that is its own. A copy has the id of the entry in
+ * Returns the copied part of a fork: its entries up to the first message of its own. A copy has the id of the entry in
  * the original, or, from agents that give copies ids and times of their own, the same message as the next one there.
  */
-export function takenOver(fork: Log, original: Log): TakenFromOriginal | undefined {
+export function findTakenOver(fork: Log, original: Log): TakenFromOriginal | undefined {
   const { nodes } = fork;
   let last = -1;
   let next = nextMessage(original, 0);
@@ -37,17 +37,17 @@ function nextMessage({ nodes }: Log, from: number): number {
   return at;
 }
 
-/** Returns the text by which copies of a message are known: everything but its time. */
+/** Returns the text that identifies copies of a message: everything but its time. */
 function said(log: Log, position: number): string {
   const { message } = parse(log.read(position)) as { message?: object };
   return JSON.stringify({ ...message, timestamp: undefined });
 }
 
 /**
- * Returns the ids that the original of a fork may have as a session of ours, by the path that the fork names: the id in
- * the name, and those that follow from the id that an agent has in the name of its file or folder.
+ * Returns the possible ids of a fork's original as a session of ours, by the path that the fork names: the id in the
+ * name, and those that follow from the agent's id in the name of its file or folder.
  */
-export function idsOfOriginal(parentSession: string, sha256: Env["sha256"]): string[] {
+export function deriveOriginalIds(parentSession: string, sha256: Env["sha256"]): string[] {
   const [name = "", folder = ""] = parentSession.split(/[/\\]/).reverse();
   const plain = name.replace(/\.(?:jsonl?|jsonl\.zst)$/, "");
   const natives = new Set([plain, plain.slice(-UUID), folder]);
@@ -55,7 +55,7 @@ export function idsOfOriginal(parentSession: string, sha256: Env["sha256"]): str
     const ids = new Ids(agent, sha256);
     return [...natives].map((native) => ids.session(native));
   });
-  return [idInPath(parentSession), ...derived];
+  return [getIdInPath(parentSession), ...derived];
 }
 
 /** Characters of a UUID, which some agents write after the time. */

@@ -1,9 +1,9 @@
-/** Where a session stands among all others: which one it was forked from, and how much of its id tells it apart. */
+/** Relations of a session to all others: its original, and the shortest unique beginning of its id. */
 
 import type { Listed } from "../../core/ports/catalog.ts";
-import { parentsOf, uniqueBeginning } from "../../core/search/listing.ts";
+import { findParents, findUniqueBeginning } from "../../core/search/listing.ts";
 import type { SessionRow } from "./session-row.ts";
-import { sortedInSlices } from "./slices.ts";
+import { sortInSlices } from "./slices.ts";
 
 export class Relations {
   private readonly rows: ReadonlyMap<string, SessionRow>;
@@ -25,28 +25,28 @@ export class Relations {
     if (after) this.ids.splice(placeIn(this.ids, after.id), 0, after.id);
   }
 
-  /** Forgets what `note` would keep up, before so many changes that it is made anew faster. */
+  /** Forgets the data that `note` updates, before so many changes that making it anew is faster. */
   forget(): void {
     this.parents = undefined;
     this.ids = undefined;
   }
 
-  /** Sorts the ids for `shortId`, which keeps nobody waiting then. */
+  /** Sorts the ids for `shortId`, so that no caller waits for that. */
   async prepare(): Promise<void> {
-    this.ids ??= await sortedInSlices(
+    this.ids ??= await sortInSlices(
       Array.from(this.rows.values(), ({ id }) => id),
       (a, b) => (a < b ? -1 : a > b ? 1 : 0),
     );
   }
 
-  /** Returns the session that one was forked from, where that is known. */
+  /** Returns the original of a fork, if that is known. */
   parentOf({ path, parentSession }: Listed): SessionRow | undefined {
     if (parentSession === null) return undefined;
     const there = parentSession === path ? undefined : this.rows.get(parentSession);
     if (there) return there;
     // It was moved, or it is gone: then all are needed to find it.
     this.parents ??= new Map(
-      Array.from(parentsOf([...this.rows.values()]), ([child, parent]) => [child.path, parent.path]),
+      Array.from(findParents([...this.rows.values()]), ([child, parent]) => [child.path, parent.path]),
     );
     return this.rows.get(this.parents.get(path) ?? "");
   }
@@ -58,7 +58,7 @@ export class Relations {
     const low = placeIn(ids, id);
     let past = low;
     while (ids[past] === id) past++;
-    return uniqueBeginning(
+    return findUniqueBeginning(
       id,
       [ids[low - 1], ids[past]].filter((other) => other !== undefined),
     );

@@ -17,7 +17,7 @@ export class SearchProgress {
   private before = 0;
   /** Bytes of the step that is under way. */
   private total = 0;
-  /** Bytes of the files, through which each step goes. */
+  /** Bytes of the files; each step goes through all of them. */
   private files = 0;
   /** The part of all steps that was shown. */
   private shown = 0;
@@ -26,24 +26,24 @@ export class SearchProgress {
     this.report = report;
   }
 
-  /** Notes how much was read. What is new is indexed afterwards, which is as much again. */
+  /** Notes the bytes read. New texts are indexed afterwards, which takes as long again. */
   read({ done, total }: BytesRead): void {
     this.total = total;
-    this.tell(done, 2 * total);
+    this.notify(done, 2 * total);
   }
 
-  /** Begins a step of indexing, of which so many are left with this one. Returns the callback for it. */
+  /** Begins a step of indexing; `left` is the number of steps with this one. Returns the callback for it. */
   indexing(left: number): Progress {
     this.before += this.total;
     this.total = 0;
     return (done, total) => {
       this.total = total;
-      this.tell(this.before + done, this.before + total * left);
+      this.notify(this.before + done, this.before + total * left);
     };
   }
 
   /** Reports, and never goes back: there may be more to index than was read. */
-  private tell(done: number, total: number): void {
+  private notify(done: number, total: number): void {
     this.files = Math.max(this.files, this.total);
     this.shown = Math.max(this.shown, total > 0 ? Math.min(1, done / total) : 0);
     this.report(Math.floor(this.shown * this.files), this.files);

@@ -2,8 +2,8 @@
 
 import { join } from "node:path";
 import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
-import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
-import { expressionOf, fold, ftsOf, type Query, score } from "../../core/search/query.ts";
+import { makeComparison, packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
+import { fold, type Query, score, toExpressions, toFts } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
@@ -12,7 +12,7 @@ import { matchFolder } from "../fs/folders.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
-import { type IndexedText, idIn, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
+import { getLineId, type IndexedText, readLogTexts, readTexts, readTextsAt, scanTexts } from "./documents.ts";
 import type { Relations } from "./relations.ts";
 import type { SessionRow } from "./session-row.ts";
 import type { Numbered, TextKind } from "./text-table.ts";
@@ -23,7 +23,7 @@ const SLICE = 8;
 /** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
-/** Sessions that are opened at most to tell which hits a fork took over: 2 ms each. */
+/** Most sessions that are opened to find the hits that a fork copied: 2 ms each. */
 const MOST_PARENTS = 50;
 
 interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom"> {
@@ -32,10 +32,10 @@ interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom"> {
   readonly number: number;
 }
 
-/** Position at which the next page continues. */
+/** Start of the next page. */
 interface Paged {
   readonly phase: number;
-  /** A number above those of all pages: texts that are added later are on none. */
+  /** A number above those of all pages: texts that are added later are on no page. */
   readonly ceiling: number;
   readonly top?: number;
   readonly end?: number;
@@ -54,7 +54,7 @@ export class Search {
   private readonly relations: Relations;
   private parentsLeft = MOST_PARENTS;
 
-  /** The working directories of sessions that are the one of the request; undefined where it names none. */
+  /** The working directories of sessions that match the request's; undefined if it names none. */
   private readonly cwds: readonly string[] | undefined;
 
   constructor(
@@ -89,10 +89,10 @@ export class Search {
    * cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
-    const { words, parts } = expressionOf(this.query, (part) => file.texts.wordsWith(part));
+    const { words, parts } = toExpressions(this.query, (part) => file.texts.wordsWith(part));
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
     // Without an expression for parts every text may contain the terms, including those with the words.
-    const marks = ftsOf(this.wanted.marks) || undefined;
+    const marks = toFts(this.wanted.marks) || undefined;
     const withMarks = (found: string | undefined): string | undefined =>
       marks === undefined ? found : found === undefined ? marks : `${marks} AND (${found})`;
     const phases = (words === undefined || parts === undefined ? [rest] : [words, rest]).map(withMarks);
@@ -109,7 +109,7 @@ export class Search {
       for (const hit of window.found) {
         if (after && compareFound(after, hit) >= 0) continue;
         if (hits.length === limit) return { hits: this.namedHits(hits), more: true };
-        const cursor = packed(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
+        const cursor = packCursor(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
         hits.push({ ...hit, cursor });
       }
       after = undefined;
@@ -125,12 +125,12 @@ export class Search {
   private pageAtCursor(phases: number): Paged | undefined {
     const { cursor } = this.request;
     if (cursor === undefined) return undefined;
-    const [mode, ...values] = unpacked(cursor);
+    const [mode, ...values] = unpackCursor(cursor);
     const isOurs = mode === "index" && values.length === 6 && values.every((value) => typeof value === "number");
     const [phase, top, end, ceiling, score, number] = values as number[];
     // Only the score of a text may have a fraction.
     const isPlace = [phase, top, end, ceiling, number].every((value) => Number.isSafeInteger(value) && value >= 0);
-    if (!isOurs || !isPlace || phase >= phases) throw expired(cursor);
+    if (!isOurs || !isPlace || phase >= phases) throw toExpiredFailure(cursor);
     return { phase, top, end, ceiling, after: { score, number } };
   }
 
@@ -194,19 +194,19 @@ export class Search {
       const session = this.session(place.path);
       const position = session?.log.nodes.position(place.entry) ?? -1;
       if (!session || position < 0) return undefined;
-      return { id: place.entry, text: textsAt(session.log, position, wanted).find(({ nth }) => nth === place.nth) };
+      return { id: place.entry, text: readTextsAt(session.log, position, wanted).find(({ nth }) => nth === place.nth) };
     }
     const { disk } = this.options;
     try {
       const found = useFile(disk, disk.openRead(place.path), (fd) => readTexts(disk, fd, place, wanted));
       return found && { id: found.id, text: found.texts.find(({ nth }) => nth === place.nth) };
     } catch {
-      // The file was removed or truncated meanwhile; the next call reads it again.
+      // The file was removed or truncated in between; the next call reads it again.
       return undefined;
     }
   }
 
-  /** Whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
+  /** Returns whether an entry is on the path to its session's leaf; undefined when the session does not have it. */
   private isActive(path: string, row: SessionRow, id: string): boolean | undefined {
     const open = this.request.isActive(path, id);
     if (open !== undefined) return open;
@@ -247,10 +247,10 @@ export class Search {
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor } = this.request;
     const hits: FoundText[] = [];
-    const after = cursor === undefined ? undefined : unpacked(cursor);
+    const after = cursor === undefined ? undefined : unpackCursor(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
-      throw expired(cursor as string);
-    const compare = comparing("modified");
+      throw toExpiredFailure(cursor as string);
+    const compare = makeComparison("modified");
     for (const listed of sessions) {
       if (this.cwds && !this.cwds.includes(listed.cwd ?? "")) continue;
       const place = after ? compare({ modified: after[1], path: after[2] } as Listed, listed) : -1;
@@ -259,7 +259,7 @@ export class Search {
       for (let nth = found.length - 1; nth >= 0; nth--) {
         if (place === 0 && nth >= (after?.[3] as number)) continue;
         if (hits.length === limit) return { hits: this.namedHits(hits), more: true };
-        hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
+        hits.push({ ...found[nth], cursor: packCursor(["scan", listed.modified, listed.path, nth]) });
       }
       await pause();
     }
@@ -281,13 +281,13 @@ export class Search {
       if (row.plain) {
         const { disk } = this.options;
         scanTexts(disk, listed.path, 0, row.sizeBytes, wanted, rough(this.query), (texts, _past, entry, line) => {
-          const id = idIn(entry, line);
+          const id = getLineId(entry, line);
           for (const text of texts) add(text, id);
           return true;
         });
       } else
         useAndClose(this.options.openLog(listed.path), (log) => {
-          for (const texts of logTexts(log, wanted)) for (const text of texts) add(text, text.entry);
+          for (const texts of readLogTexts(log, wanted)) for (const text of texts) add(text, text.entry);
         });
     } catch {
       // It was removed while it was read.
@@ -319,7 +319,7 @@ export class Search {
     return origin;
   }
 
-  /** Whether a session that another was forked from has an entry; false after as many as a search may open. */
+  /** Returns whether a fork's original has an entry; false after the limit on opened sessions. */
   private has(path: string, entryId: string): boolean {
     if (!this.sessions.has(path) && --this.parentsLeft < 0) return false;
     return (this.session(path)?.log.nodes.position(entryId) ?? -1) >= 0;

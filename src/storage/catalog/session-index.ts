@@ -10,7 +10,7 @@ import { type Disk, isAbsent, makeTemporaryName, renameExclusive } from "../fs/d
 import { isNameTaken, useAndClose, useFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import { removeDatabase } from "./database-files.ts";
-import { type SessionRow, storable } from "./session-row.ts";
+import { type SessionRow, toStorable } from "./session-row.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
 
@@ -24,7 +24,7 @@ const SQLITE_SUFFIX = /^-(?:journal|wal|shm|fsqlite)/;
 
 /**
  * Writes the rows to a new file, or replaces an existing index in one step. The table `meta` stays empty, so that
- * pi_agent_rust reads the session files itself. Throws already_exists when something else has the name, session_locked
+ * pi_agent_rust reads the session files itself. Throws already_exists when another file has the name, session_locked
  * when another program has the index open, and errno errors.
  */
 export async function writeIndex(
@@ -68,8 +68,8 @@ function fill(open: OpenDatabase, file: string, rows: Iterable<SessionRow>): voi
     db.exec(`${SCHEMA} BEGIN`);
     const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
     for (const { path, id, cwd, timestamp, messageCount, time, sizeBytes, name } of rows) {
-      const texts = [id, cwd ?? "", timestamp ?? ""].map(storable);
-      insert.run(path, ...texts, messageCount, time, sizeBytes, storable(name));
+      const texts = [id, cwd ?? "", timestamp ?? ""].map(toStorable);
+      insert.run(path, ...texts, messageCount, time, sizeBytes, toStorable(name));
     }
     db.exec("COMMIT");
   });
@@ -90,7 +90,7 @@ function requireUnused(disk: Disk, file: string): void {
   );
 }
 
-/** Whether a file is an index written by pi_agent_rust or by us. It may have additional columns. */
+/** Returns whether a file is an index written by pi_agent_rust or by us. It may have additional columns. */
 async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<boolean> {
   if (disk.info(file).kind !== "file") return false;
   const copy = makeTemporaryName(file);

@@ -1,14 +1,14 @@
 /**
- * Rows: what is known of session files. A list has many and needs little of each: that is at hand, and the rest stays
- * the text that the catalog's file has, so that a process that begins need not parse it.
+ * Rows: the facts of session files. A list has many and needs little of each: that is parsed, and the rest stays the
+ * text of the catalog's file, so that a new process need not parse it.
  */
 
 import { crc32 } from "node:zlib";
 import type { Listed } from "../../core/ports/catalog.ts";
-import { momentOf } from "../../core/search/listing.ts";
+import { parseTime } from "../../core/search/listing.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
-import { modifiedAt, type SessionSummary } from "./summary.ts";
+import { getModified, type SessionSummary } from "./summary.ts";
 import type { SessionUsage } from "./usage-record.ts";
 
 /** A session file as it was read. */
@@ -21,11 +21,11 @@ export interface SessionFacts {
   readonly size: number;
   /** An id that changes when the file is rewritten, which invalidates its index. */
   readonly life: string;
-  /** Whether the file cannot have changed since without a change of its stamp. */
+  /** True if the file cannot have changed since without a change of its stamp. */
   readonly sure: boolean;
 }
 
-/** The values that are at hand besides the path, in the order in which the catalog's file has them. */
+/** The parsed values except the path, in the order of the catalog's file. */
 type RowHead = readonly [
   session: string,
   cwd: string | null,
@@ -48,7 +48,7 @@ type RowHead = readonly [
 ];
 const VALUES = 18;
 
-/** A row as texts: its path, what is at hand, and everything that was read of the file. */
+/** A row as texts: its path, the parsed values, and all facts of the file. */
 export interface RowTexts {
   readonly path: string;
   readonly head: string;
@@ -60,7 +60,7 @@ const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16, damage
 const NEVER = -1;
 
 /** Returns the checksum of a row, which detects bytes that changed without SQLite. */
-export function sumOf({ path, head, record }: RowTexts): number {
+export function computeChecksum({ path, head, record }: RowTexts): number {
   return crc32(record, crc32(head, crc32(path)));
 }
 
@@ -110,10 +110,10 @@ export class SessionRow implements Listed {
     const record = recordOf(base, now, isOdd);
     const { device, inode, size: stampSize, modified, changed } = stamp;
     const head: RowHead = [
-      ...([id, cwd, timestamp, messages, Math.floor(time), size, name, parentSession, modifiedAt(now)] as const),
+      ...([id, cwd, timestamp, messages, Math.floor(time), size, name, parentSession, getModified(now)] as const),
       ...([flags, agent, state, base.mark, device, inode, stampSize, modified, sure ? changed : NEVER] as const),
     ];
-    const sum = sumOf({ path, head: JSON.stringify(head), record });
+    const sum = computeChecksum({ path, head: JSON.stringify(head), record });
     return new SessionRow(path, head, record, archived, sum, sure ? undefined : stamp, usage);
   }
 
@@ -164,7 +164,7 @@ export class SessionRow implements Listed {
     this.sum = sum;
     this.usage = usage;
     this.made = undefined;
-    // What SQLite would not return as it was is in the record.
+    // A text that SQLite would not return unchanged is in the record.
     if (this.flags & FLAG.oddTexts) {
       const { now } = this.facts;
       this.id = now.id;
@@ -208,7 +208,7 @@ export class SessionRow implements Listed {
     return (this.flags & FLAG.damaged) !== 0 || undefined;
   }
 
-  /** Whether all entries are on one path, as {@link SessionSummary.plain} has it. */
+  /** True if all entries are on one path, as in {@link SessionSummary.plain}. */
   get plain(): boolean {
     return (this.flags & FLAG.plain) !== 0;
   }
@@ -224,7 +224,7 @@ export class SessionRow implements Listed {
   }
 
   get created(): number | null {
-    return momentOf(this.timestamp);
+    return parseTime(this.timestamp);
   }
 
   get firstMessage(): string | null {
@@ -276,8 +276,8 @@ export class SessionRow implements Listed {
 }
 
 /**
- * Returns two summaries as lines of JSON: the first message, which lists need; what else is not at hand; and the base
- * where it differs, null where not.
+ * Returns two summaries as lines of JSON: the first message, which lists need; the other facts except the parsed
+ * values; and the base if it differs, else null.
  */
 function recordOf(base: SessionSummary, now: SessionSummary, isOdd: boolean): string {
   const { first, reach, entries, activity, last, inner, id, cwd, timestamp, name } = now;
@@ -291,10 +291,10 @@ const TEXTS = ["id", "cwd", "timestamp", "name"] as const;
 type Texts = Readonly<Pick<SessionSummary, (typeof TEXTS)[number]>>;
 
 function storableTexts({ id, cwd, timestamp, name }: Texts): Texts {
-  return { id: storable(id), cwd: storable(cwd), timestamp: storable(timestamp), name: storable(name) };
+  return { id: toStorable(id), cwd: toStorable(cwd), timestamp: toStorable(timestamp), name: toStorable(name) };
 }
 
 /** Returns a text as SQLite would return it; the record has the original. */
-export function storable<T extends string | null>(text: T): T {
+export function toStorable<T extends string | null>(text: T): T {
   return (text === null ? null : Buffer.from(text).toString().replaceAll("\0", " ")) as T;
 }

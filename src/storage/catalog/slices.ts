@@ -10,8 +10,7 @@ const LOOK_AFTER = 16;
 /** Items that are sorted without a pause, which takes 2 to 5 ms. */
 const SORTED_AT_ONCE = 8192;
 
-/** Calls `visit` with every item. */
-export async function eachInSlices<T>(items: Iterable<T>, visit: (item: T) => void): Promise<void> {
+export async function visitInSlices<T>(items: Iterable<T>, visit: (item: T) => void): Promise<void> {
   let since = readClock();
   let count = 0;
   for (const item of items) {
@@ -23,16 +22,16 @@ export async function eachInSlices<T>(items: Iterable<T>, visit: (item: T) => vo
 }
 
 /** Returns the items that fit, in their order. */
-export async function fittingInSlices<T>(items: Iterable<T>, fits: (item: T) => boolean): Promise<T[]> {
+export async function filterInSlices<T>(items: Iterable<T>, fits: (item: T) => boolean): Promise<T[]> {
   const found: T[] = [];
-  await eachInSlices(items, (item) => {
+  await visitInSlices(items, (item) => {
     if (fits(item)) found.push(item);
   });
   return found;
 }
 
 /** Returns the items in order: parts of them are sorted, and then merged by twos. */
-export async function sortedInSlices<T>(items: readonly T[], compare: (a: T, b: T) => number): Promise<T[]> {
+export async function sortInSlices<T>(items: readonly T[], compare: (a: T, b: T) => number): Promise<T[]> {
   let parts: T[][] = [];
   for (let at = 0; at < items.length; at += SORTED_AT_ONCE) {
     if (at > 0) await pause();
@@ -50,7 +49,7 @@ export async function sortedInSlices<T>(items: readonly T[], compare: (a: T, b: 
 async function mergedInSlices<T>(first: T[], second: T[], compare: (a: T, b: T) => number): Promise<T[]> {
   const merged: T[] = [];
   let at = 0;
-  await eachInSlices(first, (item) => {
+  await visitInSlices(first, (item) => {
     while (at < second.length && compare(second[at], item) < 0) merged.push(second[at++]);
     merged.push(item);
   });

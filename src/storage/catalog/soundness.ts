@@ -1,22 +1,29 @@
-/** Looks whether the catalog's file is as it was written, and gives it up where it is not. */
+/** Checks that the catalog's file is as it was written, and discards it if it is not. */
 
 import type { CatalogHealth } from "../../core/ports/health.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, readIfPresent, useAndClose } from "../fs/files.ts";
 import { findSqlite } from "../fs/sqlite.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
-import { isPassing, SCHEMA_VERSION } from "./database.ts";
-import { isUnsealed, mayBeOurs, numbersOf, pathOf, placeOf, removeDatabase } from "./database-files.ts";
+import { CATALOG_SCHEMA_VERSION, isPassing } from "./database.ts";
+import {
+  getDatabasePath,
+  getDatabasePlace,
+  isUnsealed,
+  listNumbers,
+  mayBeOurs,
+  removeDatabase,
+} from "./database-files.ts";
 
 type CatalogPlace = Pick<CatalogOptions, "disk" | "env" | "paths" | "sqlite">;
 
 /** Returns the state of the catalog. Reads all of it, and changes nothing. */
 export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogPlace): CatalogHealth {
-  const { folder, name } = placeOf(paths, env);
-  const path = (readIfPresent(() => numbersOf(disk, folder, name)) ?? [])
+  const { folder, name } = getDatabasePlace(paths, env);
+  const path = (readIfPresent(() => listNumbers(disk, folder, name)) ?? [])
     .sort((a, b) => b - a)
-    .map((number) => pathOf(folder, name, number))
-    .find((path) => mayBeOurs(disk, path, SCHEMA_VERSION));
+    .map((number) => getDatabasePath(folder, name, number))
+    .find((path) => mayBeOurs(disk, path, CATALOG_SCHEMA_VERSION));
   const open = sqlite();
   if (open === undefined) return { state: "unused", path: path ?? null, sizeBytes: 0, reason: "there is no SQLite" };
   if (path === undefined) return { state: "missing", path: null, sizeBytes: 0, reason: null };
@@ -35,16 +42,16 @@ export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogP
   }
 }
 
-/** Returns the bytes of a database and of what SQLite has written beside it. */
+/** Returns the bytes of a database and of the files that SQLite has written next to it. */
 function sizeOf(disk: Disk, path: string): number {
   return [path, `${path}-wal`].reduce((sum, file) => sum + (getInfo(disk, file)?.size ?? 0), 0);
 }
 
 /** Gives a damaged catalog up. The next list or search builds another, which has another name. */
 export function discardCatalog({ disk, env, paths }: CatalogPlace, damaged: string): void {
-  const { folder, name } = placeOf(paths, env);
-  // SQLite removes the files beside a database by their names, and another process may still have the damaged one open.
-  const next = 1 + Math.max(...numbersOf(disk, folder, name));
-  disk.close(disk.create(pathOf(folder, name, next)));
+  const { folder, name } = getDatabasePlace(paths, env);
+  // SQLite removes the other files of a database by their names; another process may still have that one open.
+  const next = 1 + Math.max(...listNumbers(disk, folder, name));
+  disk.close(disk.create(getDatabasePath(folder, name, next)));
   removeDatabase(disk, damaged);
 }

@@ -8,10 +8,10 @@ import { basename } from "node:path";
 import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
-import { contentText } from "../../core/format/message.ts";
+import { getContentText } from "../../core/format/message.ts";
 import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { momentOf } from "../../core/search/listing.ts";
+import { parseTime } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";
@@ -44,23 +44,23 @@ export interface SessionSummary {
   readonly entries: number;
   /** Time of the last user or assistant message, in milliseconds. */
   readonly activity: number | null;
-  /** Whether every line is an entry of the usual form that continues the one before, so that all are on one path. */
+  /** True if every line is an entry of the usual form that continues the one before, so that all are on one path. */
   readonly plain: boolean;
   /** The packed id of the last entry; -1 before the first. */
   readonly last: number;
-  /** Whether the last entry may belong to an interrupted batch. */
+  /** True if the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
-  /** Whether a line was seen that is damaged. */
+  /** True if a damaged line was seen. */
   readonly damaged?: true;
   /** The agent whose own file it is. */
   readonly agent?: string;
-  /** The names of the sessions within its file, where the agent's files have such. */
+  /** The names of the sessions within its file, if the agent's files have such. */
   readonly inner?: readonly string[];
 }
 
 /** Returns the time of the last message, or that of the beginning if it is later, as a fork's is. */
-export function modifiedAt({ activity, timestamp }: Pick<SessionSummary, "activity" | "timestamp">): number | null {
-  const created = momentOf(timestamp);
+export function getModified({ activity, timestamp }: Pick<SessionSummary, "activity" | "timestamp">): number | null {
+  const created = parseTime(timestamp);
   return activity === null || created === null ? (activity ?? created) : Math.max(activity, created);
 }
 
@@ -91,7 +91,7 @@ export interface Scan {
   /** The summary with the last line, if that has no line feed but is complete. */
   readonly now: SessionSummary;
   readonly size: number;
-  /** Whether it continues the summary that was known. */
+  /** True if it continues the known summary. */
   readonly grown: boolean;
 }
 
@@ -138,9 +138,9 @@ class Scanner {
   private hasHeader: boolean;
   private headerMade = false;
   private isNewer = false;
-  /** Whether entries have ids of their own, as from version 2 on. */
+  /** True if entries have ids of their own, as from version 2 on. */
   private needsIds = true;
-  /** Ids and parents, where the file is read from its beginning. */
+  /** Ids and parents, if the file is read from its beginning. */
   private readonly links: Links | undefined;
   /** Lines of new messages of users and the model: their starts and lengths, alternating. */
   private readonly messageLines: number[] = [];
@@ -176,7 +176,7 @@ class Scanner {
     this.f.reach = tail;
     this.updateActivity();
     if (this.links?.areBroken) this.noteDamage();
-    // Whether a file without a header is a session is decided again each time.
+    // Every look decides again whether a file without a header is a session.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.read, tail) : "" };
     // A last line without a line feed counts if it is complete. It is read again when the file has grown.
@@ -221,7 +221,7 @@ class Scanner {
     else this.f.plain = false;
   }
 
-  /** A line of a newer version that is none of ours is no damage. */
+  /** An unknown line of a newer version is no damage. */
   private noteDamage(): void {
     if (!this.isNewer) this.f.damaged = true;
   }
@@ -246,7 +246,7 @@ class Scanner {
     const { f } = this;
     this.hasHeader = true;
     if (header) {
-      Object.assign(f, headerFacts(header), { id: header.id });
+      Object.assign(f, getHeaderFacts(header), { id: header.id });
       this.isNewer = typeof header.version === "number" && header.version > CURRENT_VERSION;
       this.needsIds = typeof header.version === "number" && header.version > 1;
       f.plain = first?.version === CURRENT_VERSION && first.leafId === undefined;
@@ -266,7 +266,7 @@ class Scanner {
     setActivity(this.f, lines.length / 2, (nth) => this.read(lines[2 * nth], lines[2 * nth + 1]));
   }
 
-  /** Returns bytes of the file, from the chunk where that has them: small files are read once. Valid until the next line. */
+  /** Returns bytes of the file, from the chunk if that has them: small files are read once. Valid until the next. */
   private readonly read: Read = (start, length) =>
     this.held && start >= this.heldFrom
       ? this.held.subarray(start - this.heldFrom, start - this.heldFrom + length)
@@ -278,12 +278,12 @@ type Read = (start: number, length: number) => Uint8Array;
 /** Adds an entry, which `read` reads. Returns whether it is a message that may have the time of the last activity. */
 function addFacts(f: Gathered, type: number, role: Role, start: number, length: number, read: Read): boolean {
   f.entries++;
-  if (type === TYPE.name) f.name = nameIn(parsed(read(start, length)), f.name);
+  if (type === TYPE.name) f.name = nameIn(parseLine(read(start, length)), f.name);
   if (type !== TYPE.message) return false;
   f.messages++;
   if ((role !== "user" && role !== "assistant") || length > LONGEST_READ) return false;
   if (f.first === null && role === "user") {
-    const text = contentText(messageOf(parsed(read(start, length)))?.content).trim();
+    const text = getContentText(getEntryMessage(parseLine(read(start, length)))?.content).trim();
     f.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);
   }
   return true;
@@ -292,7 +292,7 @@ function addFacts(f: Gathered, type: number, role: Role, start: number, length: 
 /** Sets `activity` from the last of `count` messages that has a time. */
 function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uint8Array): void {
   for (let nth = count - 1; nth >= 0; nth--) {
-    const activity = activityOf(parsed(messageAt(nth)));
+    const activity = getActivity(parseLine(messageAt(nth)));
     if (activity === null) continue;
     f.activity = activity;
     return;
@@ -300,16 +300,16 @@ function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uin
 }
 
 /** Returns the members of a header that a summary has, as far as they are texts. */
-export function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
+export function getHeaderFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
   const { cwd, timestamp, parentSession, branchedFrom } = header as Readonly<Record<string, unknown>>;
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
   return { cwd: text(cwd), timestamp: text(timestamp), parentSession: text(parentSession) ?? text(branchedFrom) };
 }
 
 /** Returns the summary of a log up to a position, continuing `known`: for sessions that are not plain files of lines. */
-export function summaryOfLog(log: Log, known = EMPTY, past = log.nodes.count): SessionSummary {
+export function summariseLog(log: Log, known = EMPTY, past = log.nodes.count): SessionSummary {
   const { header, nodes } = log;
-  const f: Gathered = { ...known, ...headerFacts(header), id: header.id, plain: false };
+  const f: Gathered = { ...known, ...getHeaderFacts(header), id: header.id, plain: false };
   const read: Read = (position) => log.read(position);
   const messages: number[] = [];
   for (let position = f.entries; position < past; position++)
@@ -328,7 +328,7 @@ function nameIn(entry: unknown, before: string | null): string | null {
 }
 
 /** Parses a line; undefined when it is damaged. */
-export function parsed(line: Uint8Array): unknown {
+export function parseLine(line: Uint8Array): unknown {
   try {
     return parse(line);
   } catch {
@@ -336,17 +336,16 @@ export function parsed(line: Uint8Array): unknown {
   }
 }
 
-/** Returns the message of a message entry. */
-export function messageOf(entry: unknown): Readonly<Record<string, unknown>> | undefined {
+export function getEntryMessage(entry: unknown): Readonly<Record<string, unknown>> | undefined {
   const message = (entry as { message?: Record<string, unknown> } | null | undefined)?.message;
   return typeof message === "object" && message !== null ? message : undefined;
 }
 
 /** Returns the time of an entry's message in milliseconds: that of the message, or else that of the entry. */
-export function activityOf(entry: unknown): number | null {
-  const own = messageOf(entry)?.timestamp;
+export function getActivity(entry: unknown): number | null {
+  const own = getEntryMessage(entry)?.timestamp;
   if (typeof own === "number" && Number.isFinite(own)) return own;
-  return momentOf((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
+  return parseTime((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
 }
 
 function markOf(read: Read, reach: number): string {

@@ -1,8 +1,8 @@
 /** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
-import { endsOf } from "../../core/search/named-files.ts";
-import { toolKey } from "../../core/search/parts.ts";
+import { getPathEnds } from "../../core/search/named-files.ts";
+import { toToolKey } from "../../core/search/parts.ts";
 import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
@@ -10,14 +10,14 @@ import { isContainerName } from "../fs/container-paths.ts";
 import { useAndClose } from "../fs/files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile, Indexed } from "./database.ts";
-import { type IndexedText, logTexts, scanTexts } from "./documents.ts";
-import { eachInSlices } from "./slices.ts";
+import { type IndexedText, readLogTexts, scanTexts } from "./documents.ts";
+import { visitInSlices } from "./slices.ts";
 import { hash } from "./summary.ts";
 import type { NewText, TextKind } from "./text-table.ts";
 
-/** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
+/** Milliseconds of work without a pause while a search waits, and of reading for one transaction if none does. */
 const SLICE = { waiting: 8, ahead: 4 };
-/** Characters of texts written in one transaction while a search waits, and while none does. */
+/** Characters of texts written in one transaction while a search waits, and if none does. */
 const AT_ONCE = { waiting: 2 << 20, ahead: 128 << 10 };
 /** Characters of one file that are read and written without a pause, 20 ms. */
 const OF_ONE = 1 << 20;
@@ -25,7 +25,7 @@ const OF_ONE = 1 << 20;
 const OPENING = 4;
 /** Characters whose work is that of one more text, however short. */
 const TEXT = 200;
-/** Characters of a token by which a text is found besides its words, about. */
+/** Characters of a token that finds a text without its words, about. */
 const MARK = 16;
 /** Ends of paths whose tokens are remembered. */
 const MAX_MARKS = 20_000;
@@ -61,14 +61,14 @@ export class TextIndex {
     const { rows, stale, indexed } = this.kept;
     const missing = stale.get(kind) ?? new Set(rows.keys());
     stale.set(kind, missing);
-    await eachInSlices(missing, (path) => {
+    await visitInSlices(missing, (path) => {
       const row = rows.get(path);
       if (!row || indexed.get(path)?.[kind] === row.state) missing.delete(path);
     });
     return missing;
   }
 
-  /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
+  /** Indexes some of the missing texts in one short transaction. Returns false when none are missing. */
   async indexMore(file: CatalogFile, kind: TextKind): Promise<boolean> {
     const todo = this.kept.stale.get(kind) ?? (await this.missing(kind));
     const additions: Addition[] = [];
@@ -107,7 +107,7 @@ export class TextIndex {
     let lastReport = 0;
     let since = readClock();
     let again = 0;
-    // Goes on with the paths that are put at its end meanwhile.
+    // The loop reaches the paths that are added at the end.
     for (const path of todo) {
       const addition = this.additionOf(file, path, kind, OF_ONE);
       if (addition) {
@@ -148,12 +148,12 @@ export class TextIndex {
     todo: Set<string>,
   ): Promise<number> {
     if (additions.length === 0) return 0;
-    /** The states that were written; of files that another process changed, none. */
+    /** The written states; none for files that another process changed. */
     const written = new Map<string, Indexed>();
     await this.kept.write(file, "texts", async () => {
       written.clear();
       const isKnown = !file.isChangedElsewhere();
-      await eachInSlices(additions, ({ known, from, texts, state }) => {
+      await visitInSlices(additions, ({ known, from, texts, state }) => {
         const there = isKnown ? this.kept.indexed.get(known.path) : file.indexed(known.path);
         // Another process was faster.
         if (there?.id !== known.id || there[kind] !== known[kind]) return;
@@ -178,7 +178,7 @@ export class TextIndex {
 
   /**
    * Reads the missing texts of a file, up to about `atOnce` characters; null when the catalog lacks its row, undefined
-   * when there are none, or when it cannot be read: it is checked again when the folders are read next.
+   * when none are missing, or when it cannot be read: it is checked again when the folders are read next.
    */
   private additionOf(file: CatalogFile, path: string, kind: TextKind, atOnce: number): Addition | null | undefined {
     const row = this.kept.rows.get(path);
@@ -213,7 +213,7 @@ export class TextIndex {
       if (isPlain) scanTexts(this.options.disk, path, begin, sizeBytes, wanted, () => true, addTexts);
       else
         useAndClose(this.options.openLog(path), (log) => {
-          for (const found of logTexts(log, wanted, begin)) if (!addTexts(found, found[0].start + 1)) return;
+          for (const found of readLogTexts(log, wanted, begin)) if (!addTexts(found, found[0].start + 1)) return;
         });
     } catch {
       return undefined;
@@ -221,12 +221,12 @@ export class TextIndex {
     return { known, from, texts, state, size };
   }
 
-  /** Returns the tokens by which the index finds a text by its tool, and by any end of the paths of its files. */
+  /** Returns the tokens that find a text by its tool, and by any end of the paths of its files. */
   private marksOf(tool: string, files: readonly string[]): readonly string[] {
-    const marks = new Set([toolMark(tool)]);
+    const marks = new Set([toToolMark(tool)]);
     for (const file of files)
-      for (const end of endsOf(file)) {
-        const mark = this.marks.get(end) ?? fileMark(end);
+      for (const end of getPathEnds(file)) {
+        const mark = this.marks.get(end) ?? toFileMark(end);
         marks.add(mark);
         this.marks.set(end, mark);
       }
@@ -237,11 +237,10 @@ export class TextIndex {
 
 const NO_MARKS: readonly string[] = [];
 
-export function toolMark(tool: string): string {
-  return `_t${hash(toolKey(tool))}`;
+export function toToolMark(tool: string): string {
+  return `_t${hash(toToolKey(tool))}`;
 }
 
-/** Returns the token of the end of a path. */
-export function fileMark(end: string): string {
+export function toFileMark(end: string): string {
   return `_f${hash(end)}`;
 }

@@ -1,7 +1,7 @@
 /** The tables of texts in the catalog's SQLite file: their places, and an index of their words for each kind. */
 
 import type { SearchRequest } from "../../core/ports/catalog.ts";
-import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
+import { Lexicon, type Reading, toTokens } from "../../core/search/query.ts";
 import type { Statement } from "../fs/sqlite.ts";
 import { CatalogDamaged } from "./database-files.ts";
 import { hash } from "./summary.ts";
@@ -14,7 +14,7 @@ const REMEMBERED_WORDS = 200_000;
 /** Bytes that FTS5 gathers in memory before it writes a part of an index: more than one transaction adds. */
 const HASH_BYTES = 16 << 20;
 
-/** Kinds of text: what users and assistants say; the output of tools; and what tools are given. */
+/** Kinds of text: messages of users and assistants; the output of tools; and their arguments. */
 export type TextKind = "talk" | "tools" | "calls";
 const KINDS: readonly TextKind[] = ["talk", "tools", "calls"];
 
@@ -66,7 +66,7 @@ export interface Numbered extends TextSpan {
 
 export interface NewText extends TextSpan {
   readonly folded: string;
-  /** Tokens by which it is found besides its words; what is found by them is read and checked, as by words. */
+  /** Tokens that find it in addition to its words; texts found by them are read and checked, as by words. */
   readonly marks: readonly string[];
 }
 
@@ -92,14 +92,14 @@ export class TextTable {
     this.sql = sql;
   }
 
-  /** Drops what is remembered of a transaction that was not committed, or of too many words. */
+  /** Forgets the data of a transaction that was not committed, or of too many words. */
   forget(isCommitted: boolean): void {
     if (!isCommitted || this.lexicon.count > REMEMBERED_WORDS) this.lexicon.clear();
   }
 
   /** Replaces the texts of a file at and after an offset; undefined: it has none yet. */
   put(file: number, kind: TextKind, from: number | undefined, texts: readonly NewText[]): void {
-    // A text that has not changed keeps its number, so that a client that pages through hits misses none.
+    // An unchanged text keeps its number, so that a client that pages through hits misses none.
     const before = from === undefined ? [] : this.textsFrom(file, kind, from);
     const there = new Map(before.map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
@@ -123,7 +123,7 @@ export class TextTable {
       `INSERT INTO said(file, kind, start, length, nth, role, time, entry, sum, text)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ).run(file, KINDS.indexOf(kind), start, length, nth, role, time, packed, sum, content);
-    const words = tokensOf(folded, reading.longestRun);
+    const words = toTokens(folded, reading.longestRun);
     const tokens = marks.length === 0 ? words : `${words} ${marks.join(" ")}`;
     this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
   }
@@ -155,7 +155,6 @@ export class TextTable {
     return texts.all(file, KINDS.indexOf(kind), from) as { id: number; sum: string; text: string }[];
   }
 
-  /** Drops all texts of a file. */
   drop(file: number): void {
     for (const kind of KINDS) for (const { id } of this.textsFrom(file, kind, -1)) this.dropOne(kind, id);
   }

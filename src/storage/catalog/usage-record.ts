@@ -1,16 +1,16 @@
 /** The usage of one session as it is kept: figures in rows, and the models that these number. */
 
 import type { ModelUsed } from "../../core/ports/catalog.ts";
-import { AT, costOf, MANY_MODELS, ROW_LENGTH } from "../../core/search/usage.ts";
+import { AT, MANY_MODELS, ROW_LENGTH, sumCost } from "../../core/search/usage.ts";
 
 /** The usage of one session. It consists of plain values, so that it can be stored and continued. */
 export interface SessionUsage {
   readonly life: string;
   /** Offset, or in a container position, up to which all entries are counted. */
   readonly reach: number;
-  /** Whether all entries so far were taken over from the session that it was forked from. */
+  /** True if all entries so far were copied from the fork's original. */
   readonly begins: boolean;
-  /** The id of the first entry that may cost something: forks have it from the session that they come from. */
+  /** The id of the first entry that may have a cost: forks have it from their original. */
   readonly first: string | null;
   /** Figures, in rows. */
   readonly rows: readonly number[];
@@ -44,8 +44,8 @@ function shortName(name: unknown): string | null {
   return typeof name === "string" && name !== "" ? name.slice(0, LONGEST_NAME) : null;
 }
 
-/** Returns usage as a text, in which models are named and not numbered. */
-export function usageRecord(
+/** Returns usage as a text that names models and does not number them. */
+export function writeUsageRecord(
   { life, reach, begins, first, rows, tail, damaged }: SessionUsage,
   models: ModelNames,
 ): string {
@@ -63,14 +63,14 @@ export function usageRecord(
 }
 
 /** Returns the usage that a text holds; undefined when it holds none. */
-export function readUsage(text: string, models: ModelNames): SessionUsage | undefined {
+export function readUsageRecord(text: string, models: ModelNames): SessionUsage | undefined {
   try {
     const { life, reach, begins, first, rows, tail, damaged, models: named } = JSON.parse(text);
     if (first === undefined) return undefined;
     const indexes = named.map(([provider, model]: unknown[]) => models.indexOf(provider, model));
     for (const list of [rows, tail])
       for (let at = AT.model; at < list.length; at += ROW_LENGTH) list[at] = indexes[list[at]];
-    return { life, reach, begins, first, rows, tail, damaged, cost: costOf(rows, tail) };
+    return { life, reach, begins, first, rows, tail, damaged, cost: sumCost(rows, tail) };
   } catch {
     return undefined;
   }

@@ -13,7 +13,7 @@ CREATE TABLE usage(
 );
 `;
 
-/** The usage of one file: in which state of the file it was counted, and the record from which we restore it. */
+/** The usage of one file: the state of the file that was counted, and the record that restores the counts. */
 export interface StoredUsage {
   readonly path: string;
   readonly state: string;
@@ -33,7 +33,7 @@ export class UsageTable {
     this.sql = sql;
   }
 
-  /** Returns the usage of a file; undefined when none is stored. Throws CatalogDamaged. */
+  /** Returns the usage of a file; undefined without a record. Throws CatalogDamaged. */
   of(path: string): StoredUsage | undefined {
     const found = this.sql(`${WITH_PATHS} WHERE f.path = ?`).get(path) as StoredRowOfUsage | undefined;
     return found && checked(found);

@@ -1,14 +1,14 @@
 /**
- * Counts what sessions spent: the entries of each by quarter of an hour and model, continued when it has grown. It
- * reads bodies of messages, so it is done when usage is first asked for, and not with the heads that a list needs.
+ * Counts the usage of sessions: the entries of each by quarter of an hour and model, continued when it has grown. It
+ * reads bodies of messages, so it runs on the first request of usage, and not with the heads that a list needs.
  */
 
 import { isDerivedId } from "../../core/foreign/ids.ts";
-import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
+import { HEAD_BYTES, toRole } from "../../core/format/head.ts";
 import { skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
-import { addUsage, ForkBeginning, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
+import { AT, NO_QUARTER, ROW_LENGTH, sumCost, toQuarter } from "../../core/search/usage.ts";
+import { addUsage, ForkBeginning, getEntryUsage, makeUsage, mayCost } from "../../core/session/stats.ts";
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -17,15 +17,15 @@ import { readHeader } from "../fs/header.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { SessionRow } from "./session-row.ts";
-import { activityOf, chunk, heads, messageOf, parsed, type SessionSummary } from "./summary.ts";
+import { chunk, getActivity, getEntryMessage, heads, parseLine, type SessionSummary } from "./summary.ts";
 import type { ModelNames, SessionUsage } from "./usage-record.ts";
 
 /** Returns the state of a row's file; usage that was counted in this state is up to date. */
-export function usageState({ state, mark }: SessionRow): string {
+export function getUsageState({ state, mark }: SessionRow): string {
   return `${state} ${mark}`;
 }
 
-/** Counts the usage of a session, continuing `known` if that is of the same file. Throws what reading it throws. */
+/** Counts the usage of a session, continuing `known` if that is of the same file. Throws the failures of reading it. */
 export function countUsage(
   { disk, openLog }: Pick<CatalogOptions, "disk" | "openLog">,
   { path, facts: { base, life, size, now } }: SessionRow,
@@ -34,7 +34,7 @@ export function countUsage(
   family?: CountedEntries,
 ): SessionUsage {
   const isImportedFork = base.parentSession !== null && now.agent === undefined && isDerivedId(base.id);
-  // Only its header says what it took over.
+  // Only its header names the entries copied from the original.
   const header = (isImportedFork && readHeader(disk, path)) || base;
   const from = known?.life === life && known.reach <= base.reach ? known : undefined;
   const counter = new UsageCounter(base, models, from, header, family);
@@ -48,18 +48,18 @@ export function countUsage(
       last.begins = counter.begins;
       if (base.reach < size && size - base.reach <= LONGEST_LINE) {
         const line = readAt(disk, fd, base.reach, size - base.reach);
-        if (parsed(line) !== undefined) addLine(last, base.reach, line, 0, line.length);
+        if (parseLine(line) !== undefined) addLine(last, base.reach, line, 0, line.length);
       }
     });
   const { rows, begins, damaged } = counter;
   const first = counter.first ?? last.first ?? null;
-  return { life, reach: base.reach, begins, first, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
+  return { life, reach: base.reach, begins, first, rows, tail: last.rows, damaged, cost: sumCost(rows, last.rows) };
 }
 
-/** The entries of a family of forks that were counted, when the session is read that is to count those that were not. */
+/** The counted entries of a family of forks, while the session is read that counts the others. */
 interface CountedEntries {
   readonly ids: Set<unknown>;
-  /** Whether the session counts what it took over, because its original is gone. */
+  /** True if the session counts its copied entries, because its original is gone. */
   readonly isHeir: boolean;
 }
 
@@ -93,7 +93,7 @@ export class UsageCounter {
     for (let at = 0; at < this.rows.length; at += ROW_LENGTH) this.places.set(this.rows.slice(at, at + 3).join(), at);
   }
 
-  /** Whether all entries so far were taken over from the session that it was forked from. */
+  /** True if all entries so far were copied from the fork's original. */
   get begins(): boolean {
     return this.beginning.goesOn;
   }
@@ -101,13 +101,13 @@ export class UsageCounter {
     this.beginning.goesOn = goesOn;
   }
 
-  /** Adds an entry that may have spent something, or is needed to know where a fork's own entries begin. */
+  /** Adds an entry that may have usage, or that shows the beginning of a fork's own entries. */
   add(entry: Readonly<Record<string, unknown>>, type: string, role: string): void {
     const isTaken = this.beginning.take(entry);
     if (!mayCost(type, role)) return;
-    const source = type === "message" ? messageOf(entry) : entry;
-    const spent = noUsage();
-    addUsage(spent, usageIn(entry));
+    const source = type === "message" ? getEntryMessage(entry) : entry;
+    const spent = makeUsage();
+    addUsage(spent, getEntryUsage(entry));
     const isAnswer = role === "assistant";
     const { tokens, cost } = spent;
     if (!isAnswer && tokens.total === 0 && cost === 0) return;
@@ -116,8 +116,8 @@ export class UsageCounter {
     if (!isInherited) this.family?.ids.add(entry.id);
     const model = this.models.indexOf(source?.provider, source?.model);
     const { rows } = this;
-    const own = quarterOf(activityOf(entry));
-    const at = this.placeOf(own === NO_QUARTER ? quarterOf(this.born) : own, model, isInherited ? 1 : 0);
+    const own = toQuarter(getActivity(entry));
+    const at = this.placeOf(own === NO_QUARTER ? toQuarter(this.born) : own, model, isInherited ? 1 : 0);
     rows[at + AT.messages] += isAnswer ? 1 : 0;
     rows[at + AT.unpriced] += tokens.total > 0 && cost === 0 ? 1 : 0;
     rows[at + AT.input] += tokens.input;
@@ -128,7 +128,7 @@ export class UsageCounter {
     rows[at + AT.cost] += cost;
   }
 
-  /** Whether an entry that was taken over counts here, because it counts in no other session of the family. */
+  /** True if a copied entry counts here, because it counts in no other session of the family. */
   private isUncounted(id: unknown): boolean {
     return this.family?.isHeir === true && !this.family.ids.has(id);
   }
@@ -163,7 +163,7 @@ function countLines(disk: Disk, fd: number, counter: UsageCounter, from: number,
   scanLines(disk, fd, from, HEAD_BYTES, visitor, chunk, past);
 }
 
-/** Adds the line `b[at, end)`, which lies at `start` in the file. */
+/** Adds the line `b[at, end)`, which is at `start` in the file. */
 function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number, end: number): void {
   let past = end;
   while (past > at && b[past - 1] === CARRIAGE_RETURN) past--;
@@ -176,7 +176,7 @@ function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number
   const needed =
     counter.begins || (isUsual ? role === "assistant" || line.includes(USAGE) : isOddNeeded(line, start, counter));
   if (!needed) return;
-  const entry = parsed(line);
+  const entry = parseLine(line);
   if (typeof entry !== "object" || entry === null) {
     // The first line may begin with a mark; it is the header, and was read already.
     if (start > 0) counter.damaged++;
@@ -187,7 +187,7 @@ function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number
     counter.add(
       entry as Readonly<Record<string, unknown>>,
       ownType,
-      ownType === "message" ? roleOf(messageOf(entry)?.role) : "",
+      ownType === "message" ? toRole(getEntryMessage(entry)?.role) : "",
     );
 }
 
@@ -199,7 +199,7 @@ function isOddNeeded(line: Buffer, start: number, counter: UsageCounter): boolea
   return false;
 }
 
-/** Returns whether a line ends with white space after what it holds. */
+/** Returns whether a line ends with white space after its content. */
 function isPadded(line: Buffer): boolean {
   return line
     .toString("latin1", Math.max(0, line.length - 64))
@@ -214,7 +214,7 @@ function countLog(log: Log, counter: UsageCounter, from: number, past: number): 
     const type = nodes.type(position);
     const role = nodes.role(position);
     if (!counter.begins && !mayCost(type, role)) continue;
-    const entry = log.length(position) > LONGEST_LINE ? undefined : parsed(log.read(position));
+    const entry = log.length(position) > LONGEST_LINE ? undefined : parseLine(log.read(position));
     if (typeof entry === "object" && entry !== null) counter.add(entry as Record<string, unknown>, type, role);
     else counter.damaged++;
   }

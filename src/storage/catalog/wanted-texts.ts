@@ -1,14 +1,14 @@
 /** The texts that a search is about, besides its words: parts, roles, times, tools and files. */
 
 import type { SearchPart, SearchRequest } from "../../core/ports/catalog.ts";
-import { endsOf, fileName, hasFile } from "../../core/search/named-files.ts";
-import { partsOf, toolKey } from "../../core/search/parts.ts";
-import { fold, holds, lineWith, type Query, type Sought, snippet } from "../../core/search/query.ts";
-import { type IndexedText, kindOf } from "./documents.ts";
-import { fileMark, toolMark } from "./text-index.ts";
+import { getPathEnds, hasFile, normalizeFileName } from "../../core/search/named-files.ts";
+import { getSearchParts, toToolKey } from "../../core/search/parts.ts";
+import { containsTerms, findBestLine, fold, makeSnippet, type Query, type Sought } from "../../core/search/query.ts";
+import { getTextKind, type IndexedText } from "./documents.ts";
+import { toFileMark, toToolMark } from "./text-index.ts";
 import type { TextKind } from "./text-table.ts";
 
-/** Tools by which an index is asked. With more, texts are read and looked through: 100,000 took it minutes. */
+/** Most tools that the index is asked for. With more, texts are read and searched: 100,000 took it minutes. */
 const MOST_TOOLS = 64;
 
 export class WantedTexts {
@@ -17,7 +17,7 @@ export class WantedTexts {
   private readonly parts: ReadonlySet<SearchPart>;
   /** Keys of the tools that are asked for; undefined: any. */
   private readonly tools: ReadonlySet<string> | undefined;
-  /** The file that is asked for, as {@link fileName} returns it. */
+  /** The file that is asked for, as {@link normalizeFileName} returns it. */
   private readonly file: string | undefined;
   /** Terms that are looked for in a text to show the place: those of the query or, without them, the file's name. */
   private readonly placed: Query;
@@ -25,21 +25,21 @@ export class WantedTexts {
   constructor(request: SearchRequest, query: Query) {
     this.request = request;
     this.query = query;
-    this.parts = new Set(partsOf(request));
-    this.tools = request.tools && new Set(request.tools.map(toolKey));
-    this.file = request.file === undefined ? undefined : (fileName(request.file, null) ?? "");
-    this.placed = query.length > 0 || !this.file ? query : [fold(endsOf(this.file)[0])];
+    this.parts = new Set(getSearchParts(request));
+    this.tools = request.tools && new Set(request.tools.map(toToolKey));
+    this.file = request.file === undefined ? undefined : (normalizeFileName(request.file, null) ?? "");
+    this.placed = query.length > 0 || !this.file ? query : [fold(getPathEnds(this.file)[0])];
   }
 
   get kinds(): readonly TextKind[] {
-    return [...new Set(Array.from(this.parts, kindOf))];
+    return [...new Set(Array.from(this.parts, getTextKind))];
   }
 
   /** Returns the kinds with the role that each is limited to; undefined: several, or any. */
   get rolesOfKinds(): Map<TextKind, string | undefined> {
     const limits = new Map<TextKind, string | undefined>();
     for (const kind of this.kinds) {
-      const parts = [...this.parts].filter((part) => kindOf(part) === kind);
+      const parts = [...this.parts].filter((part) => getTextKind(part) === kind);
       limits.set(kind, this.request.role ?? (kind === "calls" || parts.length > 1 ? undefined : parts[0]));
     }
     return limits;
@@ -58,21 +58,21 @@ export class WantedTexts {
 
   /** Returns whether a text is of the tools, names the file and, folded, has the terms. */
   fits({ tool, files }: IndexedText, folded: string): boolean {
-    if (this.tools && (tool === undefined || !this.tools.has(toolKey(tool)))) return false;
+    if (this.tools && (tool === undefined || !this.tools.has(toToolKey(tool)))) return false;
     if (this.file !== undefined && !hasFile(files, this.file)) return false;
-    return holds(folded, this.query);
+    return containsTerms(folded, this.query);
   }
 
-  /** The marks of the tools and the file, by which an index is asked; nothing when any will do. */
+  /** The marks of the tools and the file, for the index; nothing when any will do. */
   get marks(): Sought {
     const tools = this.tools && this.tools.size <= MOST_TOOLS ? this.request.tools : undefined;
     return [
-      ...(tools ? [[...new Set(tools.map(toolMark))]] : []),
-      ...(this.file === undefined ? [] : [[fileMark(endsOf(this.file).at(-1) ?? "")]]),
+      ...(tools ? [[...new Set(tools.map(toToolMark))]] : []),
+      ...(this.file === undefined ? [] : [[toFileMark(getPathEnds(this.file).at(-1) ?? "")]]),
     ];
   }
 
-  /** Returns the members of a hit that tell of its text. */
+  /** Returns the members of a hit that describe its text. */
   shown({ kind, role, text, tool, time: at }: IndexedText, folded: string) {
     const part = kind === "calls" ? ("toolCall" as const) : (role as SearchPart);
     return {
@@ -80,8 +80,8 @@ export class WantedTexts {
       part,
       tool,
       at,
-      snippet: snippet(text, folded, this.placed),
-      line: lineWith(text, folded, this.placed),
+      snippet: makeSnippet(text, folded, this.placed),
+      line: findBestLine(text, folded, this.placed),
     };
   }
 }

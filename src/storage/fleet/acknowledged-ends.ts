@@ -6,7 +6,7 @@
  */
 
 import { join } from "node:path";
-import { bytesOf, linesIn, parse, payloadOf } from "../../core/json/json.ts";
+import { parse, splitLines, toBytes, trimLine } from "../../core/json/json.ts";
 import type { FleetEnd, NotedFleet } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../fs/disk.ts";
@@ -87,7 +87,7 @@ export class AcknowledgedEnds {
   private write(acknowledged: AcknowledgedEnd): void {
     const { disk } = this;
     const [file] = this.filesOf(acknowledged.sessionId);
-    const line = bytesOf(`${JSON.stringify(acknowledged)}\n`);
+    const line = toBytes(`${JSON.stringify(acknowledged)}\n`);
     if (exists(disk, file)) {
       const fd = disk.openAppend(file);
       try {
@@ -174,7 +174,7 @@ export class AcknowledgedEnds {
     try {
       const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
       // A line that a loss of power cut or zeroed says nothing; the one before it does.
-      return [...linesIn(bytes)].reverse().map(parsedEnd).find(Boolean);
+      return [...splitLines(bytes)].reverse().map(parsedEnd).find(Boolean);
     } catch {
       return undefined;
     }
@@ -183,7 +183,7 @@ export class AcknowledgedEnds {
 
 /** Returns what tells the last of some lines from others. */
 export function lastOf(line: Uint8Array): string {
-  return sha256(payloadOf(line));
+  return sha256(trimLine(line));
 }
 
 /** Returns whether a log has an acknowledged end, as far as its last line shows. */

@@ -2,14 +2,14 @@
 
 import { basename } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { headerIn, headerOf, SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
-import { payloadOf, textOf } from "../../core/json/json.ts";
+import { parseSessionHeader, SESSION_ID, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
+import { decodeText, trimLine } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { WantedSession } from "../../core/ports/stores.ts";
-import { idInPath } from "../../core/search/listing.ts";
+import { getIdInPath } from "../../core/search/listing.ts";
 import { makeFileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
@@ -88,7 +88,7 @@ const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
  * in another folder.
  */
 export function copyFor(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
-  const id = idInPath(path);
+  const id = getIdInPath(path);
   const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? onlyFile(place, id) : undefined;
   if (file === undefined || isUuid(id)) return file;
   const header = place.headerAt(file);
@@ -108,7 +108,7 @@ function onlyFile(place: Pick<ArrivalPlace, "find">, id: string): string | undef
 /** Returns the session of the fleet whose copy has the name in a path: so lists name those that are not here. */
 async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: string): Promise<FleetSession | null> {
   if (!mayBeOfCopy(path)) return null;
-  const id = idInPath(path);
+  const id = getIdInPath(path);
   const there = SESSION_ID.test(id) ? await fleet.look(id) : null;
   const isListedSo = (session: FleetSession | null): boolean =>
     session !== null && placeFor(storedHeader(session)).path === path;
@@ -127,12 +127,12 @@ async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: stri
 }
 
 function storedHeader({ id, headerLine }: FleetSession): SessionHeader {
-  return headerOf(headerIn(headerLine) ?? { type: "session", id });
+  return toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id });
 }
 
 /** Whether a copy may have the name in a path. Others are names that people give, which mean no session of other machines. */
 function mayBeOfCopy(path: string): boolean {
-  return isUuid(idInPath(path)) || FILE_NAME.test(basename(path));
+  return isUuid(getIdInPath(path)) || FILE_NAME.test(basename(path));
 }
 
 /** Whether a path names the session with a header whose id it seems to have: other ids may look the same in names. */
@@ -289,10 +289,10 @@ const MOST_LEFT = 64 << 20;
 
 /** Returns whether a spoilt file may be a copy of a session: it has no entries that can be read, or one of that session. */
 async function mayBeOf({ fleet, entriesIn }: ArrivalPlace, { id, end }: FleetSession, file: string): Promise<boolean> {
-  const here = new Set(entriesIn(file, MOST_COMPARED).map((line) => textOf(payloadOf(line))));
+  const here = new Set(entriesIn(file, MOST_COMPARED).map((line) => decodeText(trimLine(line))));
   if (here.size === 0) return true;
   for await (const lines of fleet.lines(id, 0, end.entries))
-    if (lines.some((line) => here.has(textOf(payloadOf(line))))) return true;
+    if (lines.some((line) => here.has(decodeText(trimLine(line))))) return true;
   return false;
 }
 
@@ -319,9 +319,9 @@ async function fetchSession(
   file?: string,
   left: readonly Uint8Array[] = [],
 ): Promise<void> {
-  const stored = session && headerIn(session.headerLine);
+  const stored = session && parseSessionHeader(session.headerLine);
   if (!session || !stored) return;
-  const beginning = { headerLine: session.headerLine, header: headerOf(stored) };
+  const beginning = { headerLine: session.headerLine, header: toReadableHeader(stored) };
   const at = file ?? place.placeFor(beginning.header).path;
   // The file of an earlier copy may have the name, and be none any more.
   if (file === undefined && (await fetchedAgain(place, at, progress, session.id))) return;

@@ -1,6 +1,6 @@
 /** The attachments of working copies: given to the fleet before the lines that name them, and fetched before these come. */
 
-import { attachmentsIn } from "../../core/format/attachments.ts";
+import { findAttachments } from "../../core/format/attachments.ts";
 import type { Fleet, FleetAttachment } from "../../core/ports/fleet.ts";
 import type { AttachmentFolder } from "../log/attachments.ts";
 
@@ -10,7 +10,7 @@ interface WithAttachments {
 
 /** Returns the attachments that lines name. */
 export function attachmentsOf({ attachments }: WithAttachments, lines: readonly Uint8Array[]): FleetAttachment[] {
-  const named = new Set(lines.flatMap(attachmentsIn));
+  const named = new Set(lines.flatMap(findAttachments));
   return Array.from(named, (sha256) => ({ sha256, read: () => attachments.read(sha256) }));
 }
 
@@ -28,7 +28,7 @@ export function fetchNamed(
   log: WithAttachments,
   lines: readonly Uint8Array[],
 ): Promise<void> | undefined {
-  const named = new Set(lines.flatMap(attachmentsIn));
+  const named = new Set(lines.flatMap(findAttachments));
   return named.size === 0 ? undefined : fetchAll(fleet, log, named);
 }
 

@@ -1,10 +1,10 @@
 /** The care of a fleet: checks what it has, and brings sessions in and out as files. */
 
 import { join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import { payloadOf } from "../../core/json/json.ts";
+import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
+import { trimLine } from "../../core/json/json.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
@@ -194,9 +194,9 @@ export class FleetKeeping implements FleetCare {
       // They may be in a branch.
       const there = new Set<string>();
       for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
-        for (const line of lines) there.add(sha256(payloadOf(line)));
+        for (const line of lines) there.add(sha256(trimLine(line)));
       const here = linesIn(log, 0, end.entries);
-      return here.filter((line) => !there.has(sha256(payloadOf(line)))).length;
+      return here.filter((line) => !there.has(sha256(trimLine(line)))).length;
     } finally {
       log?.close();
     }
@@ -352,7 +352,7 @@ export class FleetKeeping implements FleetCare {
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const unreadable: FleetFile[] = [];
     const sessions = this.place.sessionsIn(folder, (path, error) => {
-      const { message } = storageFailure(error, "reading the folder");
+      const { message } = toStorageFailure(error, "reading the folder");
       unreadable.push({ sessionPath: path, sessionId: null, outcome: "refused", entries: 0, message });
     });
     const files = [...sessions].sort();
@@ -442,8 +442,8 @@ export class FleetKeeping implements FleetCare {
   /** Writes a session. Returns null for one that was deleted since its row was read. */
   private async exportOne(folder: string, row: FleetRow): Promise<FleetFile | null> {
     const { id, headerLine, end } = row;
-    const stored = headerIn(headerLine);
-    const sessionPath = stored ? this.place.fileIn(folder, headerOf(stored)) : nameless(folder, id);
+    const stored = parseSessionHeader(headerLine);
+    const sessionPath = stored ? this.place.fileIn(folder, toReadableHeader(stored)) : nameless(folder, id);
     const told = { sessionPath, sessionId: id, entries: end.entries };
     try {
       const missing: string[] = [];
@@ -513,14 +513,14 @@ export class FleetKeeping implements FleetCare {
   /** Gathers the facts of a session anew. Returns false where another process has it, null where its header cannot be read. */
   private async indexOne({ id, headerLine }: FleetRow, atOnce: number): Promise<boolean | null> {
     const { fleet, keeper, memory } = this.place;
-    const stored = headerIn(headerLine);
+    const stored = parseSessionHeader(headerLine);
     if (!stored) return null;
     const taking = await fleet.take(id, 0);
     if (taking.kind !== "taken") return false;
     const { epoch, end } = taking;
     try {
       if (!(await keeper.forgetFacts(id, epoch))) return false;
-      const log = memory.create({ headerLine, header: headerOf(stored) });
+      const log = memory.create({ headerLine, header: toReadableHeader(stored) });
       const facts = new CopyFacts(log);
       let before = NOTHING;
       let bytes = 0;

@@ -2,8 +2,8 @@
 
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { idInPath } from "../../core/search/listing.ts";
-import { headerFacts } from "../catalog/summary.ts";
+import { getIdInPath } from "../../core/search/listing.ts";
+import { getHeaderFacts } from "../catalog/summary.ts";
 import type { CommonSource } from "./commit.ts";
 import { endIn, isSameEnd, NOTHING } from "./ends.ts";
 
@@ -12,9 +12,9 @@ const AT_ONCE = 4;
 
 /** Returns it for the first `count` entries of a log; undefined where there is none. */
 export async function commonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
-  const { parentSession } = headerFacts(log.header);
+  const { parentSession } = getHeaderFacts(log.header);
   if (parentSession === null || !fleet.stretches) return undefined;
-  const sessionId = idInPath(parentSession);
+  const sessionId = getIdInPath(parentSession);
   let known: readonly FleetEnd[];
   try {
     known = await fleet.stretches(sessionId);

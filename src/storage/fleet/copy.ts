@@ -6,7 +6,7 @@
  * whoever writes next takes the session again, and the end that the fleet returns then says what became of the lines.
  */
 
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
@@ -508,7 +508,7 @@ export class FleetCopy implements Outside {
     if (stay) this.commit.doubt ??= "another program wrote after it, so that it stays in the session's file";
     if (this.debt.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
     this.debt.forgetKept();
-    const failure = this.doubted(this.commit, storageFailure(error, "making the changes durable"));
+    const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
     this.tenure.epoch = null;
     this.known.goBack(NOTHING);
     return asFailure(failure);

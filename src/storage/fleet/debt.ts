@@ -3,8 +3,8 @@
  * machine has it, and other processes of the machine may pay it, or add to it, whenever they have the session.
  */
 
-import { maybeThere, storageFailure } from "../../core/errno.ts";
-import { damageOfEntry } from "../../core/format/damage.ts";
+import { toStorageFailure, toUncertainFailure } from "../../core/errno.ts";
+import { makeEntryDamage } from "../../core/format/damage.ts";
 import { parse } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
@@ -103,9 +103,9 @@ export class Debt {
       try {
         await undo();
       } catch {
-        throw maybeThere(error);
+        throw toUncertainFailure(error);
       }
-      throw storageFailure(error, "keeping what is acknowledged while the fleet is away");
+      throw toStorageFailure(error, "keeping what is acknowledged while the fleet is away");
     }
   }
 
@@ -145,7 +145,7 @@ export class Debt {
     if (!lost || this.isOwed) return;
     const { entries, lastEntryId, at } = lost;
     const sentence = `The fleet's database lacked the last ${entries} entries that were acknowledged here, until ${at}: an older state of it was restored, or a standby promoted. Nothing is lost: this machine gave them back.`;
-    this.log.addDamage(damageOfEntry(lastEntryId, "restored_entries", sentence));
+    this.log.addDamage(makeEntryDamage(lastEntryId, "restored_entries", sentence));
     await this.journal.end(known as JournaledSession, this.isTold);
     this.renew();
   }
@@ -173,7 +173,7 @@ export class Debt {
     const { entries, lastEntryId, renamed, names = [], reason = "away" } = conflict;
     const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
     const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}`;
-    const damage = damageOfEntry(lastEntryId, "diverged", sentence);
+    const damage = makeEntryDamage(lastEntryId, "diverged", sentence);
     this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
     // Who is killed before all of it is in the fleet tells it again.
     if (this.isOwed) return;

@@ -1,6 +1,6 @@
 /** The ends of sequences of lines, by which two places see that they have the same. */
 
-import { concat, payloadOf } from "../../core/json/json.ts";
+import { concat, trimLine } from "../../core/json/json.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { chained, GENESIS, sha256 } from "../v2/frame.ts";
@@ -15,7 +15,7 @@ export const NOTHING: FleetEnd = { entries: 0, bytes: 0, chain: GENESIS };
 export function endAfter(before: FleetEnd, lines: Iterable<Uint8Array>): FleetEnd {
   let { entries, bytes, chain } = before;
   for (const line of lines) {
-    const payload = payloadOf(line);
+    const payload = trimLine(line);
     chain = chained(chain, sha256(payload));
     bytes += payload.length;
     entries++;

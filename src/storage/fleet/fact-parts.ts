@@ -1,7 +1,7 @@
 /** The parts of a statement that bring the facts of entries, by which their sessions are found. */
 
 import type { FleetDescription, FleetFacts, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
-import { idInPath, momentOf } from "../../core/search/listing.ts";
+import { getIdInPath, parseTime } from "../../core/search/listing.ts";
 import { fold } from "../../core/search/query.ts";
 import type { SqlValues } from "./sql-values.ts";
 
@@ -122,7 +122,7 @@ const LONGEST_NAME = 255;
 
 /** Returns the id of the session that a path is of; null where no file can have such a name. */
 function parentIn(path: string): string | null {
-  const id = storable(idInPath(path));
+  const id = storable(getIdInPath(path));
   return Buffer.byteLength(id) > LONGEST_NAME ? null : id;
 }
 
@@ -134,7 +134,7 @@ export function describedRow(id: string, description: FleetDescription): object 
     cwd: storable(cwd),
     parent_path: storable(parentSession),
     parent_id: parentSession ? parentIn(parentSession) : null,
-    created: momentOf(timestamp),
+    created: parseTime(timestamp),
     name_sought: name === null ? null : storable(fold(name)),
     sought: storable(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
   };

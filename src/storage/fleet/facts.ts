@@ -3,13 +3,20 @@
 import type { SessionHeader } from "../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd, FleetFacts, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { endsOf } from "../../core/search/named-files.ts";
-import { fold, wordsOf } from "../../core/search/query.ts";
+import { getPathEnds } from "../../core/search/named-files.ts";
+import { fold, splitWords } from "../../core/search/query.ts";
 import { AT, ROW_LENGTH } from "../../core/search/usage.ts";
 import { mayCost } from "../../core/session/stats.ts";
-import { type IndexedText, textsOf } from "../catalog/documents.ts";
-import { EMPTY, headerFacts, modifiedAt, parsed, type SessionSummary, summaryOfLog } from "../catalog/summary.ts";
-import { fileMark, toolMark } from "../catalog/text-index.ts";
+import { getTexts, type IndexedText } from "../catalog/documents.ts";
+import {
+  EMPTY,
+  getHeaderFacts,
+  getModified,
+  parseLine,
+  type SessionSummary,
+  summariseLog,
+} from "../catalog/summary.ts";
+import { toFileMark, toToolMark } from "../catalog/text-index.ts";
 import { UsageCounter } from "../catalog/usage.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
 import { isSameEnd, NOTHING } from "./ends.ts";
@@ -54,7 +61,7 @@ export class CopyFacts {
     const past = after.entries;
     // Those of a commit in parts were gathered with these.
     const there = areBehind ? this.at(after) : undefined;
-    const summary = there?.summary ?? summaryOfLog(log, start.summary, past);
+    const summary = there?.summary ?? summariseLog(log, start.summary, past);
     const isPlain = there?.isPlain ?? (start.isPlain && isOnePath(log, before.entries, past));
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
     const description = { cwd, name, firstMessage, parentSession, timestamp };
@@ -66,7 +73,7 @@ export class CopyFacts {
       this.coming.shift();
     const isKnown = start.description && JSON.stringify(start.description) === JSON.stringify(description);
     return {
-      counts: { messages, modified: modifiedAt(summary), isPlain },
+      counts: { messages, modified: getModified(summary), isPlain },
       ...(isKnown ? {} : { description }),
       texts: found.texts,
       spendings: found.spendings,
@@ -89,7 +96,7 @@ export class CopyFacts {
   private knownAt(end: FleetEnd): KnownFacts {
     const { log } = this;
     const { entries } = end;
-    const summary = entries === 0 ? EMPTY : summaryOfLog(log, EMPTY, entries);
+    const summary = entries === 0 ? EMPTY : summariseLog(log, EMPTY, entries);
     const begins = beginsAt(log, factsBase(log.header), entries);
     const isPlain = isOnePath(log, 0, entries);
     return { end: entries === 0 ? NOTHING : end, summary, isPlain, begins, description: undefined };
@@ -103,7 +110,7 @@ export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "t
 
 /** Returns that part of a header. */
 export function factsBase(header: SessionHeader): FactsBase {
-  return { ...headerFacts(header), id: header.id, importedFrom: header.importedFrom };
+  return { ...getHeaderFacts(header), id: header.id, importedFrom: header.importedFrom };
 }
 
 /** The entries of a session, or of a stretch of it. */
@@ -144,7 +151,7 @@ export function foundIn(
     if (!entry) continue;
     counter.add(entry, type, role);
     const place = { start: position, length: 0, entry: null };
-    for (const text of type === "message" ? textsOf(entry, role, { kinds: KINDS, cwd: base.cwd }, place) : [])
+    for (const text of type === "message" ? getTexts(entry, role, { kinds: KINDS, cwd: base.cwd }, place) : [])
       texts.push(fleetText(text, offset + position));
   }
   return { texts, spendings: spendingsOf(counter), begins: counter.begins };
@@ -166,7 +173,7 @@ function entryAt(
   const line = source.read(position);
   if (signs && !signs.some((sign) => Buffer.from(line.buffer, line.byteOffset, line.length).includes(sign)))
     return undefined;
-  const entry = parsed(line);
+  const entry = parseLine(line);
   return typeof entry === "object" && entry !== null ? (entry as Record<string, unknown>) : undefined;
 }
 
@@ -178,8 +185,8 @@ function isOnePath({ nodes }: Log, from: number, past: number): boolean {
 
 function fleetText({ kind, nth, role, time, text, tool, files }: IndexedText, position: number): FleetText {
   const words = keptWords(text);
-  const marks = new Set(tool === undefined ? [] : [toolMark(tool)]);
-  for (const file of files) for (const end of endsOf(file)) marks.add(fileMark(end));
+  const marks = new Set(tool === undefined ? [] : [toToolMark(tool)]);
+  for (const file of files) for (const end of getPathEnds(file)) marks.add(toFileMark(end));
   return { position, kind: kind as FleetText["kind"], nth, role, time, words, marks: [...marks] };
 }
 
@@ -187,7 +194,7 @@ function fleetText({ kind, nth, role, time, text, tool, files }: IndexedText, po
 function keptWords(text: string): string[] {
   const words = new Set<string>();
   let bytes = 0;
-  for (const word of wordsOf(fold(text))) {
+  for (const word of splitWords(fold(text))) {
     if (words.has(word)) continue;
     bytes += Buffer.byteLength(word);
     if (bytes > MOST_WORD_BYTES) break;

@@ -5,10 +5,10 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import { parse, payloadOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, parse, trimLine } from "../../core/json/json.ts";
 import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { type BranchBase, branchOf, markerAfter, repeatsAmong } from "../../core/session/added-branch.ts";
+import { type BranchBase, findRepeats, makeBranch, makeLeafMarker } from "../../core/session/added-branch.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
 import { type AcknowledgedEnd, lastOf } from "./acknowledged-ends.ts";
@@ -116,7 +116,7 @@ async function partedAfter(
   for await (const lines of fleet.lines(header.id, from, there.entries)) {
     end = endAfter(end, lines);
     for (const line of lines) {
-      const isCommon = bytes === 0 && common < nodes.count && sameBytes(payloadOf(line), payloadOf(log.read(common)));
+      const isCommon = bytes === 0 && common < nodes.count && areSameBytes(trimLine(line), trimLine(log.read(common)));
       if (isCommon) common++;
       else if (common === from && (from > 0 || isAnother)) return null;
       else {
@@ -143,12 +143,12 @@ async function branchOff(
   const base = { log, count: common, theirs };
   const own = linesOf(log, common, log.nodes.count);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
-  const repeats = repeatsAmong(theirs, own, log.header.id);
+  const repeats = findRepeats(theirs, own, log.header.id);
   // What is owed begins at a line of its own: those before it the fleet had.
   const known = reason === "unsent" ? own : own.slice(0, Math.max(0, (journaled.from?.entries ?? common) - common));
   const edited = editedIn(base, known);
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
-  const branch = branchOf(base, left, sha256, repeats);
+  const branch = makeBranch(base, left, sha256, repeats);
   const { lines, renamed } = branch;
   const kept = own.filter((line) => edited.has(line));
   if (lines.length === 0) {
@@ -166,7 +166,7 @@ async function branchOff(
   const isMade = last === undefined || log.nodes.position(last.markerId ?? last.lastEntryId) >= 0;
   const before = isUntold && !isMade ? conflicts.slice(0, -1) : conflicts;
   const { count } = log.nodes;
-  const marker = markerAfter(base, branch, sha256);
+  const marker = makeLeafMarker(base, branch, sha256);
   const conflict = conflictOf(branch, marker);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
@@ -175,7 +175,10 @@ async function branchOff(
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
 
-function conflictOf({ entryIds, renamed }: ReturnType<typeof branchOf>, marker: Uint8Array): Omit<FleetConflict, "at"> {
+function conflictOf(
+  { entryIds, renamed }: ReturnType<typeof makeBranch>,
+  marker: Uint8Array,
+): Omit<FleetConflict, "at"> {
   const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const lastEntryId = entryIds[entryIds.length - 1];
   return { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
@@ -184,15 +187,15 @@ function conflictOf({ entryIds, renamed }: ReturnType<typeof branchOf>, marker: 
 /** Adds entries that are owed to a copy that has all that the fleet has, and lacks some of them. */
 export async function addOwed({ log, options, journaled }: Differing, owed: readonly Uint8Array[]): Promise<void> {
   const { count } = log.nodes;
-  const repeats = repeatsAmong(linesAfter(log, journaled?.from?.entries ?? 0), owed, log.header.id);
+  const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), owed, log.header.id);
   const base = { log, count, theirs: [] };
   const left = owed.filter((line) => !repeats.has(idIn(line)));
-  const branch = branchOf(base, left, sha256, repeats);
+  const branch = makeBranch(base, left, sha256, repeats);
   if (branch.lines.length === 0) return;
   const { parentId } = parse(branch.lines[0]) as { parentId?: unknown };
   const isContinued = count === 0 || parentId === log.nodes.id(count - 1);
   if (isContinued) return log.takeIn(branch.lines);
-  const marker = markerAfter(base, branch, sha256);
+  const marker = makeLeafMarker(base, branch, sha256);
   if (journaled) await options.journal.diverged(journaled, conflictOf(branch, marker));
   return log.takeIn([...branch.lines, marker]);
 }
@@ -207,7 +210,7 @@ function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]
   return new Set(
     own.filter((line) => {
       const there = lineOf(idIn(line));
-      return there !== undefined && !sameBytes(payloadOf(there), payloadOf(line));
+      return there !== undefined && !areSameBytes(trimLine(there), trimLine(line));
     }),
   );
 }

@@ -6,7 +6,7 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import type { NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
 import { readIfPresent, writeTemporary } from "../fs/files.ts";
@@ -138,7 +138,7 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
       try {
         if (text !== textOf(noted())) {
           disk.makeFolder(folder);
-          const fill = (fd: number): void => writeAll(disk, fd, bytesOf(text));
+          const fill = (fd: number): void => writeAll(disk, fd, toBytes(text));
           // Another process may have met a later one meanwhile.
           await writeTemporary(disk, file, fill, { sync: true }, (temporary) =>
             isFormer(now.latest, noted().latest) ? disk.remove(temporary) : disk.rename(temporary, file),

@@ -24,20 +24,20 @@ import {
 import type { Env } from "../../core/ports/env.ts";
 import type { FleetCatalog, FleetCursor, FleetListed, FleetPresence } from "../../core/ports/fleet-catalog.ts";
 import {
-  expired,
-  familyOf,
-  keyOf,
-  momentOf,
-  packed,
-  parentsOf,
-  unknownId,
-  unpacked,
+  findFamily,
+  findParents,
+  getSortKey,
+  packCursor,
+  parseTime,
+  toExpiredFailure,
+  toUnknownIdFailure,
+  unpackCursor,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { AT, type CountedSession, costOf, ROW_LENGTH, usageOf, withHeirs } from "../../core/search/usage.ts";
+import { AT, assignHeirs, type CountedSession, ROW_LENGTH, sumCost, sumUsage } from "../../core/search/usage.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
-import { cursorsIn, withCursors } from "../catalog/joint.ts";
-import { idsOfOriginal } from "../catalog/originals.ts";
+import { mergeHits, parseCursors } from "../catalog/joint.ts";
+import { deriveOriginalIds } from "../catalog/originals.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
 import { storable } from "./fact-parts.ts";
 import { RemoteSearch } from "./remote-search.ts";
@@ -117,7 +117,7 @@ export class JointFleetCatalog implements Catalog {
     if (isAboutHere(request)) return here.search(request, progress);
     const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
     if (!query) return { hits: [], more: false };
-    const [own, other] = cursorsIn(request.cursor);
+    const [own, other] = parseCursors(request.cursor);
     return this.orHere<FoundHits>(
       async () => {
         const local = await this.local();
@@ -129,7 +129,7 @@ export class JointFleetCatalog implements Catalog {
         missing.catch(() => {});
         const mine = await this.searchHere({ ...request, cursor: own }, isBehind, progress);
         const found = await new RemoteSearch({ there, except, toListed }, request, query).page(other);
-        const hits = withCursors(mine.hits, found.hits, own, other).slice(0, request.limit);
+        const hits = mergeHits(mine.hits, found.hits, own, other).slice(0, request.limit);
         const left = mine.hits.length + found.hits.length - hits.length;
         const [coming, lacksWords] = await missing;
         const limited = sentences(found.limited, coming, lacksWords ? WORDLESS : undefined);
@@ -137,7 +137,7 @@ export class JointFleetCatalog implements Catalog {
       },
       async () => {
         const found = await here.search({ ...request, cursor: own }, progress);
-        return { ...found, hits: withCursors(found.hits, [], own, other) };
+        return { ...found, hits: mergeHits(found.hits, [], own, other) };
       },
     );
   }
@@ -178,7 +178,7 @@ export class JointFleetCatalog implements Catalog {
           const rows: number[] = [];
           for (const { quarter, provider, model, isInherited, numbers } of spendings)
             rows.push(quarter, models.indexOf(provider, model), isInherited ? 1 : 0, ...numbers);
-          return { listed: { ...this.listed(session, places), cost: costOf(rows) }, usage: { rows, tail: [] } };
+          return { listed: { ...this.listed(session, places), cost: sumCost(rows) }, usage: { rows, tail: [] } };
         });
         const countedHere = counted.sessions
           .filter(({ listed }) => ownIds.has(listed.id))
@@ -194,7 +194,7 @@ export class JointFleetCatalog implements Catalog {
         const mine = await local.list({ headerOnly: true, most: 0 });
         const ownArchived = archived ? [] : (await local.list({ cwd, archived: true, headerOnly: true })).found;
         return {
-          ...usageOf(inherited, request, models.all),
+          ...sumUsage(inherited, request, models.all),
           incomplete: counted.incomplete.filter(({ listed }) => !listed || ownIds.has(listed.id)),
           limited: await this.coming("usage"),
           archivedLeftOut: left + ownArchived.filter(({ id }) => ownIds.has(id)).length,
@@ -209,10 +209,10 @@ export class JointFleetCatalog implements Catalog {
   private async withHeirs(sessions: readonly CountedSession[], local: Local): Promise<readonly CountedSession[]> {
     const { there, sha256 } = this.options;
     const parents = new Set(sessions.map(({ listed }) => listed.parentSession).filter((path) => path !== null));
-    const idsOf = new Map(Array.from(parents, (path) => [path, idsOfOriginal(path, sha256)]));
+    const idsOf = new Map(Array.from(parents, (path) => [path, deriveOriginalIds(path, sha256)]));
     const known = await there.known([...new Set([...idsOf.values()].flat())]);
     const begin = new Set([...local.keys(), ...sessions.map(({ listed }) => listed.id)].map((id) => id.slice(0, 8)));
-    return withHeirs(sessions, ({ parentSession }) =>
+    return assignHeirs(sessions, ({ parentSession }) =>
       // pi_agent_rust names files by the first eight characters.
       (idsOf.get(parentSession ?? "") ?? []).some(
         (id) => known.get(id)?.isDeleted === false || local.has(id) || begin.has(id),
@@ -250,12 +250,12 @@ export class JointFleetCatalog implements Catalog {
             return found.find(({ id }) => id === of.id);
           };
           const only = (await alone(false)) ?? (await alone(true));
-          if (!only) throw unknownId(of.id);
+          if (!only) throw toUnknownIdFailure(of.id);
           start = this.listed(only, local);
           sessions.push(start);
         }
-        const parents = parentsOf(sessions);
-        const { root, members } = familyOf(sessions, parents, start);
+        const parents = findParents(sessions);
+        const { root, members } = findFamily(sessions, parents, start);
         const nodes: Relative[] = [];
         for (const member of members) {
           const parent = parents.get(member);
@@ -333,7 +333,16 @@ export class JointFleetCatalog implements Catalog {
     const copy = local.get(id);
     return {
       ...(copy ? { path: copy.path, store: copy.store } : { ...this.options.placeFor(session), isRemote: true }),
-      ...{ id, cwd, name, parentSession, created: momentOf(timestamp), modified, messageCount: messages, firstMessage },
+      ...{
+        id,
+        cwd,
+        name,
+        parentSession,
+        created: parseTime(timestamp),
+        modified,
+        messageCount: messages,
+        firstMessage,
+      },
       ...{ sizeBytes, headerOnly: entries === 0, archived: session.archived },
       ...(session.cost === undefined ? {} : { cost: session.cost }),
     };
@@ -381,7 +390,7 @@ function renumbered(
 
 /** Returns the value by which a session is sorted, as the database has it. */
 function sortedBy(listed: Listed, order: Order): number | string {
-  const key = keyOf(listed, order);
+  const key = getSortKey(listed, order);
   return typeof key === "string" ? storable(key) : key;
 }
 
@@ -411,12 +420,12 @@ function merged(a: readonly Listed[], b: readonly Listed[], compare: (a: Listed,
 
 function cursorOf(listed: Listed, order: Order): string {
   const key = sortedBy(listed, order);
-  return packed(["fleet", order, key === Number.NEGATIVE_INFINITY ? null : key, listed.id]);
+  return packCursor(["fleet", order, key === Number.NEGATIVE_INFINITY ? null : key, listed.id]);
 }
 
 function placeIn(cursor: string, order: Order): FleetCursor {
-  const [mode, named, key, id] = unpacked(cursor);
+  const [mode, named, key, id] = unpackCursor(cursor);
   const isKey = key === null || typeof key === (order === "name" ? "string" : "number");
-  if (mode !== "fleet" || named !== order || typeof id !== "string" || !isKey) throw expired(cursor);
+  if (mode !== "fleet" || named !== order || typeof id !== "string" || !isKey) throw toExpiredFailure(cursor);
   return { key: (key as number | string | null) ?? Number.NEGATIVE_INFINITY, id };
 }

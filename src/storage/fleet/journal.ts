@@ -6,8 +6,8 @@
  */
 
 import { dirname, join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
-import { bytesOf, concat, linesIn, parse } from "../../core/json/json.ts";
+import { toStorageFailure } from "../../core/errno.ts";
+import { concat, parse, splitLines, toBytes } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../../core/ports/fleet.ts";
 import { closeQuietly, type Disk, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
 import { getInfo, guardErrno, putInPlace, readIfPresent } from "../fs/files.ts";
@@ -158,7 +158,7 @@ export class Journal {
           return note ? [{ name, note, isOwn: note.unreadable === undefined ? this.isOwn(note) : isNamedSo }] : [];
         });
     } catch (error) {
-      throw storageFailure(error, "reading what was acknowledged while the fleet was away");
+      throw toStorageFailure(error, "reading what was acknowledged while the fleet was away");
     }
   }
 
@@ -275,7 +275,7 @@ export class Journal {
   private linesAt(name: string): Uint8Array[] {
     const bytes = readIfPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
     // What has no end was not written as a whole.
-    return bytes ? [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
+    return bytes ? [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
   }
 
   private linesFile(sessionId: string, sessionPath: string): string {
@@ -297,7 +297,7 @@ export class Journal {
       const before = this.lines(sessionId, sessionPath);
       await this.setLines(sessionId, sessionPath, joined(before, lines));
     } catch (error) {
-      throw storageFailure(error, "keeping what the fleet lacks");
+      throw toStorageFailure(error, "keeping what the fleet lacks");
     }
     await this.write(note);
   }
@@ -353,7 +353,7 @@ export class Journal {
     try {
       await this.prepareFolder();
       await this.bringLines(known, name);
-      await putInPlace(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), {
+      await putInPlace(this.disk, join(this.folder, name), toBytes(JSON.stringify(known)), {
         replace: true,
         sync: true,
       });
@@ -362,7 +362,7 @@ export class Journal {
       await this.disk.syncFolder(this.folder);
       return known;
     } catch (error) {
-      throw storageFailure(error, "noting what is acknowledged while the fleet is away");
+      throw toStorageFailure(error, "noting what is acknowledged while the fleet is away");
     }
   }
 }

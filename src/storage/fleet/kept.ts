@@ -2,9 +2,9 @@
 
 import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { headerIn } from "../../core/format/entry.ts";
-import { contentText, preview } from "../../core/format/message.ts";
-import { concat, linesIn, parse } from "../../core/json/json.ts";
+import { parseSessionHeader } from "../../core/format/entry.ts";
+import { getContentText, toPreview } from "../../core/format/message.ts";
+import { concat, parse, splitLines } from "../../core/json/json.ts";
 import type { KeptEntries, KeptPlace } from "../../core/ports/kept-entries.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
@@ -33,7 +33,7 @@ export function keepAside(
 export function entriesIn(disk: Disk, file: string): Uint8Array[] {
   const { kind, size = 0 } = getInfo(disk, file) ?? {};
   const bytes = kind === "file" && size <= MOST_BYTES ? readWhole(disk, file) : new Uint8Array();
-  return [...linesIn(bytes)].filter(isEntry);
+  return [...splitLines(bytes)].filter(isEntry);
 }
 
 /** Keeps those of some entries that a log lacks. */
@@ -59,7 +59,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
         ? guardErrno("reading kept entries", () => readIfPresent(() => readWhole(disk, keptAt)))
         : null;
     const [header, ...others] = bytes ? linesOf(bytes) : [];
-    const stored = header && headerIn(header);
+    const stored = header && parseSessionHeader(header);
     if (stored) {
       const lines = others.filter(isEntry);
       const sessionId = String((stored as { id?: unknown }).id);
@@ -98,7 +98,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
 
 function linesOf(bytes: Uint8Array): Uint8Array[] {
   // What has no end was not written as a whole.
-  return [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))];
+  return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))];
 }
 
 /** Whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
@@ -120,7 +120,7 @@ export function isPlaceholder(line: Uint8Array): boolean {
 function textIn(lines: readonly Uint8Array[]): string | null {
   for (const line of lines) {
     const { message } = parse(line) as { message?: { content?: unknown } };
-    if (message) return preview(contentText(message.content));
+    if (message) return toPreview(getContentText(message.content));
   }
   return null;
 }

@@ -4,7 +4,7 @@
  * rest to the next process that looks for such sessions.
  */
 
-import { headerIn, headerOf } from "../../core/format/entry.ts";
+import { parseSessionHeader, toReadableHeader } from "../../core/format/entry.ts";
 import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
 import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
@@ -102,9 +102,9 @@ interface LatePlace {
 export async function finishFacts(place: LatePlace, session: BehindSession): Promise<boolean> {
   const { fleet } = place;
   const { id, epoch, end, headerLine } = session;
-  const stored = headerIn(headerLine);
+  const stored = parseSessionHeader(headerLine);
   if (!stored) return false;
-  const header = headerOf(stored);
+  const header = toReadableHeader(stored);
   const base: FactsBase = { ...factsBase(header), id };
   const sourceOf = (lines: readonly Uint8Array[]): FactsSource => {
     const log = place.memory.create({ headerLine, header });

@@ -5,13 +5,13 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import { headerIn } from "../../core/format/entry.ts";
+import { parseSessionHeader } from "../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { groundMoved } from "../../core/session/history.ts";
-import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
+import { toConflictFailure } from "../../core/session/history.ts";
+import { getHeaderFacts, summariseLog } from "../catalog/summary.ts";
 import { useAndClose } from "../fs/files.ts";
 import type { SessionPlace } from "../lifecycle/bring.ts";
 import { getPreviousCwd } from "../lifecycle/header-lines.ts";
@@ -119,7 +119,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         }
         if (step?.do !== "trash") return await run();
         const [here] = place.filesOf(sessionId);
-        if (here !== undefined) throw groundMoved(`The session is at ${here} already.`, { path: here });
+        if (here !== undefined) throw toConflictFailure(`The session is at ${here} already.`, { path: here });
         const taken = await run();
         if (taken.sessionPath === undefined) return taken;
         await toldOfReturn(place, sessionId, taken.sessionPath);
@@ -152,10 +152,10 @@ function requireNotRelocated(
   { headerLine }: SessionPlace,
   before?: string,
 ): void {
-  const there = headerIn(headerLine)?.cwd;
+  const there = parseSessionHeader(headerLine)?.cwd;
   const here = useAndClose(open(file), ({ header }) => header.cwd);
   if (there === here || there === before) return;
-  throw groundMoved(`Another machine gave it the working directory ${there} since.`, { cwd: there ?? null });
+  throw toConflictFailure(`Another machine gave it the working directory ${there} since.`, { cwd: there ?? null });
 }
 
 /** Has a session that came back be where it is for all machines. Returns the path of its file. */
@@ -296,8 +296,8 @@ function whereItIs({ isArchived }: LifeCyclePlace, file: string): Kept {
 function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
   const log = open(file);
   try {
-    const { name, first: firstMessage } = summaryOfLog(log);
-    const { cwd, parentSession, timestamp } = headerFacts(log.header);
+    const { name, first: firstMessage } = summariseLog(log);
+    const { cwd, parentSession, timestamp } = getHeaderFacts(log.header);
     const description: FleetDescription = { cwd, name, firstMessage, parentSession, timestamp };
     return { as: "changed", archived: isArchived(file), headerLine: log.headerLine, description };
   } finally {

@@ -4,7 +4,7 @@
  */
 
 import { join } from "node:path";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { putInPlaceNow } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
@@ -40,7 +40,7 @@ export class FleetProcesses {
       // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
       const notes = listNames(options.disk, folder).filter((name) => NOTE.test(name));
       for (const name of notes.slice(0, -MOST_NOTES)) removeQuietly(options.disk, join(folder, name));
-      const bytes = bytesOf(JSON.stringify(this.claims.make(0)));
+      const bytes = toBytes(JSON.stringify(this.claims.make(0)));
       putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });
     } catch {
       // Nobody can know then that it has ended.

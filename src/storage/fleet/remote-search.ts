@@ -2,10 +2,10 @@
 
 import type { FoundHits, Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import type { FleetCatalog, FleetListed, FoundCandidate, TextCursor } from "../../core/ports/fleet-catalog.ts";
-import { expired, packed, unpacked } from "../../core/search/listing.ts";
-import { fold, partsAskedFor, type Query, type Sought, soughtOf } from "../../core/search/query.ts";
-import { textsOf } from "../catalog/documents.ts";
-import { parsed } from "../catalog/summary.ts";
+import { packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
+import { fold, getAskedParts, type Query, type Sought, toSought } from "../../core/search/query.ts";
+import { getTexts } from "../catalog/documents.ts";
+import { parseLine } from "../catalog/summary.ts";
 import { WantedTexts } from "../catalog/wanted-texts.ts";
 
 /** Texts that are read for one page, at most: words that stand together, or parts without a word, are not indexed. */
@@ -86,25 +86,25 @@ export class RemoteSearch {
   private async phase(number: number): Promise<Phase | undefined> {
     const { query } = this;
     const { marks } = this.wanted;
-    const whole = soughtOf(query, () => undefined).words;
+    const whole = toSought(query, () => undefined).words;
     if (number === 0) return whole && { words: [...marks, ...whole] };
-    if (partsAskedFor(query).length === 0 && whole) return undefined;
+    if (getAskedParts(query).length === 0 && whole) return undefined;
     const known = await this.holding;
-    const parts = soughtOf(query, (part) => known?.get(part)).parts ?? [];
+    const parts = toSought(query, (part) => known?.get(part)).parts ?? [];
     // No word holds a term but the term itself.
     if (whole && JSON.stringify(parts) === JSON.stringify(whole)) return undefined;
     return { words: [...marks, ...parts], ...(whole ? { without: whole } : {}) };
   }
 
   private async wordsHolding(): Promise<ReadonlyMap<string, readonly string[]> | undefined> {
-    const asked = partsAskedFor(this.query);
+    const asked = getAskedParts(this.query);
     return asked.length === 0 ? undefined : this.place.there.wordsWith(asked);
   }
 
   private async hitIn(candidate: FoundCandidate, phase: number): Promise<FoundHit | undefined> {
     const { position, kind, nth, role, line, entryId, session: facts } = candidate;
     const place = { start: position, length: 0, entry: entryId };
-    const texts = textsOf(parsed(line), role, { kinds: [kind], cwd: facts.cwd }, place);
+    const texts = getTexts(parseLine(line), role, { kinds: [kind], cwd: facts.cwd }, place);
     const text = texts.find((one) => one.nth === nth);
     if (!text || !this.wanted.wants(text)) return undefined;
     const folded = fold(text.text);
@@ -158,12 +158,12 @@ export class RemoteSearch {
 }
 
 function cursorOf(phase: number, { time, sessionId, position, kind, nth }: TextCursor): string {
-  return packed(["remote", phase, time, sessionId, position, kind, nth]);
+  return packCursor(["remote", phase, time, sessionId, position, kind, nth]);
 }
 
 function placeIn(cursor: string | undefined): { number: number; after: TextCursor | undefined } {
   if (cursor === undefined) return { number: 0, after: undefined };
-  const [mode, number, time, sessionId, position, kind, nth] = unpacked(cursor);
+  const [mode, number, time, sessionId, position, kind, nth] = unpackCursor(cursor);
   const isPlace =
     mode === "remote" &&
     (number === 0 || number === 1) &&
@@ -172,6 +172,6 @@ function placeIn(cursor: string | undefined): { number: number; after: TextCurso
     typeof kind === "string" &&
     Number.isSafeInteger(position) &&
     Number.isSafeInteger(nth);
-  if (!isPlace) throw expired(cursor);
+  if (!isPlace) throw toExpiredFailure(cursor);
   return { number, after: { time, sessionId, position: position as number, kind, nth: nth as number } };
 }

@@ -12,9 +12,9 @@ import type {
   TakenOver,
   TextQuestion,
 } from "../../core/ports/fleet-catalog.ts";
-import { idInPath, uniqueBeginning } from "../../core/search/listing.ts";
+import { findUniqueBeginning, getIdInPath } from "../../core/search/listing.ts";
 import { fold, type Sought } from "../../core/search/query.ts";
-import { parsed } from "../catalog/summary.ts";
+import { parseLine } from "../catalog/summary.ts";
 import type { Connections } from "./connections.ts";
 import { descriptionIn, SUMS, storable } from "./fact-parts.ts";
 import { storedHead } from "./heads.ts";
@@ -261,7 +261,8 @@ export class SqlCatalog implements FleetCatalog {
           },
           kind: row.kind as FoundCandidate["kind"],
           // Where its head was tampered with, its line says it.
-          entryId: storedHead(String(row.head))?.id ?? String((parsed(line) as { id?: unknown } | undefined)?.id ?? ""),
+          entryId:
+            storedHead(String(row.head))?.id ?? String((parseLine(line) as { id?: unknown } | undefined)?.id ?? ""),
           time: timeIn(row.at),
           line,
           session: listedOf(row),
@@ -411,7 +412,7 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   if (top) filters.push("d.parent_path is null");
   if (name !== undefined) filters.push(`position(${values.add(storable(fold(name)))} in d.name_sought) > 0`);
   if (parent !== undefined) {
-    const [path, id] = [parent, idInPath(parent)].map((text) => values.add(storable(text)));
+    const [path, id] = [parent, getIdInPath(parent)].map((text) => values.add(storable(text)));
     filters.push(`(d.parent_path = ${path} or d.parent_id = ${id})`);
   }
   for (const word of fold(query ?? "").match(/\S+/g) ?? [])
@@ -447,7 +448,7 @@ function listedOf(row: SqlRow): FleetListed {
     entries: Number(row.entries),
     sizeBytes: Number(row.size),
     archived: row.archived === true,
-    shortId: uniqueBeginning(id, beside),
+    shortId: findUniqueBeginning(id, beside),
     parent: parent && { id: String(row.parent), name: parent.name },
     key: row.key instanceof Uint8Array ? doublesIn(row.key)[0] : typeof row.key === "string" ? row.key : 0,
   };

@@ -7,7 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
 import type { BehindSession, CheckedRow, FleetKeeper, FleetRow, Kept, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { unknownId } from "../../core/search/listing.ts";
+import { toUnknownIdFailure } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, refusalIn, type SqlAnswer } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
@@ -159,7 +159,7 @@ export class SqlKeeper implements FleetKeeper {
       const row = found?.is_held === true ? found : undefined;
       // Whoever has it now took it since then, and keeps it.
       if (had && had.holder !== row?.holder) return holderOf(had);
-      if (!found) throw unknownId(sessionId);
+      if (!found) throw toUnknownIdFailure(sessionId);
       if (!row) return null;
       // In the epoch that was read: from whoever took it since then nothing is taken.
       const answer = await this.connections.run({

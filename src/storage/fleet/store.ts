@@ -44,7 +44,7 @@ export interface InFleet {
   /** Returns the care of the fleet, where there is one. */
   care(place: Omit<CarePlace, "fleet" | "keeper" | "options">): Pick<Stores, "fleet">;
   /** Returns what gives the fleet, beside everything else, what only this machine has. */
-  giving(place: Omit<GivingPlace, "journal">): Pick<Stores, "giveOwed">;
+  giving(place: Omit<GivingPlace, "journal">): Pick<Stores, "uploadPending">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
@@ -119,7 +119,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
         : {},
     giving(place) {
       const giving = new BackgroundGiving({ ...place, journal }, connection);
-      return { giveOwed: (open) => giving.renew(open) };
+      return { uploadPending: (open) => giving.renew(open) };
     },
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };

@@ -1,6 +1,6 @@
 /** The taking in of what others wrote, into a copy whose file other programs of this machine may write to, too. */
 
-import { damageOfEntry } from "../../core/format/damage.ts";
+import { makeEntryDamage } from "../../core/format/damage.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { fetchNamed } from "./attachments.ts";
@@ -50,10 +50,10 @@ async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[]
 function tellOfParents(log: CopiedLog, from: number): void {
   const { nodes } = log;
   for (const position of nodes.cutCycles())
-    log.addDamage(damageOfEntry(nodes.id(position), "cycle", "parents form a cycle; it is cut here"));
+    log.addDamage(makeEntryDamage(nodes.id(position), "cycle", "parents form a cycle; it is cut here"));
   for (const [position, parentId] of nodes.lackingParent(log.header.id)) {
     const reason = `the parent ${parentId} is not in the session; the path ends here`;
-    if (position >= from) log.addDamage(damageOfEntry(nodes.id(position), "missing_parent", reason));
+    if (position >= from) log.addDamage(makeEntryDamage(nodes.id(position), "missing_parent", reason));
   }
 }
 

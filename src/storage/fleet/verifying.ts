@@ -1,7 +1,7 @@
 /** The search for what is wrong with sessions of a fleet: their lines, what is kept beside these, and their attachments. */
 
 import { Failure } from "../../core/failure.ts";
-import { headerIn } from "../../core/format/entry.ts";
+import { parseSessionHeader } from "../../core/format/entry.ts";
 import type { Fleet } from "../../core/ports/fleet.ts";
 import type { FleetFault } from "../../core/ports/fleet-care.ts";
 import type { CheckedRow, FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
@@ -92,7 +92,7 @@ export class Verifying {
     else wrong.push(...(await this.wrongLines(row)));
     if (epochsFall || highestEpoch > epoch)
       wrong.push(["epochs", "A line has the epoch of a writer that had lost the session. Report it with this output."]);
-    const stored = headerIn(row.headerLine);
+    const stored = parseSessionHeader(row.headerLine);
     if (!stored || storable(stored.id) !== id)
       wrong.push(["header", `Its header cannot be read, or is that of another session. ${WHERE}`]);
     if (indexed !== end.entries && rows === end.entries && !isBehind && isThere)

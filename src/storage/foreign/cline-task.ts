@@ -1,40 +1,40 @@
 /**
- * The files of a task of Cline's or a relative's: beside the messages is what the model sees of them. `ui_messages.json`
- * and the list of all tasks have the range of messages that are left out, `context_history.json` has texts in others' place.
+ * The files of a task of Cline or a relative, which give the model's view of the messages. `ui_messages.json` and the
+ * list of all tasks have the range of the left-out messages, `context_history.json` has the replaced texts.
  */
 
 import { basename, dirname, join } from "node:path";
 import { isObject, type JsonObject } from "../../core/foreign/messages.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
-import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
+import { type GatheredRecords, type GatheredSession, joinStamps } from "./gathered.ts";
 import { LARGEST_DOCUMENT, TASK_MESSAGES } from "./source.ts";
 
 /** The list of all that is shown of a task. */
 export const TASK_SCREEN = "ui_messages.json";
 const CHANGES = "context_history.json";
 
-/** Returns a task with what the model sees of it; undefined where `file` is no task's, or nothing is beside it. */
-export function clineTask(disk: Disk, file: string, translator: Translator): GatheredSession | undefined {
+/** Returns a task with the model's view of it; undefined if `file` is not of a task that has another file. */
+export function gatherClineTask(disk: Disk, file: string, translator: Translator): GatheredSession | undefined {
   if (basename(file) !== TASK_MESSAGES) return undefined;
-  const beside = [TASK_SCREEN, CHANGES].map((name) => join(dirname(file), name));
-  if (!beside.some((path) => getInfo(disk, path)?.kind === "file")) return undefined;
+  const others = [TASK_SCREEN, CHANGES].map((name) => join(dirname(file), name));
+  if (!others.some((path) => getInfo(disk, path)?.kind === "file")) return undefined;
   return {
     translator,
-    info: () => infoOf(disk, file, [...beside, historyOf(file)]),
+    info: () => infoOf(disk, file, [...others, historyOf(file)]),
     read: () => recordsOf(disk, file, translator),
   };
 }
 
-function infoOf(disk: Disk, file: string, beside: readonly string[]): FileInfo | null {
+function infoOf(disk: Disk, file: string, others: readonly string[]): FileInfo | null {
   const own = getInfo(disk, file);
   if (own?.kind !== "file") return null;
-  return joined([own, ...beside.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
+  return joinStamps([own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
 }
 
-/** The list of all tasks: <tasks>/<task>/ is beside <state>/. */
+/** The list of all tasks: <tasks>/<task>/ is in the same folder as <state>/. */
 function historyOf(file: string): string {
   return join(dirname(dirname(dirname(file))), "state", "taskHistory.json");
 }
@@ -52,11 +52,11 @@ function recordsOf(disk: Disk, file: string, { form }: Translator): GatheredReco
       : {}),
     ...(changes.length === 0 ? {} : { contextHistory: changes }),
   };
-  const first = Object.keys(facts).length === 0 ? [] : [{ bytes: bytesOf(JSON.stringify(facts)), number: 1 }];
+  const first = Object.keys(facts).length === 0 ? [] : [{ bytes: toBytes(JSON.stringify(facts)), number: 1 }];
   return { records: [...first, ...messages.map((bytes, n) => ({ bytes, number: n + 1 }))], warnings: [] };
 }
 
-/** Returns the messages that are left out: as the list of tasks says, which Cline goes by, or else what was shown last. */
+/** Returns the messages that are left out: by the list of tasks, which Cline uses, or else by the last shown range. */
 function rangeOf(disk: Disk, file: string): readonly [number, number] | undefined {
   const id = basename(dirname(file));
   const task = listIn(disk, historyOf(file)).find((one) => isObject(one) && one.id === id) as JsonObject | undefined;
@@ -73,7 +73,7 @@ function rangeIn({ conversationHistoryDeletedRange: range }: JsonObject): readon
     : undefined;
 }
 
-/** Returns the list that a file has; an empty one where it has none that can be read. */
+/** Returns the list in a file; an empty one if it has no readable list. */
 function listIn(disk: Disk, file: string): readonly unknown[] {
   try {
     const size = getInfo(disk, file)?.size ?? 0;

@@ -1,19 +1,19 @@
 /**
- * Codex's rollouts that were idle for seven days, which it compresses: `rollout-<time>-<thread>.jsonl.zst`. They are read
- * where Node has zstd (22.15 and newer); elsewhere lists have what their names tell.
+ * Codex's rollouts that were idle for seven days, which it compresses: `rollout-<time>-<thread>.jsonl.zst`. They are
+ * read if Node has zstd (22.15 and newer); otherwise lists show the facts in their names.
  */
 
 import { basename } from "node:path";
 import { codex } from "../../core/foreign/codex/codex.ts";
 import { SurveyFacts } from "../../core/foreign/survey.ts";
 import { BYTES_SEEN } from "../../core/foreign/translator.ts";
-import { translatorOf } from "../../core/foreign/translators.ts";
-import { linesIn } from "../../core/json/json.ts";
+import { findTranslator } from "../../core/foreign/translators.ts";
+import { splitLines } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
-import { foreignHeader } from "./derived.ts";
-import { type GatheredSession, numbered } from "./gathered.ts";
+import { makeForeignHeader } from "./derived.ts";
+import { type GatheredSession, numberRecords } from "./gathered.ts";
 import type { Surveyed } from "./survey.ts";
 
 type Decompress = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Uint8Array;
@@ -26,13 +26,13 @@ const zstd = (process.getBuiltinModule("node:zlib") as { readonly zstdDecompress
 
 export const CAN_DECOMPRESS = zstd !== undefined;
 
-/** Whether a file has the name of a compressed rollout. */
+/** Returns whether a file has the name of a compressed rollout. */
 export function isCompressed(file: string): boolean {
   return NAME.test(basename(file));
 }
 
-/** Returns a compressed rollout; undefined where it cannot be decompressed, or holds something else. Throws errno errors. */
-export function compressedRollout(disk: Disk, file: string, decompress = zstd): GatheredSession | undefined {
+/** Returns a compressed rollout; undefined if it cannot be decompressed, or is no rollout. Throws errno errors. */
+export function readCompressedRollout(disk: Disk, file: string, decompress = zstd): GatheredSession | undefined {
   const lines = (): Uint8Array => (decompress as Decompress)(readWhole(disk, file), { maxOutputLength: LARGEST });
   const info = () => {
     const found = getInfo(disk, file);
@@ -45,12 +45,14 @@ export function compressedRollout(disk: Disk, file: string, decompress = zstd): 
   } catch {
     return undefined;
   }
-  const translator = translatorOf(begun.subarray(0, BYTES_SEEN), begun.length <= BYTES_SEEN);
-  return translator && { translator, info, read: () => ({ records: numbered([...linesIn(lines())]), warnings: [] }) };
+  const translator = findTranslator(begun.subarray(0, BYTES_SEEN), begun.length <= BYTES_SEEN);
+  return (
+    translator && { translator, info, read: () => ({ records: numberRecords([...splitLines(lines())]), warnings: [] }) }
+  );
 }
 
 /** Returns the facts in the name of a compressed rollout; undefined for any other file. */
-export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | undefined {
+export function surveyByName(disk: Disk, env: Env, file: string): Surveyed | undefined {
   const [, day, hour, minute, second, nativeId] = NAME.exec(basename(file)) ?? [];
   if (nativeId === undefined || getInfo(disk, file)?.kind !== "file") return undefined;
   const facts = new SurveyFacts();
@@ -60,6 +62,6 @@ export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | u
     : "(compressed with zstd, which this version of Node cannot read)";
   const moment = new Date(`${day}T${hour}:${minute}:${second}`);
   const started = Number.isNaN(moment.getTime()) ? {} : { started: moment.toISOString() };
-  const { header } = foreignHeader({ file, translator: codex, env }, { nativeId, ...started }, undefined);
+  const { header } = makeForeignHeader({ file, translator: codex, env }, { nativeId, ...started }, undefined);
   return { agent: codex.agent, header, facts, isDamaged: zstd !== undefined };
 }

@@ -13,9 +13,16 @@ import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { getInfo, useAndClose } from "../fs/files.ts";
 import { notASession } from "../log/failures.ts";
-import { beginsAsDatabase } from "../sqlite/pages.ts";
+import { hasDatabaseHeader } from "../sqlite/pages.ts";
 import { DatabaseTables } from "../sqlite/tables.ts";
-import { type GatheredRecords, type GatheredSession, idInPath, joined, numbered, pathWithin } from "./gathered.ts";
+import {
+  type GatheredRecords,
+  type GatheredSession,
+  getNativeId,
+  joinStamps,
+  makePathWithin,
+  numberRecords,
+} from "./gathered.ts";
 
 /** The agents whose databases are known. A new one is a line here. */
 const FORMATS: readonly TableFormat[] = [opencodeTables, gooseTables, pirustTables];
@@ -25,12 +32,12 @@ const TRIES = 4;
 /** Sessions that a failure names. */
 const MOST_NAMED = 3;
 
-/** Returns the session of a database that a path names; undefined where it names none. Throws errno errors, not_a_session. */
-export function sessionInDatabase(disk: Disk, path: string): GatheredSession | undefined {
+/** Returns the session of a database that a path names, or undefined. Throws errno errors, not_a_session. */
+export function gatherDatabaseSession(disk: Disk, path: string): GatheredSession | undefined {
   const above = dirname(path);
   if (getInfo(disk, above)?.kind === "file")
-    return beginsAsDatabase(disk, above) ? named(disk, above, idInPath(path)) : undefined;
-  if (!beginsAsDatabase(disk, path)) return undefined;
+    return hasDatabaseHeader(disk, above) ? named(disk, above, getNativeId(path)) : undefined;
+  if (!hasDatabaseHeader(disk, path)) return undefined;
   const found = withTables(disk, path, (tables, format) => ({ format, sessions: format.sessions(tables) }));
   const damage = found && found.sessions.length > 0 ? undefined : damageIn(disk, path);
   if (damage !== undefined) throw notASession(path, damagedText("it", damage));
@@ -40,11 +47,11 @@ export function sessionInDatabase(disk: Disk, path: string): GatheredSession | u
   throw manyIn(path, format, sessions);
 }
 
-/** Returns the path of another session in the database of one; undefined where it is not there. Throws errno errors. */
-export function besideInDatabase(disk: Disk, path: string, id: string): string | undefined {
+/** Returns the path of another session in the database of one; undefined if it does not exist. Throws errno errors. */
+export function findInSameDatabase(disk: Disk, path: string, id: string): string | undefined {
   const file = dirname(path);
   if (getInfo(disk, file)?.kind !== "file" || !named(disk, file, id)) return undefined;
-  return pathWithin(file, id);
+  return makePathWithin(file, id);
 }
 
 function named(disk: Disk, file: string, id: string): GatheredSession | undefined {
@@ -54,7 +61,7 @@ function named(disk: Disk, file: string, id: string): GatheredSession | undefine
 
 function manyIn(file: string, { translator }: TableFormat, sessions: readonly StoredSession[]): Failure {
   const { agent, title } = translator;
-  const some = sessions.slice(0, MOST_NAMED).map(({ id }) => pathWithin(file, id));
+  const some = sessions.slice(0, MOST_NAMED).map(({ id }) => makePathWithin(file, id));
   const sentence =
     sessions.length === 0
       ? `${file} is a database of ${title}'s without sessions.`
@@ -65,7 +72,7 @@ function manyIn(file: string, { translator }: TableFormat, sessions: readonly St
 function gatheredOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredSession {
   return {
     translator: format.translator,
-    info: () => databaseInfo(disk, file),
+    info: () => getDatabaseInfo(disk, file),
     read: () => recordsOf(disk, file, format, id),
   };
 }
@@ -74,7 +81,7 @@ function gatheredOf(disk: Disk, file: string, format: TableFormat, id: string): 
 function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredRecords {
   for (let tries = 1; ; tries++) {
     const read = useAndClose(new DatabaseTables(disk, file), (tables) => {
-      const records = numbered(format.records(tables, id));
+      const records = numberRecords(format.records(tables, id));
       const warnings = format.warnings?.(tables, id) ?? [];
       return { records, warnings, lost: tables.faults, isStill: tables.isStill() };
     });
@@ -82,29 +89,32 @@ function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): G
   }
 }
 
-/** Returns the stamp of a database with the changes beside it; null where none is. */
-export function databaseInfo(disk: Disk, file: string): FileInfo | null {
+/** Returns the stamp of a database with its log and journal; null if it does not exist. */
+export function getDatabaseInfo(disk: Disk, file: string): FileInfo | null {
   const info = getInfo(disk, file);
   if (info?.kind !== "file") return null;
-  const beside = ["-wal", "-journal"].map((ending) => getInfo(disk, `${file}${ending}`)).filter((one) => one !== null);
-  return joined([info, ...beside]);
+  const changes = ["-wal", "-journal"].map((ending) => getInfo(disk, `${file}${ending}`)).filter((one) => one !== null);
+  return joinStamps([info, ...changes]);
 }
 
-/** Returns the sessions of a database by their paths; none for one of nobody we know. Throws errno errors. */
-export function sessionsIn(disk: Disk, file: string): Map<string, StoredSession> {
+/** Returns the sessions of a database by their paths; an empty map for an unknown program's. Throws errno errors. */
+export function listDatabaseSessions(disk: Disk, file: string): Map<string, StoredSession> {
   const found = withTables(disk, file, (tables, { sessions, isOne }) =>
-    sessions(tables).map((session): [string, StoredSession] => [isOne ? file : pathWithin(file, session.id), session]),
+    sessions(tables).map((session): [string, StoredSession] => [
+      isOne ? file : makePathWithin(file, session.id),
+      session,
+    ]),
   );
   return new Map(found);
 }
 
-/** Returns how a file is that has a database's place and is none that we know; undefined for the others, and an empty file. */
-export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadFile | undefined {
+/** Describes a file that has a database's path and no known tables; undefined for the others, and for an empty file. */
+export function findUnreadDatabase(disk: Disk, path: string, agent: string): UnreadFile | undefined {
   const info = getInfo(disk, path);
   if (info === null || info.size === 0 || FORMATS.every(({ translator }) => translator.agent !== agent))
     return undefined;
   const at = { path, agent };
-  if (!beginsAsDatabase(disk, path)) {
+  if (!hasDatabaseHeader(disk, path)) {
     const text = `${path} has the name of ${agent}'s database and is no SQLite database. Nothing was read of it. Restore it from a backup.`;
     return { ...at, text, isDamaged: true };
   }
@@ -118,7 +128,7 @@ export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadF
   return { ...at, text, isDamaged: false };
 }
 
-/** Returns a clause about how a database is damaged as a whole; undefined where it is not, be it while its agent writes. */
+/** Returns a clause about the damage to a whole database; undefined without damage, and while its agent writes. */
 function damageIn(disk: Disk, file: string): string | undefined {
   for (let tries = 1; ; tries++) {
     const { damage, isStill } = useAndClose(new DatabaseTables(disk, file), (tables) => ({

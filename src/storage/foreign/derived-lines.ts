@@ -1,14 +1,14 @@
 /** Lines that were derived from another agent's file: in memory while they are few, then in a file without a name. */
 
 import { dirname } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, makeTemporaryName, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
-import type { KeptLines } from "./kept.ts";
+import type { CachedLines } from "./derivation-cache.ts";
 
-/** Bytes up to which lines stay in memory, and bytes that are gathered before a write to the file. */
+/** Bytes up to which lines stay in memory, and bytes that are collected before a write to the file. */
 const LINE_FEED = 0x0a;
 const IN_MEMORY = 8 << 20;
 const GATHERED = 1 << 20;
@@ -22,14 +22,14 @@ export class DerivedLines {
   private readonly starts = new Column(new Float64Array(64));
   count = 0;
   size = 0;
-  /** Whether the file is one that was kept (`kept.ts`), to which nothing is added. */
+  /** True for a cache file (`derivation-cache.ts`), which never grows. */
   private isKept = false;
   /** Lines that are not in the file, without their line feeds; they begin at `held` there. */
   private pieces: Uint8Array[] = [];
   private held = 0;
   private fd: number | undefined;
 
-  /** `folder`: where the file is made, when there is need of one. */
+  /** `folder`: the folder of the file, which is made on demand. */
   constructor(disk: Disk, folder: string, now: () => number) {
     this.disk = disk;
     this.folder = folder;
@@ -37,7 +37,7 @@ export class DerivedLines {
   }
 
   /** Begins with so many lines that are in an open file. */
-  adopt({ fd, starts }: KeptLines, count: number): void {
+  adopt({ fd, starts }: CachedLines, count: number): void {
     this.fd = fd;
     this.isKept = true;
     this.count = count;
@@ -46,7 +46,7 @@ export class DerivedLines {
     this.held = this.size;
   }
 
-  /** Returns where each line begins, and where the last one ends. */
+  /** Returns the start of each line, and the end of the last one. */
   get places(): Float64Array {
     return this.starts.values.slice(0, this.count + 1);
   }
@@ -74,7 +74,7 @@ export class DerivedLines {
     return this.guarded(() => readAt(this.disk, fd as number, start, this.length(position)));
   }
 
-  /** Yields lines with their line feeds, those together that lie together. */
+  /** Yields lines with their line feeds, adjacent ones together. */
   *copy(positions: ArrayLike<number>): Generator<Uint8Array> {
     for (let i = 0; i < positions.length; ) {
       const from = i;
@@ -111,7 +111,7 @@ export class DerivedLines {
     this.held = this.size;
   }
 
-  /** Goes on in a file of its own. */
+  /** Continues in a file of its own. */
   private leaveKept(): void {
     const { disk, held } = this;
     const kept = this.fd as number;
@@ -138,12 +138,12 @@ export class DerivedLines {
     try {
       return run();
     } catch (error) {
-      throw storageFailure(error, "keeping what was derived from another agent's file");
+      throw toStorageFailure(error, "keeping what was derived from another agent's file");
     }
   }
 }
 
-/** Yields lines, each with its line feed. Nearly all lie with these in the same piece of memory (`EntryLines`). */
+/** Yields lines, each with its line feed. Nearly all have them in the same piece of memory (`EntryLines`). */
 function* together(lines: readonly Uint8Array[]): Generator<Uint8Array> {
   for (let i = 0; i < lines.length; ) {
     const { buffer, byteOffset } = lines[i];

@@ -2,22 +2,22 @@
 
 import { basename, sep } from "node:path";
 import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
-import { nameInFolders } from "../../core/foreign/file-name.ts";
+import { getNameInFolders } from "../../core/foreign/file-name.ts";
 import { Ids } from "../../core/foreign/ids.ts";
-import { LineMender, type SourceLine } from "../../core/foreign/mending.ts";
+import { LineRepairer, type SourceLine } from "../../core/foreign/line-repair.ts";
 import type { AboutSession, SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { FidelityReport } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { readAt, readIfThere, useFile } from "../fs/files.ts";
 import type { GatheredSession } from "./gathered.ts";
-import { LaterRecords } from "./later.ts";
-import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
+import { LaterRecords } from "./later-records.ts";
+import { LARGEST_DOCUMENT, type Reach, readFirstRecord, readLines } from "./source.ts";
 
-/** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
+/** Bytes at the beginning and the end of the read part that detect a rewritten file. */
 const EDGE = 4096;
 const LINE_FEED = 0x0a;
 
@@ -26,13 +26,13 @@ export interface DerivedOptions {
   readonly env: Env;
   readonly translator: Translator;
   readonly file: string;
-  /** The session that the path means, where that is no file of its own. */
+  /** The session that the path means, if that is no file of its own. */
   readonly gathered?: GatheredSession | undefined;
-  /** Whether a line is passed over: lists do not read all of a long file. */
+  /** Returns whether a line is skipped: lists do not read all of a long file. */
   readonly skips?: (line: Uint8Array, offset: number) => boolean;
-  /** Returns the working directory of a session whose records do not say it, by the folders that its file is in. */
+  /** Returns the working directory of a session whose records do not have it, by the folders of its file. */
   readonly cwdOf?: (file: string) => string | undefined;
-  /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
+  /** Returns the file of a session by the agent's own id, whose first `end` bytes another one continues. */
   readonly baseOf: (file: string, base: SourceBase) => string | undefined;
 }
 
@@ -50,19 +50,19 @@ export class Derived {
     const { translator, env, file } = options;
     this.options = options;
     const comesLater = (id: string): boolean => this.later?.has(id, this.at) === true;
-    this.derivation = new Derivation(translator, env, nameOfFile(file), sink, comesLater);
+    this.derivation = new Derivation(translator, env, toTranslatorName(file), sink, comesLater);
   }
 
-  /** The records after the one that is taken, at `at`; undefined where nobody asks, and for lists, which skip some. */
+  /** The records after the current one, at `at`; undefined if the format never asks, and for lists, which skip some. */
   private later: LaterRecords | undefined;
   private at = 0;
-  /** Whether records were read in another order than they name each other, when all of it was read at once. */
+  /** True if records were read in another order than they name each other, when all of it was read at once. */
   private isOutOfOrder = false;
 
-  /** Whether other files have a part in it, whose changes the stamp of this one does not show. */
+  /** True if other files have a part in it, whose changes the stamp of this one does not show. */
   hasOthers = false;
 
-  /** Reads what is new in the file. */
+  /** Reads the new part of the file. */
   read(fd: number): void {
     const { disk, translator, gathered, skips } = this.options;
     if (gathered) {
@@ -70,14 +70,14 @@ export class Derived {
       return;
     }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
-    const mender = this.mender((line, mended) => this.noteDamage(line, mended));
+    const repairer = this.repairer((line, repair) => this.noteDamage(line, repair));
     const { idMember } = translator;
     this.later = idMember === undefined || skips ? undefined : new LaterRecords(disk, fd, idMember);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
-      if (!skips?.(bytes, offset)) mender.line({ bytes, number, offset });
+      if (!skips?.(bytes, offset)) repairer.line({ bytes, number, offset });
     };
     if (translator.form.kind === "lines")
-      readLines(disk, fd, this.reach, take, { hasEnd: (rest) => mender.hasEnd(rest) });
+      readLines(disk, fd, this.reach, take, { hasEnd: (rest) => repairer.hasEnd(rest) });
     else {
       const { size } = disk.infoOf(fd);
       if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
@@ -86,28 +86,28 @@ export class Derived {
       this.reach.offset = size;
       this.reach.lines = number;
     }
-    mender.end();
+    repairer.end();
     if (!this.edges) this.isOutOfOrder = this.derivation.isOvertaken;
     this.edges = this.edgesOf(fd);
   }
 
   private gather(gathered: GatheredSession): void {
     const { records, warnings, lost = [] } = gathered.read();
-    const mender = this.mender((line, mended) => this.noteDamage({ ...line, offset: 0 }, mended));
+    const repairer = this.repairer((line, repair) => this.noteDamage({ ...line, offset: 0 }, repair));
     for (const { bytes, number } of records) {
-      mender.line({ bytes, number, offset: 0 });
+      repairer.line({ bytes, number, offset: 0 });
       this.reach.lines = number;
     }
-    mender.end();
+    repairer.end();
     for (const sentence of [...warnings, ...lost]) this.derivation.warn(sentence);
     for (const reason of lost)
       this.damage.push({ kind: "bad_line", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
   }
 
-  /** Returns what takes the records of lines to the derivation; `note` reports what had to be mended. */
-  private mender(note: (line: SourceLine, mended?: string) => void): LineMender {
+  /** Returns the line repairer that passes the records of lines to the derivation; `note` reports each repair. */
+  private repairer(note: (line: SourceLine, repair?: string) => void): LineRepairer {
     const { derivation } = this;
-    return new LineMender(this.options.translator, {
+    return new LineRepairer(this.options.translator, {
       take: ({ bytes, number, offset }) => {
         this.at = offset;
         return derivation.take(bytes, number);
@@ -124,11 +124,11 @@ export class Derived {
     });
   }
 
-  /** Reads what the file continues: the beginnings of other files, the first of all first. */
+  /** Reads the beginnings of other files that the file continues, the first of all first. */
   private readBases(fd: number): void {
     const { disk, translator, file, baseOf } = this.options;
     const chain: (SourceBase & { readonly file: string })[] = [];
-    let base = translator.base?.(firstRecord(disk, fd));
+    let base = translator.base?.(readFirstRecord(disk, fd));
     this.hasOthers = base !== undefined;
     for (let at = file; base !== undefined; ) {
       const found = chain.length < MOST_BASES ? baseOf(at, base) : undefined;
@@ -140,7 +140,7 @@ export class Derived {
       }
       chain.unshift({ ...base, file: found });
       at = found;
-      base = useFile(disk, disk.openRead(found), (other) => translator.base?.(firstRecord(disk, other)));
+      base = useFile(disk, disk.openRead(found), (other) => translator.base?.(readFirstRecord(disk, other)));
     }
     for (const one of chain) this.derivation.inherit(() => this.readBase(one));
   }
@@ -148,10 +148,10 @@ export class Derived {
   private readBase({ file, end, isOwn }: SourceBase & { readonly file: string }): void {
     const { disk } = this.options;
     const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
-    const mender = this.mender(() => {});
+    const repairer = this.repairer(() => {});
     const read = (fd: number, past?: number): void => {
-      readLines(disk, fd, reach, (bytes, number, offset) => mender.line({ bytes, number, offset }), { past });
-      mender.end();
+      readLines(disk, fd, reach, (bytes, number, offset) => repairer.line({ bytes, number, offset }), { past });
+      repairer.end();
     };
     useFile(disk, disk.openRead(file), (fd) => {
       read(fd, end);
@@ -162,22 +162,22 @@ export class Derived {
     });
   }
 
-  /** Whether what was read is still what the file begins with, so that only its end is new. */
+  /** Returns whether the file still begins with the read part, so that only its end is new. */
   isContinuedBy(fd: number, { size }: Pick<FileInfo, "size">): boolean {
     const { edges, reach } = this;
     if (!this.isFollowed || !edges || size < reach.offset) return false;
-    // What a last line goes on with, after it was read as a whole one, changes what it is.
+    // A last line that was read as a whole one changes its meaning if it goes on.
     if (reach.isUnterminated && size > reach.offset && !this.hasLineFeed(fd)) return false;
     const now = this.edgesOf(fd);
-    return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
+    return now !== undefined && areSameBytes(now.first, edges.first) && areSameBytes(now.last, edges.last);
   }
 
-  /** Whether what is new is read alone. Anything but lines is read anew as a whole. */
+  /** Returns whether the new part is read alone. Any form but lines is read anew as a whole. */
   get isFollowed(): boolean {
     return this.options.translator.form.kind === "lines" && !this.options.gathered;
   }
 
-  /** Whether all of it has to be read anew, because records came that others before them had named. */
+  /** Returns whether all of it has to be read anew, because records came that others before them had named. */
   get isOvertaken(): boolean {
     return this.derivation.isOvertaken && !this.isOutOfOrder;
   }
@@ -190,22 +190,22 @@ export class Derived {
     return this.derivation.waiting();
   }
 
-  /** Returns what became of each record, and of a last line that is not whole. */
-  fidelity(): Fidelity {
+  /** Returns the fidelity of each record, and of a last line that is not whole. */
+  fidelity(): FidelityReport {
     return this.reach.isUnfinished ? this.derivation.unfinished(this.reach.lines + 1) : this.derivation.report();
   }
 
-  /** Returns what is known of the session. */
+  /** Returns the facts of the session. */
   about(): AboutSession {
     return this.derivation.about();
   }
 
-  /** Whether a line feed comes after what was read. */
+  /** Returns whether a line feed comes after the read part. */
   private hasLineFeed(fd: number): boolean {
     return readIfThere(this.options.disk, fd, this.reach.offset, 1)?.[0] === LINE_FEED;
   }
 
-  /** Returns the edges of what was read; undefined where the file ends before. */
+  /** Returns the edges of the read part; undefined if the file ends before. */
   private edgesOf(fd: number): { first: Uint8Array; last: Uint8Array } | undefined {
     const { disk } = this.options;
     const length = Math.min(this.reach.offset, EDGE);
@@ -214,20 +214,20 @@ export class Derived {
     return first && last ? { first, last } : undefined;
   }
 
-  private noteDamage({ bytes: { length }, number: line, offset: byteOffset }: SourceLine, mended?: string): void {
-    const salvaged = mended !== undefined || length <= MOST_KEPT;
-    const reason = mended ?? `bytes that are no JSON${salvaged ? "; they are kept as an entry" : ""}`;
+  private noteDamage({ bytes: { length }, number: line, offset: byteOffset }: SourceLine, repair?: string): void {
+    const salvaged = repair !== undefined || length <= MOST_KEPT;
+    const reason = repair ?? `bytes that are no JSON${salvaged ? "; they are kept as an entry" : ""}`;
     this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
 }
 
 /** Returns the name of a file as translators get it. */
-export function nameOfFile(file: string): string {
-  return nameInFolders(file.split(sep));
+export function toTranslatorName(file: string): string {
+  return getNameInFolders(file.split(sep));
 }
 
 /** Returns the header of a session. `parentSession`: the file of the session that its parent is. */
-export function foreignHeader(
+export function makeForeignHeader(
   { file, translator, env, cwdOf }: Pick<DerivedOptions, "file" | "translator" | "env" | "cwdOf">,
   { nativeId = basename(file), ownId, cwd, started, leafId, ...about }: AboutSession,
   parentSession: string | undefined,
@@ -243,6 +243,6 @@ export function foreignHeader(
     leafId: leafId === null ? "" : leafId,
     importedFrom: { agent: translator.agent, id: nativeId },
   };
-  const line = bytesOf(JSON.stringify(header));
-  return { header: headerOf(JSON.parse(JSON.stringify(header))), line };
+  const line = toBytes(JSON.stringify(header));
+  return { header: toReadableHeader(JSON.parse(JSON.stringify(header))), line };
 }

@@ -11,7 +11,7 @@ import type { FileInfo } from "../fs/disk.ts";
 /** A session whose records are gathered. It is read anew as a whole when something of it changed. */
 export interface GatheredSession {
   readonly translator: Translator;
-  /** The file of the session that began it, where that is known before its records are read. */
+  /** The file of the session that began it, if that is known before its records are read. */
   readonly parent?: string;
   /** Returns the stamp of all that it is gathered from; null when it is gone. Throws errno errors. */
   info(): FileInfo | null;
@@ -21,35 +21,34 @@ export interface GatheredSession {
 
 export interface GatheredRecord {
   readonly bytes: Uint8Array;
-  /** The number by which reports name it, from 1 on; never less than that of the one before. */
+  /** The number in reports, from 1 on; never less than that of the one before. */
   readonly number: number;
 }
 
 export interface GatheredRecords {
   readonly records: Iterable<GatheredRecord>;
   readonly warnings: Iterable<string>;
-  /** Sentences about what could not be read, which is damage. */
+  /** Sentences about unreadable parts, which are damage. */
   readonly lost?: Iterable<string>;
 }
 
-/** Numbers records as they come. */
-export function numbered(records: readonly Uint8Array[]): GatheredRecord[] {
+/** Numbers records in their order. */
+export function numberRecords(records: readonly Uint8Array[]): GatheredRecord[] {
   return records.map((bytes, index) => ({ bytes, number: index + 1 }));
 }
 
-/** Returns the path of a session in a file. */
-export function pathWithin(file: string, id: string): string {
+export function makePathWithin(file: string, id: string): string {
   return join(file, /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(id) ? id : `%${Buffer.from(id).toString("hex")}`);
 }
 
 /** Returns the agent's own id of the session that a path within a file names. */
-export function idInPath(path: string): string {
+export function getNativeId(path: string): string {
   const name = basename(path);
   return name.startsWith("%") ? Buffer.from(name.slice(1), "hex").toString() : name;
 }
 
 /** Returns the stamp of several files as if they were one, which begins with the first. */
-export function joined(files: readonly FileInfo[]): FileInfo {
+export function joinStamps(files: readonly FileInfo[]): FileInfo {
   const [first] = files;
   const latest = (time: (info: FileInfo) => number): number => Math.max(...files.map(time));
   return {

@@ -1,25 +1,25 @@
 /**
- * Working directories of Gemini CLI's sessions, whose files do not say them: `tmp/<project>/chats/` is the folder of a
- * session, and the project's directory is in `tmp/<project>/.project_root`, or in `projects.json` beside `tmp`. Older
- * versions named the folder by the SHA-256 of the directory, which `projects.json` may still have.
+ * Working directories of Gemini CLI's sessions, whose files do not have them: `tmp/<project>/chats/` is the folder of a
+ * session, and the project's directory is in `tmp/<project>/.project_root`, or in `projects.json` in the parent folder
+ * of `tmp`. Older versions named the folder by the SHA-256 of the directory, which `projects.json` may still have.
  */
 
 import { basename, dirname, join } from "node:path";
 import { isObject } from "../../core/foreign/messages.ts";
-import { parse, textOf } from "../../core/json/json.ts";
+import { decodeText, parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readBeginning, readIfFile } from "../fs/files.ts";
 
 /** Bytes of a list of projects that are read; a project has a hundred. */
 const LONGEST = 4 << 20;
 
-/** Returns the working directory of a session file; undefined where that is not told. Throws errno errors. */
-export function geminiProject(disk: Disk, file: string): string | undefined {
+/** Returns the working directory of a session file; undefined if no file names it. Throws errno errors. */
+export function findGeminiProject(disk: Disk, file: string): string | undefined {
   const project = projectFolder(file);
   if (project === undefined) return undefined;
-  const root = told(disk, join(project, ".project_root"))?.trim();
+  const root = readText(disk, join(project, ".project_root"))?.trim();
   if (root !== undefined && isDirectory(root)) return root;
-  const listed = jsonIn(told(disk, join(dirname(dirname(project)), "projects.json")));
+  const listed = jsonIn(readText(disk, join(dirname(dirname(project)), "projects.json")));
   const projects = isObject(listed) && isObject(listed.projects) ? listed.projects : {};
   return Object.keys(projects).find((path) => projects[path] === basename(project) && isDirectory(path));
 }
@@ -34,10 +34,10 @@ function isDirectory(path: string): boolean {
   return /^(?:\/|[A-Za-z]:[\\/]|\\\\)/.test(path) && !path.includes("\0") && !path.includes("\n");
 }
 
-function told(disk: Disk, file: string): string | undefined {
+function readText(disk: Disk, file: string): string | undefined {
   const bytes = readIfFile(() => readBeginning(disk, file, LONGEST));
   try {
-    return bytes === null ? undefined : textOf(bytes);
+    return bytes === null ? undefined : decodeText(bytes);
   } catch {
     return undefined;
   }

@@ -1,6 +1,6 @@
 /**
- * Folders that lists look at again and again, and the stamps of their files. Where there are many files, the folders are
- * watched, and only what was reported is looked at: of 1,000 files in 200 folders, that saves 8 ms of a page.
+ * Folders that lists look at again and again, and the stamps of their files. With many files, the folders are watched,
+ * and only reported ones are looked at: of 1,000 files in 200 folders, that saves 8 ms of a page.
  *
  * A look asks for folders before it asks for the files and the folders in them.
  */
@@ -12,16 +12,16 @@ import { getInfo } from "../fs/files.ts";
 import { listFolder } from "../fs/folders.ts";
 import { type FoundStamp, isSameFile, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 
-/** Returns the entries of a folder; none when it is missing. Throws errno errors. */
+/** Returns the entries of a folder; an empty list when it is missing. Throws errno errors. */
 export type ListFolder = (folder: string) => readonly Named[];
 
 /** Number of files from which on folders are watched: below, all stamps take 3 ms at most. */
 const WATCH_FROM = 500;
-/** Folders that are watched at most: each takes 0.3 ms once, and some of what the system has for all programs. */
+/** Most watched folders: each takes 0.3 ms once, and a part of the system's limit for all programs. */
 const MOST_WATCHED = 1000;
 /** Notifications since all was looked at, beyond which the system may have dropped some. */
 const MAX_NOTIFICATIONS = 2000;
-/** Milliseconds after which all is looked at: a file can be changed through a map, or a name that it got later. */
+/** Milliseconds until all is looked at: a file can change through a map, or through a name that it got later. */
 const ALL_AFTER = 60_000;
 
 interface FolderWatch {
@@ -33,7 +33,7 @@ interface FolderWatch {
 interface KnownFolder {
   readonly info: FileInfo;
   entries: readonly Named[];
-  /** Stamps of its files, as far as a watch reports what changes them. */
+  /** Stamps of its files, as far as a watch reports their changes. */
   readonly stamps: Map<string, FoundStamp>;
   readonly watch: FolderWatch | undefined;
 }
@@ -43,17 +43,17 @@ export class KnownFolders {
   private readonly now: () => number;
   private readonly watchFrom: number;
   private readonly known = new Map<string, KnownFolder>();
-  /** Folders that no watch of the one above them tells of, with what they were; null for one that is missing. */
+  /** Folders whose replacement no watch above them reports, with their last state; null for a missing one. */
   private readonly tops = new Map<string, FileInfo | null>();
   private isWatching = false;
   private isWatchable = true;
   private watches = 0;
   private notifications = 0;
   private hasNews = false;
-  /** Whether something was found that no watch tells of. */
-  private hasUntold = false;
+  /** True if something was found that no watch reports. */
+  private hasUnreported = false;
   private lookedAtAll = 0;
-  /** Whether this look is at everything, whatever watches report. */
+  /** True if this look is at everything, whatever watches report. */
   private isForAll = true;
   private files = 0;
 
@@ -74,13 +74,13 @@ export class KnownFolders {
     }
     const isOld = now - this.lookedAtAll > ALL_AFTER || now < this.lookedAtAll;
     this.isForAll = isOld || this.notifications > MAX_NOTIFICATIONS;
-    if (this.isWatching && !this.isForAll && !this.hasNews && !this.hasUntold && this.areTopsSame()) return false;
+    if (this.isWatching && !this.isForAll && !this.hasNews && !this.hasUnreported && this.areTopsSame()) return false;
     if (this.isForAll) {
       this.notifications = 0;
       this.lookedAtAll = now;
     }
     this.hasNews = false;
-    this.hasUntold = false;
+    this.hasUnreported = false;
     this.tops.clear();
     this.files = 0;
     return true;
@@ -92,18 +92,18 @@ export class KnownFolders {
   }
 
   /** Notes that this look depends on something else than the folders that were asked for. */
-  noteUntold(): void {
-    this.hasUntold = true;
+  noteUnreported(): void {
+    this.hasUnreported = true;
   }
 
   readonly list: ListFolder = (folder) => {
     const { disk, known, isForAll } = this;
     const before = known.get(folder);
     const above = known.get(dirname(folder))?.watch;
-    const isTold = above?.dirty?.size === 0 && !isForAll;
-    if (before?.watch && isTold && before.watch.dirty?.size === 0) return before.entries;
-    const info = before?.watch && isTold ? before.info : getInfo(disk, folder);
-    if (!isTold) this.tops.set(folder, info);
+    const isReported = above?.dirty?.size === 0 && !isForAll;
+    if (before?.watch && isReported && before.watch.dirty?.size === 0) return before.entries;
+    const info = before?.watch && isReported ? before.info : getInfo(disk, folder);
+    if (!isReported) this.tops.set(folder, info);
     if (before && (info === null || !isSameFile(before.info, info))) this.forget(folder);
     if (info === null) return [];
     const same = known.get(folder);
@@ -121,9 +121,9 @@ export class KnownFolders {
     if (info?.kind !== "file") return undefined;
     const { device, inode, size, modified, changed = 0, links = 1 } = info;
     const found = { device, inode, size, modified, changed };
-    // What is written by another name of the file is reported to the folder of that.
+    // A write by another name of the file is reported to the folder of that name.
     if (folder?.watch && links === 1) folder.stamps.set(name, found);
-    else this.hasUntold = true;
+    else this.hasUnreported = true;
     return found;
   }
 
@@ -132,7 +132,7 @@ export class KnownFolders {
     const { dirty } = watch;
     if (this.isForAll) known.stamps.clear();
     else if (dirty?.size === 0) return known.entries;
-    // What is reported from here on is for the next look.
+    // Reports from here on are for the next look.
     watch.dirty = new Set();
     if (dirty) for (const name of dirty) known.stamps.delete(name);
     else known.stamps.clear();
@@ -150,13 +150,13 @@ export class KnownFolders {
   /** Returns the entries of a folder that is not watched, or was not so far. */
   private listed(folder: string, info: FileInfo, before: KnownFolder | undefined): readonly Named[] {
     const { disk, known } = this;
-    // Names that come from here on are reported.
+    // Names added from here on are reported.
     const watch = this.isWatching ? this.watchOf(folder, info) : undefined;
-    if (!watch) this.hasUntold = true;
+    if (!watch) this.hasUnreported = true;
     if (!watch && before && isSameStamp(before.info, info)) return before.entries;
     known.delete(folder);
     const entries = listFolder(disk, folder);
-    // A name may come in this moment under the same stamp.
+    // A name may be added in this moment under the same stamp.
     if (watch || !isYoung(info, readDiskClock(disk))) known.set(folder, { info, entries, stamps: new Map(), watch });
     return entries;
   }
@@ -181,12 +181,11 @@ export class KnownFolders {
       return watch;
     }
     stop?.();
-    // The system has no more of them, or none on this disk: it is not tried again.
+    // The system's limit is reached, or this disk has no watches: it is not tried again.
     if (!stop) this.isWatchable = false;
     return undefined;
   }
 
-  /** Forgets a folder and those in it. */
   private forget(folder: string): void {
     const within = folder + sep;
     for (const [path, { watch }] of this.known) {

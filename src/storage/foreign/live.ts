@@ -1,4 +1,4 @@
-/** Which sessions other agents have open now, as far as they say it on this machine. */
+/** Finds the sessions that other agents have open now, as far as they show it on this machine. */
 
 import { basename, dirname, join, sep } from "node:path";
 import { parse } from "../../core/json/json.ts";
@@ -7,17 +7,21 @@ import type { Disk, FileInfo } from "../fs/disk.ts";
 import { getInfo, readBeginning } from "../fs/files.ts";
 import { listFolder } from "../fs/folders.ts";
 import { isSameProcess } from "../fs/processes.ts";
-import { type AgentPlace, ifAllowed } from "./places.ts";
+import { type AgentPlace, findAllowed } from "./places.ts";
 
 /** Bytes of an agent's note about a process, which has a few hundred. */
 const LONGEST_NOTE = 1 << 16;
 
 /** Returns the processes that have sessions open, by the paths of these. */
-export function liveHolders(disk: Disk, places: readonly AgentPlace[], paths: readonly string[]): Map<string, Holder> {
+export function findLiveHolders(
+  disk: Disk,
+  places: readonly AgentPlace[],
+  paths: readonly string[],
+): Map<string, Holder> {
   const found = new Map<string, Holder>();
   const unnoted = new Map<string, string>();
   for (const { agent, folder, registry, isDatabase } of places) {
-    // Who has a database open has some session of it open.
+    // A process with an open database has some session of it open.
     if (isDatabase) continue;
     const within = paths.filter((path) => path.startsWith(`${folder}${sep}`));
     if (within.length === 0) continue;
@@ -44,8 +48,8 @@ export function liveHolders(disk: Disk, places: readonly AgentPlace[], paths: re
 const PROCESSES = "/proc";
 
 /**
- * Returns the processes of this user that have session files open, by the paths of these, where the system tells it.
- * Agents that note no processes may close a file between two writes: that none has it open says nothing.
+ * Returns the processes of this user that have session files open, by the paths of these, if the system reports that.
+ * Agents without process notes may close a file between two writes: a file that no process has open proves nothing.
  */
 function openElsewhere(disk: Disk, agents: ReadonlyMap<string, string>): Map<string, Holder> {
   const found = new Map<string, Holder>();
@@ -55,10 +59,10 @@ function openElsewhere(disk: Disk, agents: ReadonlyMap<string, string>): Map<str
     if (info?.kind === "file") wanted.set(keyOf(info), { path, info });
   }
   if (wanted.size === 0 || process.platform !== "linux") return found;
-  for (const pid of ifAllowed(() => disk.names(PROCESSES)) ?? []) {
+  for (const pid of findAllowed(() => disk.names(PROCESSES)) ?? []) {
     if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue;
     const folder = join(PROCESSES, pid, "fd");
-    for (const fd of ifAllowed(() => disk.names(folder)) ?? []) {
+    for (const fd of findAllowed(() => disk.names(folder)) ?? []) {
       const info = getInfo(disk, join(folder, fd));
       const known = info?.kind === "file" ? wanted.get(keyOf(info)) : undefined;
       if (!known) continue;
@@ -76,10 +80,10 @@ function keyOf({ device, inode }: FileInfo): string {
 /** Returns the live processes of the notes in a folder, by the agent's own ids of their sessions. */
 function notesIn(disk: Disk, folder: string): Map<string, Holder> {
   const holders = new Map<string, Holder>();
-  for (const { name, kind } of ifAllowed(() => listFolder(disk, folder)) ?? []) {
+  for (const { name, kind } of findAllowed(() => listFolder(disk, folder)) ?? []) {
     if (kind !== "file" || !name.endsWith(".json")) continue;
     const file = join(folder, name);
-    const note = ifAllowed(() => noteIn(disk, file));
+    const note = findAllowed(() => noteIn(disk, file));
     if (note) holders.set(note.sessionId, { client: basename(dirname(folder)).replace(/^\./, ""), ...note.holder });
   }
   return holders;

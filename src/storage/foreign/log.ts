@@ -1,37 +1,37 @@
 /**
- * A session of another agent as a log that is only read. Its entries are derived from the agent's own file when it is
- * opened, and followed while the agent writes. Entries that wait, because the agent may still add to them, are shown
- * when the file is opened; where they then come otherwise, what was known of the session no longer holds.
+ * A session of another agent as a read-only log. Its entries are derived from the agent's own file when it is opened,
+ * and followed while the agent writes. Pending entries, which the agent may still extend, are shown when the file is
+ * opened; if they then come otherwise, everything known of the session is invalid.
  */
 
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { addHead, HeadReader } from "../../core/format/head.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/store.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, getInfoIfPresent } from "../fs/disk.ts";
 import { getInfo, guardErrno, useFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { notASession } from "../log/failures.ts";
-import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
+import type { CachedLines, CachedSession, DerivationCache } from "./derivation-cache.ts";
+import { Derived, type DerivedOptions, makeForeignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
-import { pathWithin } from "./gathered.ts";
-import type { KeptDerivations, KeptLines, KeptSession } from "./kept.ts";
+import { makePathWithin } from "./gathered.ts";
 
-/** Milliseconds after the agent's last write in which an answer in the middle is expected to go on. */
+/** Milliseconds after the agent's last write in which an unfinished answer is expected to go on. */
 const GOING_ON = 5000;
 
 interface ForeignOptions extends DerivedOptions {
-  /** Folder for what is derived. */
+  /** Folder for derived files. */
   readonly folder: string;
   /** Sessions that were derived before. */
-  readonly kept: KeptDerivations;
-  /** Whether it is kept when it is closed. */
+  readonly kept: DerivationCache;
+  /** True if it is cached when it is closed. */
   readonly keeps: boolean;
-  /** Returns the file of the session with an agent's own id, beside another one. */
+  /** Returns the file of the session with an agent's own id, found from that of another one. */
   readonly parentOf: (file: string, nativeId: string) => string | undefined;
 }
 
@@ -58,18 +58,18 @@ export class ForeignLog implements Log {
   private readonly options: ForeignOptions;
   private readonly heads = new HeadReader(this.nodes);
   private readonly lines: DerivedLines;
-  /** Undefined as long as nothing else is known than what was kept. */
+  /** Undefined as long as all knowledge comes from the cache. */
   private derived: Derived | undefined;
-  private readonly kept: KeptSession | null;
+  private readonly kept: CachedSession | null;
   private seen: FileInfo;
-  /** Whether all of the file was read at once, when what changed it then was sure to give it another stamp. */
+  /** True if all of the file was read at once, when any later change was sure to give it another stamp. */
   private isSure = false;
   /** The last entries, if they waited when they were shown, and how many of them came as they were shown. */
   private shown: readonly Uint8Array[] = [];
   private confirmed = 0;
-  /** Whether lines wait that are not shown, because the agent is in the middle of them. */
+  /** True if lines are pending that are not shown, because the agent is in the middle of them. */
   private holdsBack = false;
-  /** Whether an entry that was shown is another one now. */
+  /** True if a shown entry has changed. */
   private isReplaced = false;
   private readonly parentSession: string | undefined;
   private isClosed = false;
@@ -85,10 +85,10 @@ export class ForeignLog implements Log {
       agent,
       title,
       fidelity: () => this.known.fidelity,
-      inner: () => (this.known.about.inner ?? []).map((name) => pathWithin(file, name)),
+      inner: () => (this.known.about.inner ?? []).map((name) => makePathWithin(file, name)),
     };
     try {
-      let kept: (KeptSession & KeptLines) | null = null;
+      let kept: (CachedSession & CachedLines) | null = null;
       const from = readDiskClock(disk);
       this.seen = this.reading((fd, info) => {
         kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
@@ -97,13 +97,13 @@ export class ForeignLog implements Log {
         return info;
       });
       this.kept = kept;
-      if (this.kept) this.showKept(kept as unknown as KeptSession & KeptLines);
+      if (this.kept) this.showKept(kept as unknown as CachedSession & CachedLines);
       else this.show(true);
       const { about } = this.known;
       const parentId = about.nativeParentId;
       this.parentSession =
         options.gathered?.parent ?? (parentId === undefined ? undefined : options.parentOf(file, parentId));
-      const made = foreignHeader(options, about, this.parentSession);
+      const made = makeForeignHeader(options, about, this.parentSession);
       this.header = made.header;
       this.headerLine = made.line;
     } catch (error) {
@@ -116,10 +116,10 @@ export class ForeignLog implements Log {
     return this.known.damage;
   }
 
-  /** Returns what is known besides the entries. */
-  private get known(): Omit<KeptSession, "settled"> {
+  /** Returns the facts that the entries do not have. */
+  private get known(): Omit<CachedSession, "settled"> {
     const { derived } = this;
-    if (!derived) return this.kept as KeptSession;
+    if (!derived) return this.kept as CachedSession;
     return { about: derived.about(), fidelity: derived.fidelity(), damage: derived.damage };
   }
 
@@ -173,16 +173,16 @@ export class ForeignLog implements Log {
       this.derived.read(fd);
       if (this.derived.isOvertaken) return false;
       this.seen = now;
-      // Of what was read before, only the edges were looked at again.
+      // Only the edges of the earlier part were looked at again.
       this.isSure = false;
       return this.show();
     });
     if (!isThere) this.isReplaced = true;
     if (this.isReplaced) return { kind: "replaced" };
-    const made = foreignHeader(this.options, this.known.about, this.parentSession);
-    // The session is the one that was opened, whatever its records say later.
+    const made = makeForeignHeader(this.options, this.known.about, this.parentSession);
+    // The session stays the one that was opened, even if its records say otherwise later.
     this.header = { ...made.header, id: this.header.id };
-    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.headerLine = toBytes(JSON.stringify(this.header));
     return this.nodes.count > first ? { kind: "grown", first } : { kind: "none" };
   }
 
@@ -214,7 +214,7 @@ export class ForeignLog implements Log {
     this.lines.close();
   }
 
-  /** Keeps what was derived for the next opening, where the file is sure to be as it was read. */
+  /** Caches the derived entries for the next opening, if the file is sure to be as it was read. */
   private keep(): void {
     const { derived, seen, lines, nodes, options, isSure } = this;
     const { disk, gathered, kept, keeps } = options;
@@ -232,7 +232,7 @@ export class ForeignLog implements Log {
     );
   }
 
-  private showKept(kept: KeptSession & KeptLines): void {
+  private showKept(kept: CachedSession & CachedLines): void {
     const { count } = this.nodes;
     this.lines.adopt(kept, count);
     this.shown = Array.from({ length: count - kept.settled }, (_, n) => this.lines.read(kept.settled + n));
@@ -245,14 +245,14 @@ export class ForeignLog implements Log {
     return derived;
   }
 
-  /** Takes a line that is settled: a new entry, or one of those that were shown while they waited. */
+  /** Takes a settled line: a new entry, or one that was shown while it was pending. */
   private keepSettled(line: Uint8Array): void {
     if (this.confirmed === this.shown.length) this.add(line);
-    else if (sameBytes(line, this.shown[this.confirmed])) this.confirmed++;
+    else if (areSameBytes(line, this.shown[this.confirmed])) this.confirmed++;
     else this.isReplaced = true;
   }
 
-  /** Shows what waits. Returns false when that is other than what was shown before. */
+  /** Shows the pending entries. Returns false when they differ from those shown before. */
   private show(isOpening = false): boolean {
     if (this.isReplaced) return false;
     const { lines, isPartial } = (this.derived as Derived).waiting();
@@ -264,7 +264,7 @@ export class ForeignLog implements Log {
       this.confirmed = 0;
       return true;
     }
-    if (before.some((line, at) => lines[at] === undefined || !sameBytes(line, lines[at]))) return false;
+    if (before.some((line, at) => lines[at] === undefined || !areSameBytes(line, lines[at]))) return false;
     for (const line of lines.slice(before.length)) this.add(line);
     this.shown = lines;
     this.confirmed = 0;
@@ -272,8 +272,8 @@ export class ForeignLog implements Log {
   }
 
   /**
-   * Reads a document that was written anew, or what was kept before it grew. Returns false unless it has all entries that
-   * are known, and then others.
+   * Reads a document that was written anew, or the cached entries before it grew. Returns false unless it has all known
+   * entries, and then others.
    */
   private readAnew(fd: number, now: FileInfo): boolean {
     if (isSameStamp(now, this.seen)) return true;
@@ -283,7 +283,7 @@ export class ForeignLog implements Log {
     const come: Uint8Array[] = [];
     const compare = (line: Uint8Array): void => {
       if (at >= this.nodes.count) come.push(line);
-      else if (isSame) isSame = sameBytes(line, this.lines.read(at));
+      else if (isSame) isSame = areSameBytes(line, this.lines.read(at));
       at++;
     };
     let take = compare;
@@ -299,7 +299,7 @@ export class ForeignLog implements Log {
     this.seen = now;
     this.isSure = !isYoung(now, from);
     if (!isFollowed) return true;
-    // From here on, only what is new is read.
+    // From here on, only the new part is read.
     take = (line) => this.keepSettled(line);
     this.shown = rest;
     this.confirmed = 0;
@@ -311,7 +311,7 @@ export class ForeignLog implements Log {
     this.lines.add(line);
   }
 
-  /** Runs `use` with the open file, and what is known of it; what is gathered has no descriptor. */
+  /** Runs `use` with the open file, and its last stamp; gathered sessions have no descriptor. */
   private reading<T>(use: (fd: number, info: FileInfo) => T): T {
     const { disk, gathered } = this.options;
     try {
@@ -326,7 +326,7 @@ export class ForeignLog implements Log {
         return use(fd, info);
       });
     } catch (error) {
-      throw storageFailure(error, "reading the session");
+      throw toStorageFailure(error, "reading the session");
     }
   }
 }

@@ -1,5 +1,5 @@
 /**
- * opencode's folder of older versions (`storage`), in which the facts of a session, each message and each part are files:
+ * opencode's folder of older versions (`storage`), with the facts of a session, each message and each part in files:
  * `session/<project>/<session>.json`, `message/<session>/<message>.json`, `part/<message>/<part>.json`.
  */
 
@@ -8,10 +8,10 @@ import type { Translator } from "../../core/foreign/translator.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
 import { listFolderIfAllowed } from "../fs/folders.ts";
-import { type GatheredRecords, type GatheredSession, joined, numbered } from "./gathered.ts";
+import { type GatheredRecords, type GatheredSession, joinStamps, numberRecords } from "./gathered.ts";
 
 /** `file`: that of the facts, which begins as `translator` knows it. */
-export function sessionInFolder(disk: Disk, file: string, translator: Translator): GatheredSession {
+export function gatherFolderSession(disk: Disk, file: string, translator: Translator): GatheredSession {
   return {
     translator,
     info: () => infoOf(disk, file),
@@ -42,7 +42,7 @@ function infoOf(disk: Disk, file: string): FileInfo | null {
   const own = getInfo(disk, file);
   if (own?.kind !== "file") return null;
   const others = filesOf(disk, file).slice(1);
-  return joined([own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
+  return joinStamps([own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
 }
 
 function recordsOf(disk: Disk, file: string): GatheredRecords {
@@ -55,5 +55,5 @@ function recordsOf(disk: Disk, file: string): GatheredRecords {
       if (path === file) throw error;
       lost.push(`${path} cannot be read: what it has is missing.`);
     }
-  return { records: numbered(records), warnings: [], lost };
+  return { records: numberRecords(records), warnings: [], lost };
 }

@@ -1,4 +1,4 @@
-/** Where other agents keep their sessions on this machine. */
+/** The places of other agents' sessions on this machine. */
 
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve, sep } from "node:path";
@@ -15,33 +15,33 @@ import { findAgentRoots, type Variables } from "../fs/paths.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
 import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
-import { unreadDatabase } from "./databases.ts";
+import { findUnreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
 import { TASK_MESSAGES } from "./source.ts";
 
-/** A folder in which an agent keeps session files. */
+/** A folder of session files of one agent. */
 export interface AgentPlace {
   readonly agent: string;
   readonly folder: string;
   /** Folders between it and a file at most. */
   readonly depth: number;
-  /** Folders between it and a file at least; by default none. */
+  /** Fewest folders between it and a file; by default none. */
   readonly least?: number;
-  /** Whether a file of this name may be a session, among others in its folder. Its content says whether it is one. */
+  /** Returns whether a file of this name may be a session, among others in its folder. Its content decides. */
   readonly fits: (name: string) => boolean;
   /** Files that count in the place of another one in their folder, if they hold a message; that one by its name. */
   readonly better?: Readonly<Record<string, string>>;
-  /** Whether a folder within may have sessions; `level` is 1 for those in the place itself. By default, each may. */
+  /** Returns whether a folder within may have sessions; `level` is 1 in the place itself. By default, each may. */
   readonly enters?: (name: string, level: number) => boolean;
-  /** Folder in which the agent notes its processes, with the sessions that these have open (`live.ts`). */
+  /** The agent's folder of process notes, with the sessions that these processes have open (`live.ts`). */
   readonly registry?: string;
-  /** Whether the files are databases, which have many sessions each. */
+  /** True if the files are databases, which have many sessions each. */
   readonly isDatabase?: boolean;
-  /** Databases to which the agent moved what is in these files, when it was updated; the files stay as they were. */
+  /** Databases with the migrated contents of these files; the files stay as they were. */
   readonly movedTo?: readonly string[];
-  /** Returns a text that several files of one session have in their names, of which the last is all of it. */
+  /** Returns a text that several files of one session have in their names; the last of them has all of it. */
   readonly sessionIn?: (name: string) => string | undefined;
-  /** Returns a text that the files of one session have in their names and beginnings, of which the longest counts. */
+  /** Returns a text that the files of one session have in their names and beginnings; the longest of them counts. */
   readonly idIn?: (name: string) => string | undefined;
 }
 
@@ -55,12 +55,12 @@ const isRollout = (name: string): boolean => isLines(name) || name.endsWith(".js
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
 const isMessages = (name: string): boolean => name.endsWith(".messages.json");
 
-/** Tells the messages of a task of Cline, Roo Code or Kilo Code, and what is shown of it. */
+/** Recognises the list of messages of a task of Cline, Roo Code or Kilo Code, and the list that a person sees. */
 const isTask = (name: string): boolean => name === TASK_MESSAGES || name === TASK_SCREEN;
-/** A task's screen says less than its messages. */
+/** A task's screen has less than its messages. */
 const TASK = { fits: isTask, better: { [TASK_SCREEN]: TASK_MESSAGES } };
 
-/** Editors in which Cline and its relatives run, by the names of their folders. */
+/** Editors that run Cline and its relatives, by the names of their folders. */
 const EDITORS = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
 /** Folders of editors that run on another machine than their window. */
 const REMOTE_EDITORS = [".vscode-server", ".vscode-server-insiders", ".cursor-server", ".windsurf-server"];
@@ -168,7 +168,7 @@ function ompPlaces(home: string, variables: Variables): AgentPlace[] {
 }
 
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
-export function agentPlaces(variables: Variables): AgentPlace[] {
+export function getAgentPlaces(variables: Variables): AgentPlace[] {
   const home = variables.HOME ?? homedir();
   const within = (variable: string, ...otherwise: string[]): string => {
     const named = variables[variable];
@@ -202,7 +202,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       enters: (name, level) => level !== 2 || name === "chats",
       idIn: geminiIdIn,
     },
-    // <id>/<id>.messages.json, and beside it those of subagents
+    // <id>/<id>.messages.json, and in the same folder those of subagents
     {
       agent: "cline",
       folder: resolve(variables.CLINE_SESSION_DATA_DIR || join(clineData, "sessions")),
@@ -236,10 +236,10 @@ interface FolderListing {
 const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], FolderListing>>();
 
 /**
- * Yields the files in places that may be sessions, in no order. Folders that cannot be read have none. No link is
- * followed: it may lead anywhere, and in circles.
+ * Yields the files in places that may be sessions, in no order. Unreadable folders have none. No link is followed: it
+ * may lead anywhere, and in circles.
  */
-export function* filesIn(
+export function* listFiles(
   disk: Disk,
   places: readonly AgentPlace[],
   list: ListFolder = (folder) => listFolder(disk, folder),
@@ -259,7 +259,7 @@ export function* filesIn(
 }
 
 /** Returns the databases, tasks and compressed rollouts in the places of agents that nothing can be read from. */
-export function unreadIn(
+export function listUnread(
   disk: Disk,
   places: readonly AgentPlace[],
   list?: ListFolder,
@@ -267,18 +267,18 @@ export function unreadIn(
 ): UnreadFile[] {
   const found: UnreadFile[] = [];
   for (const place of canDecompress ? [] : places.filter(({ sessionIn }) => sessionIn)) {
-    const count = [...filesIn(disk, [place], list)].filter(isCompressed).length;
+    const count = [...listFiles(disk, [place], list)].filter(isCompressed).length;
     if (count > 0) found.push(unreadRollouts(place, count));
   }
   for (const place of places.filter(({ isDatabase, better }) => isDatabase || better))
-    for (const file of filesIn(disk, [place], list)) {
-      const unread = ifAllowed(() => (place.isDatabase ? unreadDatabase : unreadTask)(disk, file, place.agent));
+    for (const file of listFiles(disk, [place], list)) {
+      const unread = findAllowed(() => (place.isDatabase ? findUnreadDatabase : unreadTask)(disk, file, place.agent));
       if (unread) found.push(unread);
     }
   return found;
 }
 
-/** Whether no better file than this one is beside it that holds anything; of empty ones, the better one counts. */
+/** Returns whether no better file in the folder holds anything; of empty ones, the better one counts. */
 function isBest(
   disk: Disk,
   own: FoundFile,
@@ -293,7 +293,7 @@ function isBest(
   return !worse || holds(own) || !holds(worse);
 }
 
-/** Whether no other file in the folder is of the same session and has more. Gemini CLI begins another one now and then. */
+/** Returns whether no other file of the same session has more. Gemini CLI begins another one now and then. */
 function isLongest(
   disk: Disk,
   own: FoundFile,
@@ -303,8 +303,8 @@ function isLongest(
   const text = idIn(own.name);
   const others = text === undefined ? [] : files.filter((one) => one !== own && idIn(one.name) === text);
   if (others.length === 0) return true;
-  const sizeOf = ({ path }: FoundFile): number => ifAllowed(() => getInfo(disk, path)?.size) ?? 0;
-  const idOf = ({ path }: FoundFile): string | undefined => ifAllowed(() => geminiIdOf(disk, path));
+  const sizeOf = ({ path }: FoundFile): number => findAllowed(() => getInfo(disk, path)?.size) ?? 0;
+  const idOf = ({ path }: FoundFile): string | undefined => findAllowed(() => geminiIdOf(disk, path));
   const [size, id] = [sizeOf(own), idOf(own)];
   return others.every((one) => {
     if (id === undefined || idOf(one) !== id) return true;
@@ -319,7 +319,7 @@ function unreadRollouts({ agent, folder }: AgentPlace, count: number): UnreadFil
   return { path: folder, agent, text, isDamaged: false };
 }
 
-/** Whether a file of a task holds a message, and what the file was then. */
+/** Whether a file of a task holds a message, with the stamp of the file at that time. */
 interface KnownTask {
   readonly info: FileInfo;
   readonly holds: boolean;
@@ -328,7 +328,7 @@ interface KnownTask {
 /** Answers by path: each list asks about each file several times. */
 const answers = new WeakMap<Disk, Map<string, KnownTask>>();
 
-/** Whether a file of a task has a message that can be read. */
+/** Returns whether a file of a task has a message that can be read. */
 function canBeRead(disk: Disk, path: string): boolean {
   const info = getInfo(disk, path);
   if (info === null) return false;
@@ -336,7 +336,7 @@ function canBeRead(disk: Disk, path: string): boolean {
   answers.set(disk, known);
   const before = known.get(path);
   if (before && isSameStamp(before.info, info)) return before.holds;
-  const bytes = ifAllowed(() => readBeginning(disk, path, BYTES_SEEN + 1));
+  const bytes = findAllowed(() => readBeginning(disk, path, BYTES_SEEN + 1));
   const holds = bytes ? holdsMessage(bytes, bytes.length > BYTES_SEEN) : false;
   // It may change in this moment and keep its stamp.
   if (isYoung(info, readDiskClock(disk))) known.delete(path);
@@ -344,12 +344,12 @@ function canBeRead(disk: Disk, path: string): boolean {
   return holds;
 }
 
-/** Returns a file of a task from which nothing can be read, unless it is empty. */
+/** Returns an unreadable file of a task, unless it is empty. */
 function unreadTask(disk: Disk, path: string, agent: string): UnreadFile | undefined {
-  const bytes = canBeRead(disk, path) ? undefined : ifAllowed(() => readBeginning(disk, path, BYTES_SEEN));
+  const bytes = canBeRead(disk, path) ? undefined : findAllowed(() => readBeginning(disk, path, BYTES_SEEN));
   const text = bytes && Buffer.from(bytes).toString("latin1");
   if (!text || /^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text)) return undefined;
-  // Of a large one, the end is not looked at.
+  // The end of a large one is not looked at.
   const isDamaged = !(isJson(bytes, 0) || (bytes.length === BYTES_SEEN && /^\s*[[{]/.test(text)));
   const sentence = isDamaged
     ? "is damaged, so that no message of the task can be read. Restore it from a backup."
@@ -358,19 +358,19 @@ function unreadTask(disk: Disk, path: string, agent: string): UnreadFile | undef
 }
 
 /** The agent whose extension of an editor has a file in its folder. */
-export function extensionOf(file: string): string | undefined {
+export function getExtension(file: string): string | undefined {
   const folders = file.split(sep);
   return EXTENSIONS.find(({ extension }) => folders.includes(extension))?.agent;
 }
 
-/** Whether a file is that of a later segment, or the plain one of the same. */
+/** Returns whether a file is that of a later segment, or the plain one of the same. */
 function isAfter(name: string, other: string | undefined): boolean {
   if (other === undefined) return true;
   const [own, before] = [name, other].map((one) => one.replace(/\.zst$/, ""));
   return own > before || (own === before && name === own);
 }
 
-/** Yields what is in the folders of a place. */
+/** Yields the files in the folders of a place. */
 function* listingsOf(place: AgentPlace, list: ListFolder): Generator<FolderListing> {
   let known = listings.get(place);
   if (!known) {
@@ -380,7 +380,7 @@ function* listingsOf(place: AgentPlace, list: ListFolder): Generator<FolderListi
   const open: [folder: string, level: number][] = [[place.folder, 0]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [folder, level] = next;
-    const entries = ifAllowed(() => list(folder)) ?? [];
+    const entries = findAllowed(() => list(folder)) ?? [];
     const listing = known.get(entries) ?? listingOf(place, folder, level, entries);
     known.set(entries, listing);
     for (const within of listing.folders) open.push([within, level + 1]);
@@ -405,20 +405,20 @@ function listingOf(
 }
 
 /** Returns the file of the session with an agent's own id that another one was made from, or by. */
-export function parentFile(disk: Disk, file: string, nativeId: string): string | undefined {
+export function findParentFile(disk: Disk, file: string, nativeId: string): string | undefined {
   // No id of a file may become a part of a path unchecked.
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(nativeId)) return undefined;
-  const found = placesBeside(file, nativeId).find((path) => path !== file && exists(disk, path));
+  const found = siblingPaths(file, nativeId).find((path) => path !== file && exists(disk, path));
   return found ?? geminiParent(disk, file, nativeId) ?? rolloutsOf(disk, file, nativeId).at(-1);
 }
 
 /** Returns the paths that the session with an id may have, as they follow from that of another one of the agent's. */
-function placesBeside(file: string, nativeId: string): string[] {
+function siblingPaths(file: string, nativeId: string): string[] {
   const own = dirname(file);
   const above = dirname(own);
   const folders = [own, above, dirname(above), dirname(dirname(above))];
   return [
-    // Claude Code: <sessionId>/subagents/agent-<id>.jsonl beside <sessionId>.jsonl.
+    // Claude Code: <sessionId>/subagents/agent-<id>.jsonl next to <sessionId>.jsonl.
     ...folders.filter((folder) => basename(folder) === nativeId).map((folder) => `${folder}.jsonl`),
     join(own, `${nativeId}.jsonl`),
     // opencode's older folder.
@@ -451,7 +451,7 @@ function geminiIdIn(name: string): string | undefined {
   return /^session-.*-([0-9a-f]{8})\.jsonl?$/.exec(name)?.[1];
 }
 
-/** Bytes at the beginning of a file of Gemini CLI's in which the session's id is. */
+/** Bytes at the beginning of a file of Gemini CLI that have the session's id. */
 const GEMINI_FACTS = 4096;
 
 function geminiIdOf(disk: Disk, path: string): string | undefined {
@@ -459,8 +459,8 @@ function geminiIdOf(disk: Disk, path: string): string | undefined {
   return /"sessionId"\s*:\s*"([^"]+)"/.exec(bytes === null ? "" : new TextDecoder().decode(bytes))?.[1];
 }
 
-/** Returns the file of a session of which the beginning is continued: one that has a whole line end there. */
-export function baseFile(disk: Disk, file: string, { nativeId, end }: SourceBase): string | undefined {
+/** Returns the file of a session whose beginning another one continues: a whole line ends there. */
+export function findBaseFile(disk: Disk, file: string, { nativeId, end }: SourceBase): string | undefined {
   return rolloutsOf(disk, file, nativeId).find((path) => {
     if (end === 0) return true;
     const info = getInfo(disk, path);
@@ -477,9 +477,9 @@ const ROLLOUT_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 const DAY = 86_400_000;
 
 /**
- * Returns the files of a thread of Codex's, the oldest first: rollout-<time>-<thread>.jsonl and, after something was
- * taken back, rollout-<time>-<thread>_<segment>.jsonl. They are in the folders of days: that of the thread, which its
- * id tells but for the time zone, and that of the file that asks.
+ * Returns the files of a thread of Codex, the oldest first: rollout-<time>-<thread>.jsonl and, after a rollback,
+ * rollout-<time>-<thread>_<segment>.jsonl. They are in the folders of days: that of the thread, which its id gives
+ * except for the time zone, and that of the file that asks.
  */
 function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
   if (!ROLLOUT_ID.test(threadId)) return [];
@@ -499,7 +499,7 @@ function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
   };
   return [...folders]
     .flatMap((folder) =>
-      (ifAllowed(() => listFolder(disk, folder)) ?? []).map(({ name, kind }) => ({ folder, name, kind })),
+      (findAllowed(() => listFolder(disk, folder)) ?? []).map(({ name, kind }) => ({ folder, name, kind })),
     )
     .filter(({ name, kind }) => kind === "file" && isOf(name))
     .sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -507,8 +507,8 @@ function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
     .filter((path) => path !== file);
 }
 
-/** Returns the result of `find`; undefined where it would look outside of the folders that this server may use. */
-export function ifAllowed<T>(find: () => T | undefined): T | undefined {
+/** Returns the result of `find`; undefined if it would look outside of the folders that this server may use. */
+export function findAllowed<T>(find: () => T | undefined): T | undefined {
   try {
     return find();
   } catch (error) {

@@ -1,10 +1,10 @@
 /** Another agent's file: recognised by its beginning, and read as records. Nothing is ever written to it. */
 
 import { basename } from "node:path";
-import { ofTask } from "../../core/foreign/cline/cline.ts";
+import { recogniseTask } from "../../core/foreign/cline/cline.ts";
 import { omp } from "../../core/foreign/omp/omp.ts";
 import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
-import { translatorOf } from "../../core/foreign/translators.ts";
+import { findTranslator } from "../../core/foreign/translators.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -24,21 +24,21 @@ const LONGEST_LINE = 1 << 28;
 export const LARGEST_DOCUMENT = 1 << 29;
 
 /** Returns the translator that knows a file; undefined for a session of ours, and anything else. Throws errno errors. */
-export function recognised(disk: Disk, file: string): Translator | undefined {
+export function recogniseFile(disk: Disk, file: string): Translator | undefined {
   if (beginsAsOurs(disk, file)) return undefined;
   // One byte more shows whether this is all.
   const bytes = readIfPresent(() => readBeginning(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
-  const found = translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+  const found = findTranslator(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
   if (found) return found;
   // oh-my-pi wrote no title in older versions.
   const place = isInOmp(file) ? findHeaderIn(bytes, true) : undefined;
   if (place?.header.version === CURRENT_VERSION) return omp;
-  return basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined;
+  return basename(file) === TASK_MESSAGES ? recogniseTask(bytes) : undefined;
 }
 
-/** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */
-export function firstRecord(disk: Disk, fd: number): unknown {
+/** Returns the value of the first line of a file; undefined if that is no JSON, or longer than the read part. */
+export function readFirstRecord(disk: Disk, fd: number): unknown {
   const bytes = readAt(disk, fd, 0, Math.min(disk.infoOf(fd).size, CHUNK));
   const feed = bytes.indexOf(0x0a);
   try {
@@ -48,24 +48,24 @@ export function firstRecord(disk: Disk, fd: number): unknown {
   }
 }
 
-/** How far a file of lines was read. */
+/** The read part of a file of lines. */
 export interface Reach {
   /** Offset of the first byte that was not read. */
   offset: number;
   /** Number of lines that were read. */
   lines: number;
-  /** Whether the last one has no line feed yet. */
+  /** True if the last one has no line feed yet. */
   isUnterminated: boolean;
-  /** Whether there are bytes after it that may be the beginning of a line. */
+  /** True if there are bytes after it that may be the beginning of a line. */
   isUnfinished: boolean;
 }
 
 type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
 
 interface ReadingOptions {
-  /** Offset at which the reading ends. */
+  /** Offset at the end of the reading. */
   readonly past?: number | undefined;
-  /** Whether a last line without a line feed has the end of a record, though it is no object. */
+  /** Returns whether a last line without a line feed has the end of a record, though it is no object. */
   readonly hasEnd?: (line: Buffer) => boolean;
 }
 
@@ -85,7 +85,7 @@ export function readLines(
   let heldBytes = 0;
   let start = reach.offset;
   const line = (bytes: Uint8Array): void => {
-    // What comes after a line that was read without its line feed is this line feed.
+    // After a line that was read without its line feed comes this line feed.
     if (reach.isUnterminated && bytes.length === 0) reach.isUnterminated = false;
     else {
       reach.isUnterminated = false;

@@ -3,55 +3,53 @@
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import type { Failure } from "../../core/failure.ts";
-import { asOfRoo, clineHistory, rooHistory } from "../../core/foreign/cline/cline.ts";
+import { clineHistory, rooHistory, toRooTranslator } from "../../core/foreign/cline/cline.ts";
 import { opencodeFacts } from "../../core/foreign/opencode/opencode.ts";
 import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { clineTask } from "./cline-task.ts";
-import { compressedRollout, surveyedByName } from "./compressed.ts";
-import { besideInDatabase, sessionInDatabase } from "./databases.ts";
+import { gatherClineTask } from "./cline-task.ts";
+import { readCompressedRollout, surveyByName } from "./compressed.ts";
+import { findInSameDatabase, gatherDatabaseSession } from "./databases.ts";
+import { DerivationCache } from "./derivation-cache.ts";
 import type { GatheredSession } from "./gathered.ts";
-import { geminiProject } from "./gemini-projects.ts";
-import { InnerSessions } from "./inner.ts";
-import { KeptDerivations } from "./kept.ts";
+import { findGeminiProject } from "./gemini-projects.ts";
+import { InnerSessions } from "./inner-sessions.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
-import { sessionInFolder } from "./opencode-folder.ts";
-import { type AgentPlace, baseFile, extensionOf, ifAllowed, parentFile } from "./places.ts";
-import { recognised } from "./source.ts";
-import { type Surveyed, survey } from "./survey.ts";
+import { gatherFolderSession } from "./opencode-folder.ts";
+import { type AgentPlace, findAllowed, findBaseFile, findParentFile, getExtension } from "./places.ts";
+import { recogniseFile } from "./source.ts";
+import { type Surveyed, surveyFile } from "./survey.ts";
 
 export interface ForeignStore {
   /**
-   * Opens a file that is one of another agent's; returns undefined for any other, and where none is. `but`: an agent
-   * whose sessions other backends may know better. `asReader`: it is read once, so that nothing is kept for a next time.
+   * Opens a file of another agent; returns undefined for any other, and for a missing one. `but`: an agent whose
+   * sessions other backends may know better. `asReader`: it is read once, so that nothing is cached for a next time.
    */
   open(file: string, options?: { readonly but?: string; readonly asReader?: boolean | undefined }): Log | undefined;
   /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. `but`: as for open. */
   refusal(file: string, but?: string): Failure | undefined;
-  /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
+  /** Returns the facts that lists show of such a file; undefined for any other. Throws storage_failed. */
   survey(file: string): Surveyed | undefined;
 }
 
-/** Sessions of other agents: where they may be, and how they are read. */
+/** Sessions of other agents: their places, and how to read them. */
 export interface AgentSessions {
   readonly places: readonly AgentPlace[];
   readonly store: ForeignStore;
 }
 
-/**
- * `state`: our state folder, in which what is derived is kept meanwhile. `worthKeeping`: bytes of a file from which on it
- * is.
- */
-export function foreignStore(disk: Disk, env: Env, state: string, worthKeeping?: number): ForeignStore {
+/** `state`: our state folder, which has the cache. `worthKeeping`: bytes of a file from which on it is cached. */
+export function makeForeignStore(disk: Disk, env: Env, state: string, worthKeeping?: number): ForeignStore {
   const folder = join(state, "foreign");
-  const kept = new KeptDerivations(disk, folder, env.sha256, worthKeeping);
+  const kept = new DerivationCache(disk, folder, env.sha256, worthKeeping);
   const parentOf = (file: string, nativeId: string): string | undefined =>
-    ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
-  const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
-  const cwdOf = (file: string): string | undefined => ifAllowed(() => geminiProject(disk, file));
+    findAllowed(() => findParentFile(disk, file, nativeId) ?? findInSameDatabase(disk, file, nativeId));
+  const baseOf = (file: string, base: SourceBase): string | undefined =>
+    findAllowed(() => findBaseFile(disk, file, base));
+  const cwdOf = (file: string): string | undefined => findAllowed(() => findGeminiProject(disk, file));
   const inner = new InnerSessions(disk);
   const known = (
     file: string,
@@ -59,16 +57,16 @@ export function foreignStore(disk: Disk, env: Env, state: string, worthKeeping?:
   ): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
-      const found = recognised(disk, file);
-      const translator = found && extensionOf(file) === rooHistory.agent ? asOfRoo(found) : found;
+      const found = recogniseFile(disk, file);
+      const translator = found && getExtension(file) === rooHistory.agent ? toRooTranslator(found) : found;
       if (translator === clineHistory || translator === rooHistory)
-        return { translator, gathered: isForList ? undefined : clineTask(disk, file, translator) };
-      if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
+        return { translator, gathered: isForList ? undefined : gatherClineTask(disk, file, translator) };
+      if (translator === opencodeFacts) return { translator, gathered: gatherFolderSession(disk, file, translator) };
       if (translator) return { translator };
-      const gathered = compressedRollout(disk, file) ?? inner.session(file) ?? sessionInDatabase(disk, file);
+      const gathered = readCompressedRollout(disk, file) ?? inner.session(file) ?? gatherDatabaseSession(disk, file);
       return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
-      // Those who open it as a session say why it cannot be read.
+      // Opening it as a session reports why it cannot be read.
       if (!isErrno(error)) throw error;
       return undefined;
     }
@@ -87,8 +85,8 @@ export function foreignStore(disk: Disk, env: Env, state: string, worthKeeping?:
     },
     survey(file) {
       const found = known(file, true);
-      if (!found) return surveyedByName(disk, env, file);
-      return survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
+      if (!found) return surveyByName(disk, env, file);
+      return surveyFile({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
     },
   };
 }

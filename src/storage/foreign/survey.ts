@@ -4,7 +4,7 @@ import { SurveyFacts } from "../../core/foreign/survey.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { guardErrno, useFile } from "../fs/files.ts";
-import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
+import { Derived, type DerivedOptions, makeForeignHeader } from "./derived.ts";
 
 /** A session of another agent as lists show it. */
 export interface Surveyed {
@@ -16,11 +16,11 @@ export interface Surveyed {
   readonly inner?: readonly string[] | undefined;
 }
 
-/** Bytes at the beginning and the end of a file of which each line is read. */
+/** Bytes at the beginning and the end of a file whose lines are all read. */
 const READ = 1 << 13;
 
 /** `parentOf`: see ForeignOptions. Throws storage_failed. */
-export function survey(
+export function surveyFile(
   options: DerivedOptions,
   parentOf: (file: string, nativeId: string) => string | undefined,
 ): Surveyed {
@@ -43,7 +43,7 @@ export function survey(
   const about = derived.about();
   const { nativeParentId } = about;
   const parent = gathered?.parent ?? (nativeParentId === undefined ? undefined : parentOf(file, nativeParentId));
-  const { header } = foreignHeader(options, about, parent);
+  const { header } = makeForeignHeader(options, about, parent);
   return { agent: translator.agent, header, facts, isDamaged: derived.damage.length > 0, inner: about.inner };
 }
 

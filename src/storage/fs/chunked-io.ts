@@ -1,7 +1,7 @@
 /** Chunked file I/O that pauses between pieces, so that other requests are not held up. */
 
 import { createHash } from "node:crypto";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, readAll, refusesLinks, renameExclusive, writeAll } from "./disk.ts";
 import { isNameTaken, putInPlaceNow, readAt, useFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
@@ -124,7 +124,7 @@ export function* joinBlocks(pieces: Iterable<string | Uint8Array>, size: number)
   let gathered: Buffer | undefined;
   let filled = 0;
   for (const piece of pieces) {
-    const bytes = typeof piece === "string" ? bytesOf(piece) : piece;
+    const bytes = typeof piece === "string" ? toBytes(piece) : piece;
     if (bytes.length === 0) {
       yield gathered?.subarray(0, filled) ?? bytes;
       filled = 0;
@@ -171,7 +171,7 @@ export async function hasSameBytes(
       if (count <= 0) return false;
       read += count;
     }
-    if (!sameBytes(piece, other.subarray(0, piece.length))) return false;
+    if (!areSameBytes(piece, other.subarray(0, piece.length))) return false;
     at += piece.length;
     done(at);
     await pause();

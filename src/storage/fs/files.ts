@@ -1,6 +1,6 @@
 /** Opens files for one operation and closes them, or writes them under a temporary name and renames them. */
 
-import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
+import { isMissing, isNoFile, toStorageFailure } from "../../core/errno.ts";
 import {
   closeQuietly,
   type Disk,
@@ -18,7 +18,7 @@ import {
 /** Runs `run`, which may return a promise. Turns an errno error of it into the failure for callers. */
 export function guardErrno<T>(doing: string, run: () => T): T {
   const refuse = (error: unknown): never => {
-    throw storageFailure(error, doing);
+    throw toStorageFailure(error, doing);
   };
   try {
     const result = run();

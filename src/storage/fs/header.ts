@@ -3,9 +3,9 @@
  * they agree.
  */
 
-import { headerIn } from "../../core/format/entry.ts";
-import { piecesOf } from "../../core/format/salvage.ts";
-import { bytesOf, holdsAt, sameBytes, skipSpace } from "../../core/json/json.ts";
+import { parseSessionHeader } from "../../core/format/entry.ts";
+import { splitDamagedLine } from "../../core/format/salvage.ts";
+import { areSameBytes, holdsAt, skipSpace, toBytes } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "./container-paths.ts";
 import type { Disk } from "./disk.ts";
@@ -21,14 +21,14 @@ export const SEARCHED_BYTES = 1 << 24;
 const ENTRIES_WITHIN = 1 << 18;
 
 /** The first bytes of an SQLite database. */
-const DATABASE = bytesOf("SQLite format 3\0");
+const DATABASE = toBytes("SQLite format 3\0");
 
 export function beginsDatabase(bytes: Uint8Array): boolean {
   return bytes.length >= DATABASE.length && holdsAt(bytes, 0, DATABASE);
 }
 
 /** The beginning of a session file of ours, as all of us write it. */
-const OUR_BEGINNING = bytesOf('{"type":"session",');
+const OUR_BEGINNING = toBytes('{"type":"session",');
 
 /** Returns whether a path is in a folder of oh-my-pi's, which writes Pi's format with entries of its own. */
 export function isInOmp(file: string): boolean {
@@ -40,7 +40,7 @@ export function beginsAsOurs(disk: Disk, file: string): boolean {
   if (isInOmp(file)) return false;
   try {
     const begun = readBeginning(disk, file, OUR_BEGINNING.length);
-    return begun !== null && sameBytes(begun, OUR_BEGINNING);
+    return begun !== null && areSameBytes(begun, OUR_BEGINNING);
   } catch {
     // Opening it reports why it cannot be read.
     return false;
@@ -48,7 +48,7 @@ export function beginsAsOurs(disk: Disk, file: string): boolean {
 }
 
 /** A text that each header has, but for one with escapes in it. */
-const NAMED = bytesOf('"session"');
+const NAMED = toBytes('"session"');
 const LINE_FEED = 0x0a;
 const CR = 0x0d;
 
@@ -61,7 +61,7 @@ export function getMarkLength(b: Uint8Array, at = 0): number {
 }
 
 /** The beginning of the line with the title that oh-my-pi has before the header. It has 256 bytes, as oh-my-pi writes it. */
-const TITLE = bytesOf('{"type":"title","v":');
+const TITLE = toBytes('{"type":"title","v":');
 const LONGEST_TITLE = 1 << 10;
 
 /** Returns whether a line is the title that oh-my-pi writes before the header. */
@@ -106,7 +106,7 @@ export function findHeaderIn(b: Uint8Array, isWhole: boolean): HeaderPlace | und
 function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undefined {
   const whole = parseHeaderLine(line);
   if (whole) return { start, line, header: whole };
-  for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null)) {
+  for (const piece of splitDamagedLine(line, (bytes) => parseSessionHeader(bytes) !== null)) {
     if (!piece.isRecord || !isTornText(line.subarray(0, piece.start))) continue;
     const record = line.subarray(piece.start, piece.end);
     return { start: start + piece.start, line: record, header: parseHeaderLine(record) as StoredHeader };
@@ -121,7 +121,7 @@ function isTornText(bytes: Uint8Array): boolean {
 
 /** Parses a line as a header; undefined if it is another record. */
 export function parseHeaderLine(line: Uint8Array): StoredHeader | undefined {
-  return (headerIn(line) as StoredHeader | null) ?? undefined;
+  return (parseSessionHeader(line) as StoredHeader | null) ?? undefined;
 }
 
 /** Returns the position of the header of an open session file; undefined if it has none. */

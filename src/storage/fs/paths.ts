@@ -2,7 +2,7 @@
 
 import { homedir } from "node:os";
 import { basename, isAbsolute, join, resolve } from "node:path";
-import { nameable, type SessionHeader } from "../../core/format/entry.ts";
+import { type SessionHeader, toFileNamePart } from "../../core/format/entry.ts";
 import type { SessionRoot } from "../../core/ports/health.ts";
 import { CONTAINER, findContainer } from "./container-paths.ts";
 import { type Disk, exists } from "./disk.ts";
@@ -82,7 +82,7 @@ export function getSessionFolder(paths: StoragePaths, cwd: string): string {
 }
 
 export function makeFileName(header: SessionHeader): string {
-  return `${nameable((header.timestamp ?? "").replace(/[:.]/g, "-"))}_${nameable(header.id)}.jsonl`;
+  return `${toFileNamePart((header.timestamp ?? "").replace(/[:.]/g, "-"))}_${toFileNamePart(header.id)}.jsonl`;
 }
 
 export function makeFilePath(paths: StoragePaths, header: SessionHeader): string {

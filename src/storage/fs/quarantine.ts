@@ -1,7 +1,7 @@
 /** Quarantine and backups: keep the bytes that a repair removes from a session, so that nothing is lost. */
 
 import { basename, dirname, join } from "node:path";
-import { unfinished } from "../../core/errno.ts";
+import { toUnfinishedFailure } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
 import { addNumber, findFreeName, findLastName, isNameTaken, putInPlaceNow } from "./files.ts";
 import { listNames, UnsyncedFolders } from "./folders.ts";
@@ -83,7 +83,7 @@ export function swapFolders(disk: Disk, from: string, file: string, backup: stri
       disk.rename(backup, file);
     } catch {
       const state = `The session is at ${backup} now. Close it and open it again: it is found there, and the next write gives it its name back.`;
-      throw unfinished(error, doing, state);
+      throw toUnfinishedFailure(error, doing, state);
     }
     throw error;
   }

@@ -5,7 +5,7 @@
  */
 
 import { dirname } from "node:path";
-import { isErrno, storageFailure } from "../../core/errno.ts";
+import { isErrno, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
 import { joinBlocks } from "./chunked-io.ts";
@@ -140,5 +140,5 @@ function refusal(error: unknown): Failure {
       { errno: code },
       { cause: error },
     );
-  return storageFailure(error, "keeping a reply that is too large for memory");
+  return toStorageFailure(error, "keeping a reply that is too large for memory");
 }

@@ -20,7 +20,7 @@ import {
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
-import { type AgentPlace, unreadIn } from "../foreign/places.ts";
+import { type AgentPlace, listUnread } from "../foreign/places.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, guardErrno } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
@@ -84,7 +84,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
 }
 
 function notRead(deps: HealthDeps, archived: boolean): UnreadFile[] {
-  return [...unreadIn(deps.disk, deps.agentPlaces), ...findUnlistedContainers(deps, archived)];
+  return [...listUnread(deps.disk, deps.agentPlaces), ...findUnlistedContainers(deps, archived)];
 }
 
 function nodeFacts(): Health["node"] {

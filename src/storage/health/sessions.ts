@@ -7,8 +7,8 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { containerOfPointer } from "../catalog/containers.ts";
-import { ifAllowed } from "../foreign/places.ts";
+import { getContainerOfPointer } from "../catalog/containers.ts";
+import { findAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
@@ -75,10 +75,10 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
 /** Returns the unlisted containers that may be sessions. */
 export function findUnlistedContainers({ disk, paths }: SessionsDeps, archived: boolean): UnreadFile[] {
   const all = [...(archived ? listAllFolders(paths, disk) : listSessionFolders(paths, disk))].flatMap((folder) => {
-    const names = listFolderIfAllowed(disk, folder).map(({ name }) => containerOfPointer(name) ?? name);
+    const names = listFolderIfAllowed(disk, folder).map(({ name }) => getContainerOfPointer(name) ?? name);
     return [...new Set(names)].filter(isContainerName).map((name) => join(folder, name));
   });
-  return all.map((path) => ifAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
+  return all.map((path) => findAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
 }
 
 /** Returns whether a container is a session; true if that is unknown, so that its problem is reported. */

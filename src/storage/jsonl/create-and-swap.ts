@@ -3,8 +3,8 @@
 import { dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { nameable, type SessionHeader, withMember } from "../../core/format/entry.ts";
-import { bytesOf, concat } from "../../core/json/json.ts";
+import { replaceMember, type SessionHeader, toFileNamePart } from "../../core/format/entry.ts";
+import { concat, toBytes } from "../../core/json/json.ts";
 import type { Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { keepAs } from "../fs/chunked-io.ts";
@@ -60,7 +60,8 @@ export function createFile(disk: Disk, state: WriteState, path: string, bytes: U
  */
 export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeader): void {
   const folder = dirname(path);
-  const isOfId = (name: string): boolean => name === `${id}${CONTAINER}` || name.endsWith(`_${nameable(id)}.jsonl`);
+  const isOfId = (name: string): boolean =>
+    name === `${id}${CONTAINER}` || name.endsWith(`_${toFileNamePart(id)}.jsonl`);
   for (const name of listNames(disk, folder).filter(isOfId)) {
     const sessionPath = join(folder, name);
     const other = readHeader(disk, sessionPath);
@@ -148,7 +149,7 @@ export function overrideRepaired(entries: KnownEntries, reader: EntryReader, rep
     if (results.has(nodes.id(position))) continue;
     if (parent !== MISSING && !bridged.has(nodes.id(position))) continue;
     const parentId = parent < 0 ? null : nodes.id(parent);
-    overrides.set(position, withMember(reader.read(position), "parentId", bytesOf(JSON.stringify(parentId))));
+    overrides.set(position, replaceMember(reader.read(position), "parentId", toBytes(JSON.stringify(parentId))));
   }
   for (let position = 0; position < nodes.count; position++) reader.read(position);
   for (const [position, line] of placeholders) overrides.set(position, line);

@@ -208,8 +208,8 @@ export class WrittenLines {
   }
 
   private recordExtent(position: number, length: number): void {
-    this.starts.room(position)[position] = this.size;
-    this.lengths.room(position)[position] = length;
+    this.starts.reserve(position)[position] = this.size;
+    this.lengths.reserve(position)[position] = length;
     this.size += length + 1;
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { crc32 } from "node:zlib";
-import { sameBytes } from "../../core/json/json.ts";
+import { areSameBytes } from "../../core/json/json.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
@@ -113,7 +113,7 @@ export class FileTail {
     try {
       const length = file.info().size - size;
       const isPart = length >= 0 && length <= attempted.length;
-      if (!isPart || !sameBytes(file.read(size, length), attempted.subarray(0, length)))
+      if (!isPart || !areSameBytes(file.read(size, length), attempted.subarray(0, length)))
         throw new Error("another program wrote there too");
       if (length > 0) file.disk.truncate(file.fd, size);
       file.seen = file.info();

@@ -2,9 +2,9 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, parseSessionHeader, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
 import { migrateHeader } from "../../core/format/older-versions.ts";
-import { bytesOf, concat, members } from "../../core/json/json.ts";
+import { concat, getMembers, toBytes } from "../../core/json/json.ts";
 import { parseIdInName } from "../fs/header.ts";
 
 /** A header, and what follows from it for the file. */
@@ -23,9 +23,9 @@ export interface FileHeader {
 
 /** Parses a header line. Returns null if it is none. */
 export function parseHeader(line: Uint8Array): FileHeader | null {
-  const found = headerIn(line);
+  const found = parseSessionHeader(line);
   if (found === null) return null;
-  const header = headerOf(found);
+  const header = toReadableHeader(found);
   const version = versionOf(found.version);
   if (version > CURRENT_VERSION || version < 1) {
     const which = version < 1 ? "no version that this program knows" : `newer than version ${CURRENT_VERSION}`;
@@ -51,12 +51,12 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
 export function makeHeader(file: string, modified: number, sha256: (b: Uint8Array) => string): FileHeader {
-  const id = parseIdInName(file) ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
+  const id = parseIdInName(file) ?? `damaged-${sha256(toBytes(file)).slice(0, 16)}`;
   const timestamp = new Date(modified).toISOString();
   const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
   return {
     header,
-    headerLine: bytesOf(JSON.stringify(header)),
+    headerLine: toBytes(JSON.stringify(header)),
     version: CURRENT_VERSION,
     readOnly: new Failure(
       "read_only",
@@ -74,7 +74,7 @@ function versionOf(version: unknown): number {
 }
 
 function withoutMember(line: Uint8Array, name: string): Uint8Array {
-  const found = members(line) ?? [];
+  const found = getMembers(line) ?? [];
   const index = found.findIndex((member) => member.name === name);
   if (index < 0) return line;
   const from = index > 0 ? found[index - 1].end : found[index].nameStart;

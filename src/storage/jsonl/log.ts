@@ -5,10 +5,10 @@
  */
 
 import { dirname } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import type { Head } from "../../core/tree/nodes.ts";
@@ -153,7 +153,7 @@ export class JsonlBackend implements Backend {
       this.isConsistent = this.readFile(written) || this.records.isConsistent();
     } catch (error) {
       this.close();
-      throw storageFailure(error, "reading the session");
+      throw toStorageFailure(error, "reading the session");
     }
     state.durableCount = this.entries.nodes.count;
     this.end.noteDurable();
@@ -336,7 +336,11 @@ export class JsonlBackend implements Backend {
     end.setWhole(size, positions.length + 1);
     end.setTorn(-1);
     end.noteDurable();
-    this.scanner.stored = { header: headerOf(parse(headerLine) as object), headerLine, version: CURRENT_VERSION };
+    this.scanner.stored = {
+      header: toReadableHeader(parse(headerLine) as object),
+      headerLine,
+      version: CURRENT_VERSION,
+    };
     this.tail.forgetPending();
     this.adopt(published);
   }
@@ -477,7 +481,7 @@ export class JsonlBackend implements Backend {
       this.republish(backup);
     } catch (error) {
       revert();
-      throw storageFailure(error, "publishing the repaired session");
+      throw toStorageFailure(error, "publishing the repaired session");
     }
     if (hadDamagedHeader) this.state.readOnly = null;
     return backup;

@@ -4,7 +4,7 @@
  * lock judges it again.
  */
 
-import { isMissing, storageFailure } from "../../core/errno.ts";
+import { isMissing, toStorageFailure } from "../../core/errno.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Change } from "../../core/ports/store.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
@@ -46,7 +46,7 @@ export class OtherWriters {
     } catch (error) {
       // All but the first operation are on the open file, which has no path that could be missing.
       if (isMissing(error)) return { kind: "gone" };
-      throw storageFailure(error, "looking at the session file");
+      throw toStorageFailure(error, "looking at the session file");
     }
   }
 

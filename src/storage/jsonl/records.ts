@@ -67,7 +67,7 @@ export class LineRecords implements EntrySource {
     const { starts, lengths } = this;
     const column = this.entries.checked;
     // All have the same length.
-    if (position >= column.values.length) for (const one of [starts, lengths, column]) one.room(position);
+    if (position >= column.values.length) for (const one of [starts, lengths, column]) one.reserve(position);
     starts.values[position] = start;
     lengths.values[position] = length;
     column.values[position] = checked;

@@ -4,11 +4,20 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, patchMembers, replaceMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
-import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
-import { piecesOf } from "../../core/format/salvage.ts";
-import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
+import { deriveLegacyId, deriveLineId, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
+import { splitDamagedLine } from "../../core/format/salvage.ts";
+import {
+  areSameBytes,
+  concat,
+  findMember,
+  findValueEnd,
+  getMembers,
+  isJson,
+  parse,
+  toBytes,
+} from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
 import { findHeader, getMarkLength, hasEntriesNearby, SEARCHED_BYTES } from "../fs/header.ts";
@@ -138,7 +147,7 @@ export class LineScanner {
     const { nodes, heads, overrides } = this.entries;
     let madeId: string | undefined;
     const fault = heads.readAny(line, 0, line.length, () => {
-      madeId = legacyIdOf(line, this.env.sha256, (id) => nodes.position(id) >= 0);
+      madeId = deriveLegacyId(line, this.env.sha256, (id) => nodes.position(id) >= 0);
       return madeId;
     });
     if (fault !== null) return fault;
@@ -166,7 +175,7 @@ export class LineScanner {
     const add = (piece: Uint8Array, at: number): boolean =>
       (start + at === this.headerStart || this.isEntry(piece)) && this.addEntry(number, start + at, piece) === null;
     let found = false;
-    for (const { start: at, end, isRecord } of piecesOf(line, add)) {
+    for (const { start: at, end, isRecord } of splitDamagedLine(line, add)) {
       if (isRecord) found = true;
       else if (at > 0 || end < line.length)
         entries.report("bad_line", start + at, end - at, "bytes that are not an entry", false, number);
@@ -178,10 +187,10 @@ export class LineScanner {
 
   /** Whether a piece of a line is an entry and not a part of one, such as a block of a message. */
   private isEntry(piece: Uint8Array): boolean {
-    const found = isUtf8(piece) ? members(piece) : null;
-    const timestamp = found && memberOf(found, "timestamp");
+    const found = isUtf8(piece) ? getMembers(piece) : null;
+    const timestamp = found && findMember(found, "timestamp");
     if (!timestamp || piece[timestamp.start] !== 0x22) return false;
-    return this.version === 1 || memberOf(found, "id") !== undefined;
+    return this.version === 1 || findMember(found, "id") !== undefined;
   }
 
   /** Adds the entry whose head was just read, and records where it lies. Returns its position. */
@@ -200,7 +209,7 @@ export class LineScanner {
     const count = Math.ceil(((this.file.seen?.size ?? 0) / end) * SAMPLED * 1.1);
     this.entries.nodes.expect(count);
     for (const column of [this.records.starts, this.records.lengths, this.entries.checked])
-      column.room(Math.ceil(count / 1.5));
+      column.reserve(Math.ceil(count / 1.5));
   }
 
   /** Handles an entry whose id is taken: a repetition is none, a damaged copy gives way, others get another id. */
@@ -213,7 +222,7 @@ export class LineScanner {
     if (first < 0 || first === position) return;
     const line = reader.record(position);
     const before = reader.record(first);
-    const same = sameBytes(line, before);
+    const same = areSameBytes(line, before);
     if (!same && !isSound(line)) {
       this.reportCopy(position, original);
       nodes.truncate(position);
@@ -229,7 +238,7 @@ export class LineScanner {
     const taken = `the id ${original} is taken; this entry is called ${id}`;
     reader.report("duplicate_id", position, same ? `the entry ${original} is repeated here` : taken, true);
     if (same) nodes.truncate(position);
-    else overrides.set(position, patchMembers(line, { id: bytesOf(JSON.stringify(id)) }));
+    else overrides.set(position, patchMembers(line, { id: toBytes(JSON.stringify(id)) }));
   }
 
   /** Reports the damaged one of two lines with the same id: the whole one is the entry. */
@@ -287,8 +296,8 @@ export class LineScanner {
 
   private addOld(number: number, start: number, line: Uint8Array): string | null {
     const { nodes, heads, overrides } = this.entries;
-    const found = members(line);
-    const type = found && memberOf(found, "type");
+    const found = getMembers(line);
+    const type = found && findMember(found, "type");
     if (!type) return "not an entry";
     if (parse(line, type.start, type.end) === "session") {
       if (start === this.headerStart) return null;
@@ -296,7 +305,7 @@ export class LineScanner {
       this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
-    const makeId = (): string => idOfLine(number, line, this.env.sha256, (taken) => nodes.position(taken) >= 0);
+    const makeId = (): string => deriveLineId(number, line, this.env.sha256, (taken) => nodes.position(taken) >= 0);
     let migrated: Uint8Array;
     if (this.version === 1) {
       const last = nodes.count - 1;
@@ -329,8 +338,8 @@ export class LineScanner {
       return;
     }
     // A power cut can leave zeros after an entry that had no line feed yet.
-    const end = valueEnd(line, 0, length);
-    const whole = end > 0 && isUtf8(line.subarray(0, end)) && members(line, 0, end) !== null ? end : 0;
+    const end = findValueEnd(line, 0, length);
+    const whole = end > 0 && isUtf8(line.subarray(0, end)) && getMembers(line, 0, end) !== null ? end : 0;
     if (whole > 0) this.addLine(number, start, line, 0, whole);
     this.end.isUnterminated = whole > 0;
     this.end.setTorn(start + whole);
@@ -348,5 +357,5 @@ function isBlank(line: Uint8Array): boolean {
 }
 
 function withId(line: Uint8Array, id: string): Uint8Array {
-  return withMember(line, "id", bytesOf(JSON.stringify(id)));
+  return replaceMember(line, "id", toBytes(JSON.stringify(id)));
 }

@@ -1,8 +1,8 @@
 /** The open file of a session: its descriptor, its stamp, where its end is, and what its known part is recognised by. */
 
-import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
+import { isMissing, isNoFile, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { sameBytes } from "../../core/json/json.ts";
+import { areSameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
 import { hasNoName, readAt, readIfThere } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
@@ -63,7 +63,7 @@ export class SessionFile {
           sessionPath: this.path,
         });
       if (isNoFile(error)) throw notASession(this.path, "it is not a regular file");
-      throw storageFailure(error, "opening the session");
+      throw toStorageFailure(error, "opening the session");
     }
   }
 
@@ -160,7 +160,7 @@ export class SessionFile {
 
   private holdsAt(start: number, bytes: Uint8Array): boolean {
     const found = readIfThere(this.disk, this.fd, start, bytes.length);
-    return found !== null && sameBytes(found, bytes);
+    return found !== null && areSameBytes(found, bytes);
   }
 }
 

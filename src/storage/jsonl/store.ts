@@ -1,7 +1,7 @@
 /** Sessions as JSONL files. */
 
 import { dirname } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, ComingContent, Content, Log, Store } from "../../core/ports/store.ts";
@@ -111,7 +111,7 @@ class Publication {
       return new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
         sessionPath: file,
       });
-    return storageFailure(error, "writing the new session");
+    return toStorageFailure(error, "writing the new session");
   }
 
   /** Removes the file that has its name, and its attachments, if that can be. */

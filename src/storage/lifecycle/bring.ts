@@ -4,8 +4,8 @@
  */
 
 import { join, relative } from "node:path";
-import { headerIn as headerInLine } from "../../core/format/entry.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { parseSessionHeader as headerInLine } from "../../core/format/entry.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
 import { readHeader } from "../fs/header.ts";
@@ -92,7 +92,7 @@ export function trashIf(deps: LifecycleDeps, path: string, isMeant: (log: Log) =
     const { file, sessionId } = locked;
     const other = deps.withId(sessionId).find((one) => one !== file && isOneFile(deps.disk, one, file));
     if (other !== undefined) await moveSession(deps, locked, other);
-    else await moveToOwnTrash(deps, locked, getTitleFacts(locked.log), { at: timestamp(deps.env) });
+    else await moveToOwnTrash(deps, locked, getTitleFacts(locked.log), { at: makeTimestamp(deps.env) });
     return true;
   });
 }

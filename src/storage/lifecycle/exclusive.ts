@@ -3,7 +3,7 @@
 import { dirname, resolve } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { MoveWishes, Purpose, SeenFacts, Where } from "../../core/ports/lifecycle.ts";
+import type { MoveOptions, Purpose, SeenFacts, Where } from "../../core/ports/lifecycle.ts";
 import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
@@ -103,7 +103,7 @@ export function resolveLink(disk: Disk, path: string): string {
 }
 
 /** Throws content_modified unless a session, whose lock we have, is as it was seen. */
-export function requireAsSeen({ factsAt }: LifecycleDeps, { file }: LockedSession, { seen }: MoveWishes): void {
+export function requireAsSeen({ factsAt }: LifecycleDeps, { file }: LockedSession, { seen }: MoveOptions): void {
   if (seen === undefined) return;
   const now = factsAt(file);
   if (now?.modified === seen.modified && now.messageCount === seen.messageCount) return;

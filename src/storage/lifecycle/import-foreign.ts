@@ -1,14 +1,14 @@
 /** Imports other agents' sessions: the session derived from their files is imported like one of our files. */
 
 import { join } from "node:path";
-import { draftOf, entryLine } from "../../core/format/entry.ts";
+import { makeDraft, makeEntryLine } from "../../core/format/entry.ts";
 import { LEAF_MARKER } from "../../core/format/head.ts";
-import { bytesOf, concat } from "../../core/json/json.ts";
+import { concat, toBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { ForeignSource, Log } from "../../core/ports/store.ts";
 import type { TakenFromOriginal } from "../../core/session/stats.ts";
-import { takenOver } from "../catalog/originals.ts";
+import { findTakenOver } from "../catalog/originals.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { makeTemporaryName, removeQuietly, writeAll } from "../fs/disk.ts";
 import { guardErrno, useAndClose, useFile } from "../fs/files.ts";
@@ -75,7 +75,7 @@ async function fill(
   const { leafId, ...rest } = log.header;
   const importedFrom = takenOver ? { ...(rest.importedFrom as object), takenOver } : rest.importedFrom;
   const header = { ...rest, ...(parentSession === undefined ? {} : { parentSession }), importedFrom };
-  writeAll(disk, fd, concat([bytesOf(JSON.stringify(header)), LF]));
+  writeAll(disk, fd, concat([toBytes(JSON.stringify(header)), LF]));
   const positions = Int32Array.from({ length: log.nodes.count }, (_, position) => position);
   for (const piece of log.copy(positions)) {
     writeAll(disk, fd, piece);
@@ -83,18 +83,18 @@ async function fill(
   }
   if (leafId === undefined) return;
   const parentId = leafId === "" ? null : leafId;
-  const id = env.sha256(bytesOf(`leaf ${parentId} ${log.nodes.count}`)).slice(0, 16);
+  const id = env.sha256(toBytes(`leaf ${parentId} ${log.nodes.count}`)).slice(0, 16);
   const timestamp = header.timestamp ?? new Date(env.now()).toISOString();
   const data = parentId === null ? { leafId: null } : undefined;
-  const { rest: members } = draftOf("custom", { customType: LEAF_MARKER, data });
-  writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
+  const { rest: members } = makeDraft("custom", { customType: LEAF_MARKER, data });
+  writeAll(disk, fd, concat([makeEntryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
 }
 
 /** Returns the entries that a fork copied, if its original's file still exists. */
 function takenOverBy(deps: LifecycleDeps, log: Log): TakenFromOriginal | undefined {
   const { parentSession } = log.header;
   const original = parentSession === undefined ? undefined : opened(deps, parentSession);
-  return original && useAndClose(original, () => takenOver(log, original));
+  return original && useAndClose(original, () => findTakenOver(log, original));
 }
 
 /** Returns the session in another agent's file; undefined if it is gone, damaged or not permitted. */

@@ -1,12 +1,12 @@
 /** Imports sessions from elsewhere: byte for byte, once, and without replacing a session. */
 
 import { dirname, join } from "node:path";
-import { unfinished } from "../../core/errno.ts";
+import { toUnfinishedFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
-import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
+import { replaceMember, SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
+import { areSameBytes, parse, toBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
+import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { copyFile, cutBack, hasSameBytes, pause, readPieces, readWholeLines } from "../fs/chunked-io.ts";
@@ -156,8 +156,8 @@ async function importSource(
       return { ...conflict, sessionPath: file, outcome: "known" };
   const target = targetOf(deps, { ...log.header, id: sessionId });
   const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
-  const withId = withMember(source.line, "id", bytesOf(JSON.stringify(sessionId)));
-  const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
+  const withId = replaceMember(source.line, "id", toBytes(JSON.stringify(sessionId)));
+  const line = replaceMember(withId, parent, toBytes(JSON.stringify(other)));
   await asOperation(deps, log, { sessionId, sessionPath: target }, async () => {
     await copyAttachments(disk, source.path, target);
     const fill = (fd: number): Promise<void> => copySession(disk, [source.fd, fd], size, source, line, done);
@@ -236,7 +236,7 @@ export function hasAllEntries(log: Log, part: Log): boolean {
 
 function holds(log: Log, part: Log, p: number): boolean {
   const position = log.nodes.position(part.nodes.id(p));
-  if (position >= 0) return sameBytes(part.read(p), log.read(position));
+  if (position >= 0) return areSameBytes(part.read(p), log.read(position));
   return isDerived(log) && isDerived(part) && isPassing(part, p);
 }
 
@@ -267,7 +267,7 @@ async function appendMissing(source: Log, log: Log, hasCome = false): Promise<vo
       log.append(lines.slice(i, i + LINES));
       await log.commit();
     } catch (error) {
-      throw hasCome || i > 0 ? unfinished(error, CONTINUING, WHAT_CAME) : error;
+      throw hasCome || i > 0 ? toUnfinishedFailure(error, CONTINUING, WHAT_CAME) : error;
     }
 }
 
@@ -324,7 +324,8 @@ async function appendRest(
     await disk.sync(target);
     return isAlone();
   } catch (error) {
-    if (!(await cutBack(disk, [source.fd, from], target, size))) throw unfinished(error, CONTINUING, WHAT_CAME);
+    if (!(await cutBack(disk, [source.fd, from], target, size)))
+      throw toUnfinishedFailure(error, CONTINUING, WHAT_CAME);
     throw error;
   }
 }
@@ -333,9 +334,9 @@ async function appendRest(
 function targetOf(deps: LifecycleDeps, { id, timestamp: since, cwd }: SessionHeader): string {
   const { disk, env, paths } = deps;
   const time = Date.parse(since ?? "");
-  const at = Number.isFinite(time) ? new Date(time).toISOString() : timestamp(env);
+  const at = Number.isFinite(time) ? new Date(time).toISOString() : makeTimestamp(env);
   const place = cwd ?? "";
-  const usable = place !== "" && !place.includes("\0") && bytesOf(toFolderName(place)).length <= MAX_NAME;
+  const usable = place !== "" && !place.includes("\0") && toBytes(toFolderName(place)).length <= MAX_NAME;
   const folder = getSessionFolder(paths, usable ? place : deps.cwd);
   const stem = toFileStem(env, id);
   disk.makeFolder(folder);
@@ -345,7 +346,7 @@ function targetOf(deps: LifecycleDeps, { id, timestamp: since, cwd }: SessionHea
 
 /** Returns a session's id in the form used in file names: unchanged if possible, otherwise a hash. */
 export function toFileStem(env: Env, id: string): string {
-  return SESSION_ID.test(id) ? id : env.sha256(bytesOf(id)).slice(0, 32);
+  return SESSION_ID.test(id) ? id : env.sha256(toBytes(id)).slice(0, 32);
 }
 
 /** Bytes of the longest name that file systems accept. */
@@ -365,9 +366,9 @@ export async function copyAttachments(disk: Disk, from: string, to: string): Pro
 
 /** Returns a session id derived from an id and from content, as a UUID of version 8. */
 async function idFor({ disk, env }: LifecycleDeps, id: string, { fd, size, body }: ImportSource): Promise<string> {
-  let digest = env.sha256(bytesOf(id));
+  let digest = env.sha256(toBytes(id));
   for (const piece of readPieces(disk, fd, body, size)) {
-    digest = env.sha256(bytesOf(digest + env.sha256(piece)));
+    digest = env.sha256(toBytes(digest + env.sha256(piece)));
     await pause();
   }
   const variant = "89ab"[Number.parseInt(digest[16], 16) & 3];

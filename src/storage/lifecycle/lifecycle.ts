@@ -6,7 +6,7 @@
 
 import { join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { LifeCycle, MoveWishes, RecordedMove } from "../../core/ports/lifecycle.ts";
+import type { LifeCycle, MoveOptions, RecordedMove } from "../../core/ports/lifecycle.ts";
 import { DID } from "../../core/session/history.ts";
 import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
 import { guardErrno } from "../fs/files.ts";
@@ -75,7 +75,7 @@ async function moveBetween(
   locked: LockedSession,
   from: string,
   to: string,
-  { kind, ...options }: MoveWishes & { readonly kind: "archive" | "unarchive" },
+  { kind, ...options }: MoveOptions & { readonly kind: "archive" | "unarchive" },
 ): Promise<RecordedMove> {
   const { disk } = deps;
   const { file } = locked;

@@ -5,7 +5,7 @@
  */
 
 import { basename, dirname, join } from "node:path";
-import { doneBut } from "../../core/errno.ts";
+import { toDoneFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { hasSameContent, linkOrCopy } from "../fs/chunked-io.ts";
@@ -141,7 +141,7 @@ export async function moveTogether(disk: Disk, [[from, to], ...others]: readonly
     const isAt = (path: string) => getInfo(disk, isContainerName(path) ? headerFile(path) : path, true) !== null;
     if (!isAt(from) && isAt(to)) {
       runQuietly(steps.end);
-      throw doneBut(error, "moving it", `It is at ${to} now.`);
+      throw toDoneFailure(error, "moving it", `It is at ${to} now.`);
     }
     // A failed removal leaves only a second name: the original is still in its place.
     runQuietly(steps.undo.reverse());

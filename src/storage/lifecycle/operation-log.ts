@@ -6,8 +6,8 @@
 import { join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, linesIn, parse } from "../../core/json/json.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
+import { parse, splitLines, toBytes } from "../../core/json/json.ts";
+import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
 import { guardErrno, isNameTaken, readAt, useFile } from "../fs/files.ts";
@@ -43,7 +43,7 @@ export function makeOperationLog(options: OperationLogOptions): OperationLog {
   let queue: Promise<unknown> = Promise.resolve();
 
   const made = (operation: NewOperation, stage: Operation["stage"]): Operation => {
-    const at = timestamp(env);
+    const at = makeTimestamp(env);
     return { id: newId(), at, ...operation, stage };
   };
   const flush = (): void => {
@@ -170,7 +170,7 @@ class NumberedFiles {
 
   /** Appends lines in one write, and returns the open file. Throws errno errors. */
   append(lines: Iterable<string>): number {
-    const bytes = bytesOf(Array.from(lines, (line) => `\n${line}\n`).join(""));
+    const bytes = toBytes(Array.from(lines, (line) => `\n${line}\n`).join(""));
     const fd = this.open();
     try {
       // No second write: it could come after another process's line.
@@ -252,7 +252,7 @@ class NumberedFiles {
 
 /** Yields the lines that are objects; skips damaged and torn lines. */
 function* parsedLines(bytes: Uint8Array): Generator<object> {
-  for (const text of linesIn(bytes)) {
+  for (const text of splitLines(bytes)) {
     const line = lineOrNull(text);
     if (line !== null) yield line;
   }

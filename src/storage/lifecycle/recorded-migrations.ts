@@ -1,6 +1,6 @@
 /** Migrations and rollbacks as operations. */
 
-import type { Migrated, Migrations, Wishes } from "../../core/ports/migrations.ts";
+import type { Migrated, Migrations, TransitionOptions } from "../../core/ports/migrations.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
 import { guardErrno, useAndClose } from "../fs/files.ts";
 import { currentPathOf, locationOf, status } from "../v2/pointer.ts";
@@ -14,8 +14,8 @@ export function recordMigrations(deps: LifecycleDeps, migrations: Migrations): M
   const run = (
     kind: "migrate" | "rollback",
     path: string,
-    options: Wishes,
-    go: (path: string, options: Wishes) => Promise<Migrated>,
+    options: TransitionOptions,
+    go: (path: string, options: TransitionOptions) => Promise<Migrated>,
   ): Promise<Migrated> => {
     const operation = deps.readOnly ? undefined : operationOf(deps, kind, path, options);
     if (!operation) return go(path, options);
@@ -40,7 +40,7 @@ export function recordMigrations(deps: LifecycleDeps, migrations: Migrations): M
  * Returns the operation that begins; undefined if the session cannot be found, which the migration reports itself, or
  * if it is in the wanted store: a refusal would then look like success, and undo would do the opposite.
  */
-function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: Wishes) {
+function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: TransitionOptions) {
   const { disk } = deps;
   try {
     return guardErrno("looking for the session", () => {

@@ -1,7 +1,7 @@
 /** Changes of whole sessions as operations: recorded before they begin, and checked if their end is not recorded. */
 
 import { Failure } from "../../core/failure.ts";
-import { contentText } from "../../core/format/message.ts";
+import { getContentText } from "../../core/format/message.ts";
 import { parse } from "../../core/json/json.ts";
 import type {
   BegunOperation,
@@ -12,7 +12,7 @@ import type {
   StepOf,
 } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { quoted } from "../../core/session/history.ts";
+import { quoteText } from "../../core/session/history.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { exists } from "../fs/disk.ts";
@@ -46,7 +46,7 @@ export function getTitleFacts(log: Log): TitleFacts {
   const name = named < 0 ? null : textOf(log, named, (entry) => entry.name);
   let first = 0;
   while (first < nodes.count && nodes.role(first) !== "user") first++;
-  const said = first < nodes.count ? textOf(log, first, (entry) => contentText(entry.message?.content)) : null;
+  const said = first < nodes.count ? textOf(log, first, (entry) => getContentText(entry.message?.content)) : null;
   return { name, title: makeTitle(name ?? said, log.header.id), messageCount };
 }
 
@@ -66,7 +66,7 @@ function textOf(log: Log, position: number, pick: (entry: SomeEntry) => unknown)
 
 /** Returns a text as a quotation; without one, the beginning of an id. */
 export function makeTitle(text: string | null, id: string): string {
-  return text === null ? id.slice(0, 8) : quoted(text);
+  return text === null ? id.slice(0, 8) : quoteText(text);
 }
 
 /** Returns the members of an operation from its session. */

@@ -1,10 +1,10 @@
 /** Moves a session to another working directory: only the bytes of its header's cwd change. */
 
 import { basename, dirname, join, resolve } from "node:path";
-import { unfinished } from "../../core/errno.ts";
+import { toUnfinishedFailure } from "../../core/errno.ts";
 import { BadParams, Failure } from "../../core/failure.ts";
-import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { replaceMember } from "../../core/format/entry.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { MovedSession, Relocated } from "../../core/ports/lifecycle.ts";
 import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
 import { copyBytes, cutBack, hasSameBytes } from "../fs/chunked-io.ts";
@@ -82,7 +82,7 @@ export async function returnSession(
   const before = Buffer.from(header, "latin1");
   const old = getPreviousCwd({ header });
   const rewrite = (line: Uint8Array): Uint8Array => {
-    if (sameBytes(rewriterTo(cwd)(before), line)) return before;
+    if (areSameBytes(rewriterTo(cwd)(before), line)) return before;
     return old === undefined ? line : rewriterTo(old)(line);
   };
   const place = deps.allowed(from);
@@ -138,7 +138,7 @@ async function dropRedundant(
   try {
     for (const path of kept) {
       const found = await comparedWith(disk, path, file);
-      const isOurs = headers.some((header) => sameBytes(header, found.header));
+      const isOurs = headers.some((header) => areSameBytes(header, found.header));
       if (isOurs && isWhole(found) && isUnchanged(disk.info(path), found.old)) disk.remove(path);
     }
     await disk.syncFolder(dirname(file));
@@ -200,7 +200,7 @@ async function finishLate(deps: LifecycleDeps, session: string): Promise<boolean
 }
 
 function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
-  return (line) => withMember(line, "cwd", bytesOf(JSON.stringify(cwd)));
+  return (line) => replaceMember(line, "cwd", toBytes(JSON.stringify(cwd)));
 }
 
 /**
@@ -326,7 +326,11 @@ async function relocate(
         await moveTogether(disk, [file, ...along].map(changeOf));
       } catch (error) {
         if (made === undefined || putBack(disk, backup, rewritten, made, to)) throw error;
-        throw unfinished(error, RELOCATING, `${file} names the new directory already. Relocate it there once more.`);
+        throw toUnfinishedFailure(
+          error,
+          RELOCATING,
+          `${file} names the new directory already. Relocate it there once more.`,
+        );
       }
   } finally {
     lock?.release();
@@ -443,7 +447,7 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
     if (made) {
       const now = getInfo(disk, file);
       const isAsMade = now !== null && isSameFile(now, made) && now.size === made.size;
-      if (!isAsMade) throw unfinished(error, RELOCATING, writtenSince(file, keptAt), { keptAt });
+      if (!isAsMade) throw toUnfinishedFailure(error, RELOCATING, writtenSince(file, keptAt), { keptAt });
       disk.rename(keptAt, file);
     } else {
       // The file has its name still, or had it until another program replaced it.

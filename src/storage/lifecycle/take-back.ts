@@ -1,12 +1,12 @@
 /** Undoes operations on whole sessions: each step has an inverse step, which can be undone in the same way. */
 
 import { basename, dirname, join } from "node:path";
-import { doneBut } from "../../core/errno.ts";
+import { toDoneFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation, NewOperation, Operation, OperationStep, StepOf } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { groundMoved, pathAfter } from "../../core/session/history.ts";
+import { getPathAfter, toConflictFailure } from "../../core/session/history.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { exists, removeQuietly } from "../fs/disk.ts";
@@ -73,7 +73,7 @@ export async function undoOperation(
   try {
     const done = await runRecorded(deps, taking, run, (found) => ({ step: found }));
     if (refused !== undefined) throw refused;
-    return { operationId, sessionPath: pathAfter(done) };
+    return { operationId, sessionPath: getPathAfter(done) };
   } catch (error) {
     throw asMoved(error);
   }
@@ -99,7 +99,7 @@ const MOVED: readonly string[] = ["session_not_found", "already_exists", "not_a_
 
 function asMoved(error: unknown): unknown {
   if (!(error instanceof Failure) || !MOVED.includes(error.name)) return error;
-  return groundMoved(error.message, { ...error.details, found: error.name });
+  return toConflictFailure(error.message, { ...error.details, found: error.name });
 }
 
 async function taken(
@@ -125,17 +125,17 @@ async function taken(
 /** Returns the path of a step's session. Throws session_not_found if it is missing. */
 function placeOf(deps: LifecycleDeps, step: OperationStep): string {
   const { disk } = deps;
-  const path = deps.allowed(pathAfter(step) as string);
+  const path = deps.allowed(getPathAfter(step) as string);
   if (exists(disk, path) || (step.do === "swap" && findContainerFolder(deps, path) !== path)) return path;
   // An interrupted relocation has rewritten the header, and has not moved the file.
   if (step.do === "relocate" && exists(disk, deps.allowed(step.from))) return step.from;
-  throw groundMoved(`There is nothing at ${path} any more.`, { path });
+  throw toConflictFailure(`There is nothing at ${path} any more.`, { path });
 }
 
 function requireSame({ sessionId }: Operation, locked: LockedSession, path: string): void {
   if (locked.sessionId !== sessionId)
-    throw groundMoved(`${path} is another session now, with the id ${locked.sessionId}.`, { path });
-  if (locked.file !== path) throw groundMoved(`The session is ${locked.file} now.`, { path: locked.file });
+    throw toConflictFailure(`${path} is another session now, with the id ${locked.sessionId}.`, { path });
+  if (locked.file !== path) throw toConflictFailure(`The session is ${locked.file} now.`, { path: locked.file });
 }
 
 async function onSession(
@@ -157,7 +157,7 @@ async function onSession(
     const { cwd } = locked.log.header;
     // An interrupted undo has rewritten the header back, and not moved the file yet.
     if (cwd !== step.cwd && cwd !== getPreviousCwd(step))
-      throw groundMoved(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
+      throw toConflictFailure(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
     return returnSession(deps, locked, step);
   }
   if (step.do === "return") return relocateAgain(deps, locked, step.cwd);
@@ -178,7 +178,7 @@ function requireNotContinued(log: Log, count: number | undefined): void {
     if (!nodes.isMarker(p) && !NO_CONVERSATION.has(nodes.type(p))) added++;
   if (added === 0) return;
   const entries = added === 1 ? "1 entry was" : `${added} entries were`;
-  throw groundMoved(`${entries} added to the session since.`, { added });
+  throw toConflictFailure(`${entries} added to the session since.`, { added });
 }
 
 /** Moves a session, with all that belongs to it, to another path. Throws already_exists. */
@@ -203,7 +203,7 @@ function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
   const { disk, paths } = deps;
   const found =
     item !== undefined && dirname(item) === getTrashFolder(paths) && isInTrash(disk, item) && readItem(disk, item);
-  if (!found) throw groundMoved("The trash does not have it any more.", { itemPath: item ?? null });
+  if (!found) throw toConflictFailure("The trash does not have it any more.", { itemPath: item ?? null });
   return found;
 }
 
@@ -213,8 +213,8 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
   const item = itemOf(deps, isThere ? step.item : findItemFrom(deps, step.from, operation.sessionId));
   const { sessionId, path } = item.record;
   if (sessionId !== operation.sessionId || path !== step.from)
-    throw groundMoved("The trash has another session in its place.", { itemPath: item.item });
-  if (isAlreadyRestored(deps, item)) throw groundMoved(`Something exists at ${path} already.`, { path });
+    throw toConflictFailure("The trash has another session in its place.", { itemPath: item.item });
+  if (isAlreadyRestored(deps, item)) throw toConflictFailure(`Something exists at ${path} already.`, { path });
   const { movedTo } = await restoreItem(deps, item);
   return { do: "appear", to: movedTo, count: countEntries(deps, movedTo) };
 }
@@ -229,11 +229,13 @@ async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<Oper
 /** Throws ground_moved unless all files are leftovers: no prune of ours has moved others. */
 function requireLeftovers(files: readonly string[]): void {
   const other = files.find((file) => !isLeftover(file));
-  if (other !== undefined) throw groundMoved(`${other} is nothing that is left over.`, { path: other });
+  if (other !== undefined) throw toConflictFailure(`${other} is nothing that is left over.`, { path: other });
 }
 
 function writtenMeanwhile({ file }: Log): Failure {
-  return groundMoved("Another program wrote to the session meanwhile. Nothing was changed; try again.", { path: file });
+  return toConflictFailure("Another program wrote to the session meanwhile. Nothing was changed; try again.", {
+    path: file,
+  });
 }
 
 /** Puts the file from a repair, or its undo, in the place of the session, and keeps the present one. */
@@ -245,7 +247,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   if (folder !== file) disk.rename(folder, file);
   const other = step.other && deps.allowed(step.other);
   if (other === undefined || !isLeftover(other, file) || !exists(disk, other))
-    throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
+    throw toConflictFailure(`${other ?? "The original"} is missing.`, { path: other ?? null });
   const seen = log.stamp;
   requireNotContinued(log, step.count);
   const inode = findInode(deps, file) as number;
@@ -272,7 +274,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   try {
     await disk.syncFolder(dirname(file));
   } catch (error) {
-    throw new RefusedAfter(taken, doneBut(error, TAKING_BACK, IS_SWAPPED));
+    throw new RefusedAfter(taken, toDoneFailure(error, TAKING_BACK, IS_SWAPPED));
   }
   return taken;
 }

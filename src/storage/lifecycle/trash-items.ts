@@ -4,7 +4,7 @@
  */
 
 import { basename, join } from "node:path";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
 import { addNumber, getInfo, putInPlaceNow } from "../fs/files.ts";
 import { listFolder, listNames } from "../fs/folders.ts";
@@ -92,7 +92,7 @@ export async function makeItem(disk: Disk, paths: StoragePaths, id: string, reco
 export async function writeRecord(disk: Disk, item: string, record: TrashRecord): Promise<void> {
   try {
     if (!exists(disk, join(item, RECORD)))
-      putInPlaceNow(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { replace: false, sync: true });
+      putInPlaceNow(disk, join(item, RECORD), toBytes(JSON.stringify(record)), { replace: false, sync: true });
     await disk.syncFolder(item);
   } catch (error) {
     discardEmpty(disk, item);

@@ -1,10 +1,10 @@
 /** Deletes and restores sessions and their leftovers. */
 
 import { basename, dirname, join } from "node:path";
-import { doneBut } from "../../core/errno.ts";
+import { toDoneFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import type { Deleted, FoundInTrash, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, FoundInTrash, MovedSession, MoveOptions, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { DID, SHORTEST_ID } from "../../core/session/history.ts";
 import { getPointerFile, isContainerName } from "../fs/container-paths.ts";
@@ -43,7 +43,7 @@ export async function deleteSession(
   deps: LifecycleDeps,
   locked: LockedSession,
   permanent: boolean,
-  options: MoveWishes,
+  options: MoveOptions,
 ): Promise<Deleted> {
   requireAsSeen(deps, locked, options);
   const facts = getTitleFacts(locked.log);
@@ -101,7 +101,7 @@ async function remove(
         if (left.length > 0) await toItem(deps, locked, facts, begun, left);
         await disk.syncFolder(dirname(file));
       } catch (error) {
-        throw doneBut(error, DELETING, `The session is deleted: the trash command took it. ${MAY_REMAIN}`);
+        throw toDoneFailure(error, DELETING, `The session is deleted: the trash command took it. ${MAY_REMAIN}`);
       }
       return { ...deleted, movedTo, trash: "desktop" };
     }
@@ -147,7 +147,7 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
   try {
     await disk.syncFolder(dirname(file));
   } catch (error) {
-    throw doneBut(
+    throw toDoneFailure(
       error,
       DELETING,
       `The session is deleted${remainder ?? ", though a loss of power may bring it back"}.`,

@@ -7,7 +7,7 @@
 import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Disk, exists, removeQuietly, writeAll } from "../fs/disk.ts";
 import { getInfo, isNameTaken, readAt, useFile } from "../fs/files.ts";
@@ -170,7 +170,7 @@ export class HolderNotes {
   /** Writes our note. We must hold the lock. */
   write(file: FileKey, lockPath?: string): WrittenNote {
     const { disk } = this;
-    const bytes = bytesOf(JSON.stringify(this.claims.make(file.inode)));
+    const bytes = toBytes(JSON.stringify(this.claims.make(file.inode)));
     const nextTo = lockPath === undefined ? "refused" : this.put(getNotePath(lockPath), bytes, file);
     if (lockPath !== undefined && nextTo !== "refused")
       return { wasLeft: nextTo === "left", remove: (now = lockPath) => removeQuietly(disk, getNotePath(now)) };

@@ -1,6 +1,6 @@
 /** The contract of locks, and helpers that every kind of lock shares. */
 
-import { isErrno, storageFailure } from "../../core/errno.ts";
+import { isErrno, toStorageFailure } from "../../core/errno.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import { type Disk, type FileInfo, readUnsized } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
@@ -121,7 +121,7 @@ export const TRIES = 5;
 
 /** Returns an errno error. Throws any other, and storage_failed when no file at all can be opened for now. */
 export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoException {
-  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE") throw storageFailure(error, doing);
+  if (!isErrno(error) || error.code === "EMFILE" || error.code === "ENFILE") throw toStorageFailure(error, doing);
   return error;
 }
 

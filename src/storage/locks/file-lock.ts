@@ -6,7 +6,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { isNameTaken, putInPlaceNow } from "../fs/files.ts";
@@ -47,12 +47,12 @@ export function makeFileLocks(options: LockOptions): Locks {
   const clear = (path: string, stale: Uint8Array, inode: number): void => {
     const own = `${path}.${process.pid}-${Math.floor(performance.timeOrigin)}-${++claimNames}.claim`;
     try {
-      publish(own, bytesOf(JSON.stringify(claims.make(inode))));
+      publish(own, toBytes(JSON.stringify(claims.make(inode))));
       for (let checks = 0; checks < MAX_CHECKS; checks++) {
         const others = rivals(path, own);
         if (others.length === 0) {
           const now = readClaim(disk, path);
-          if (now && sameBytes(now.bytes, stale)) disk.remove(path);
+          if (now && areSameBytes(now.bytes, stale)) disk.remove(path);
           return;
         }
         if (others.some((other) => other < own)) return;
@@ -87,7 +87,7 @@ export function makeFileLocks(options: LockOptions): Locks {
         return makeLock(
           () => {
             const now = readClaim(disk, path);
-            if (now && sameBytes(now.bytes, bytes)) removeQuietly(disk, path);
+            if (now && areSameBytes(now.bytes, bytes)) removeQuietly(disk, path);
           },
           { kind: "file", previousHolderDied },
         );
@@ -107,7 +107,7 @@ export function makeFileLocks(options: LockOptions): Locks {
   return {
     holder: (file) => pathsOf(file).reduce<Holder | null>((holder, path) => holder ?? holderAt(path), null),
     acquire(file) {
-      const bytes = bytesOf(JSON.stringify(claims.make(file.inode)));
+      const bytes = toBytes(JSON.stringify(claims.make(file.inode)));
       const locks: Lock[] = [];
       const release = (): void => {
         for (const lock of locks) lock.release();

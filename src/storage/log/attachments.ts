@@ -1,7 +1,7 @@
 /** Attachments of sessions: files named by their SHA-256 that never change (session-format reference, section 8.6). */
 
 import { join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, exists, isAbsent, readWhole, removeQuietly } from "../fs/disk.ts";
@@ -37,7 +37,7 @@ export class AttachmentFolder {
       const bytes = readIfFile(() => readWhole(this.disk, join(this.folder, sha256)));
       return bytes && this.env.sha256(bytes) === sha256 ? bytes : null;
     } catch (error) {
-      throw storageFailure(error, "reading an attachment");
+      throw toStorageFailure(error, "reading an attachment");
     }
   }
 
@@ -59,7 +59,7 @@ export class AttachmentFolder {
       await this.disk.syncFolder(this.folder);
       return true;
     } catch (error) {
-      throw storageFailure(error, "keeping an attachment");
+      throw toStorageFailure(error, "keeping an attachment");
     }
   }
 }

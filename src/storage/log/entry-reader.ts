@@ -4,12 +4,12 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { holdsAttachment } from "../../core/format/attachments.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Batch } from "../../core/format/entry.ts";
-import { fastPath, MAX_BYTES, readLine } from "../../core/json/fast-path.ts";
+import { getFastPath, MAX_BYTES, readLine } from "../../core/json/fast-path.ts";
 import { mayHoldSurrogate } from "../../core/json/halves.ts";
 import { concat, parse } from "../../core/json/json.ts";
 import { LineValidator } from "../../core/json/validate.ts";
@@ -243,7 +243,7 @@ export class EntryReader {
       if (found === "renewed") this.doubt();
       return { bytes, isKnown: found !== "unsure" };
     } catch (error) {
-      throw storageFailure(error, "reading an entry");
+      throw toStorageFailure(error, "reading an entry");
     }
   }
 
@@ -257,7 +257,7 @@ export class EntryReader {
     try {
       readAll(this.disk, this.source.descriptor(file), bytes, start);
     } catch (error) {
-      throw storageFailure(error, "reading an entry");
+      throw toStorageFailure(error, "reading an entry");
     }
     return bytes;
   }
@@ -289,7 +289,7 @@ export class EntryReader {
         if (feed < 0 || feed >= at + source.lineLength(position)) whole[i - first] = 1;
       }
     }
-    const fast = unchecked > 0 && bytes.length <= MAX_BYTES ? fastPath() : null;
+    const fast = unchecked > 0 && bytes.length <= MAX_BYTES ? getFastPath() : null;
     if (!fast) return whole;
     // Where most bytes are those of other entries, only the lines are copied.
     const isDense = size > bytes.length / 2;

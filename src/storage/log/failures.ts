@@ -1,6 +1,6 @@
 /** Failures of sessions on disk that several backends throw. */
 
-import { notMade, storageFailure } from "../../core/errno.ts";
+import { toNotMadeFailure, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { type Disk, isAbsent } from "../fs/disk.ts";
 import { readHeader } from "../fs/header.ts";
@@ -19,7 +19,10 @@ export function noSession(path: string): Failure {
 /** Returns the failure of a new session that had its path already, and was to be removed from there. */
 export function notPublished(error: unknown, disk: Disk, sessionPath: string, id: string): Failure {
   const doing = "writing the new session";
-  return storageFailure(notMade(error, doing, { id, sessionPath, found: foundAt(disk, sessionPath) }), doing);
+  return toStorageFailure(
+    toNotMadeFailure(error, doing, { id, sessionPath, found: foundAt(disk, sessionPath) }),
+    doing,
+  );
 }
 
 function foundAt(disk: Disk, path: string): string | null | undefined {

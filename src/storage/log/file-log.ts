@@ -3,12 +3,12 @@
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
-import { maybeThere, notUndone, storageFailure, unfinished } from "../../core/errno.ts";
+import { toNotUndoneFailure, toStorageFailure, toUncertainFailure, toUnfinishedFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
-import { MAKING_DURABLE, repairedButLost } from "../../core/session/repair.ts";
+import { MAKING_DURABLE, toRepairedLostFailure } from "../../core/session/repair.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
@@ -278,7 +278,7 @@ export class FileLog implements CopiedLog {
       backend.locked?.();
     } catch (error) {
       lock.release();
-      throw storageFailure(error, "looking at the session");
+      throw toStorageFailure(error, "looking at the session");
     }
     return true;
   }
@@ -339,7 +339,7 @@ export class FileLog implements CopiedLog {
       this.certain = this.nodes.count;
     } catch (error) {
       this.commits.told();
-      throw stayed.size > size ? notUndone(error) : storageFailure(error, "appending to the session");
+      throw stayed.size > size ? toNotUndoneFailure(error) : toStorageFailure(error, "appending to the session");
     }
   }
 
@@ -373,7 +373,7 @@ export class FileLog implements CopiedLog {
       if (outside && isThere) throw outside.lost(error);
       requireCurrent();
       if (!this.keepAll()) throw error;
-      throw this.commits.keptAll(this.nodes.count, outside ? outside.lost(error, true) : notUndone(error));
+      throw this.commits.keptAll(this.nodes.count, outside ? outside.lost(error, true) : toNotUndoneFailure(error));
     }
     this.certain = count;
   }
@@ -388,7 +388,7 @@ export class FileLog implements CopiedLog {
       this.backend.state.unsynced.syncNow();
     } catch (error) {
       const stays = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
-      throw unfinished(error, doing, stays, { backupPath: backup });
+      throw toUnfinishedFailure(error, doing, stays, { backupPath: backup });
     }
     return backup;
   }
@@ -414,7 +414,7 @@ export class FileLog implements CopiedLog {
     if (error === undefined) this.commits.told();
     if (this.durableCount >= this.nodes.count) return error;
     const [{ count }, stays] = [this.nodes, this.keepAll()];
-    const failure = stays || this.isUndone() || !error ? error : maybeThere(error);
+    const failure = stays || this.isUndone() || !error ? error : toUncertainFailure(error);
     this.commits.invalidate(count, failure, stays);
     return failure;
   }
@@ -483,7 +483,7 @@ export class FileLog implements CopiedLog {
     } catch (error) {
       // The session is whole; the next refresh compares it again.
       backend.distrust();
-      throw backup === null ? storageFailure(error, MAKING_DURABLE) : repairedButLost(error, backup);
+      throw backup === null ? toStorageFailure(error, MAKING_DURABLE) : toRepairedLostFailure(error, backup);
     }
     return backup;
   }

@@ -1,6 +1,6 @@
 /** Group commit: many commits of one log share one operation. */
 
-import { notUndone, storageFailure } from "../../core/errno.ts";
+import { toNotUndoneFailure, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
 /** A log, as its commits need it. */
@@ -45,7 +45,7 @@ export class GroupCommit {
 
   /** Throws the failure of entries that were given up before anybody asked for their commit. */
   requireKept(): void {
-    if (this.owesFailure) throw storageFailure(this.untold, "making the changes durable");
+    if (this.owesFailure) throw toStorageFailure(this.untold, "making the changes durable");
   }
 
   /** Throws it once. */
@@ -95,7 +95,7 @@ export class GroupCommit {
         await operation(() => this.requireCurrent(generation));
       } catch (error) {
         const failure = generation === this.generation ? this.log.rollBack(error) : error;
-        throw storageFailure(failure, "making the changes durable");
+        throw toStorageFailure(failure, "making the changes durable");
       } finally {
         this.running = null;
         ended();
@@ -130,7 +130,7 @@ export class GroupCommit {
    */
   invalidate(count: number, error: unknown, stays: boolean): void {
     this.generation++;
-    this.reason = stays ? notUndone(error ?? new Failure("storage_failed")) : error;
+    this.reason = stays ? toNotUndoneFailure(error ?? new Failure("storage_failed")) : error;
     if (error !== undefined && count > this.asked) this.untold = this.reason;
     this.asked = 0;
   }

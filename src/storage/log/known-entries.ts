@@ -2,7 +2,7 @@
 
 import type { Damage } from "../../core/format/damage.ts";
 import { addHead, HeadReader } from "../../core/format/head.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import { Column, type Head, Nodes } from "../../core/tree/nodes.ts";
 
 /** Heads of lines by their index, where they are known without reading the line. */
@@ -10,7 +10,7 @@ export type KnownHeads = readonly (Head | undefined)[];
 
 /** Returns the line that stands in for a damaged entry: its head and `"damaged":true`. */
 export function placeholder(type: string, id: string, parentId: string | null): Uint8Array {
-  return bytesOf(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
+  return toBytes(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
 }
 
 /** Kinds of damage that are told by bytes, whatever entries are. */

@@ -1,9 +1,9 @@
 /** Leaf positions that session files do not record: a small file each in our state folder (reference, section 5). */
 
 import { join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
@@ -74,12 +74,12 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
         const kept = before && { count: before.count, lastId: before.lastId, leafId: before.leafId };
         const record = JSON.stringify({ stamp: log.stamp, ...place, before: kept });
-        await putInPlace(disk, file, bytesOf(record), { replace: true, sync: durable });
+        await putInPlace(disk, file, toBytes(record), { replace: true, sync: durable });
         renamed = true;
         if (durable) await disk.syncFolder(folder);
       } catch (error) {
         if (renamed) await putBack(file, bytes);
-        throw storageFailure(error, "recording the leaf position");
+        throw toStorageFailure(error, "recording the leaf position");
       }
     },
     forget(log) {

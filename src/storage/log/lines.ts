@@ -1,6 +1,6 @@
 /** Lines of a file as byte ranges, found in one pass over chunks; no line need fit into memory. */
 
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 
 /** Bytes of a line that is visited as a whole, and of one read of many lines. Two of them fit the second-level cache. */
@@ -27,7 +27,7 @@ export interface Scanned {
 }
 
 /** The line feed that ends each line. */
-export const LF = bytesOf("\n");
+export const LF = toBytes("\n");
 const CR = 0x0d;
 const LINE_FEED = 0x0a;
 

@@ -15,7 +15,7 @@
 
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import { COUNTERS, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
 import { type Disk, type FileInfo, readAll, removeQuietly, writeAll } from "../fs/disk.ts";
 import { putInPlaceNow, useFile } from "../fs/files.ts";
@@ -50,7 +50,7 @@ interface Directory {
 }
 
 const KINDS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
-const MAGIC = bytesOf("PISPINE2");
+const MAGIC = toBytes("PISPINE2");
 const PREFIX = 16;
 const ALIGNMENT = 8;
 const LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
@@ -82,7 +82,7 @@ export function writeIndexSnapshot(disk: Disk, fd: number, nodes: Nodes, extras:
     facts: extras.facts,
     columns: columns.map(({ facts }) => facts),
   };
-  const text = bytesOf(JSON.stringify(directory));
+  const text = toBytes(JSON.stringify(directory));
   const bytes = columns.map(
     ({ column: { buffer, byteOffset, byteLength } }) => new Uint8Array(buffer, byteOffset, byteLength),
   );

@@ -1,22 +1,22 @@
 /**
- * The pages of an SQLite database as they are after its last transaction, read without SQLite: another program's file is
- * only read, no lock is taken, and nothing is made beside it, as SQLite makes the index of a log (`-shm`) even for those
- * who only read. Format: https://sqlite.org/fileformat2.html.
+ * The pages of an SQLite database as they are after its last transaction, read without SQLite: another program's file
+ * is only read, no lock is taken, and no file is made, as SQLite makes the index of a log (`-shm`) even for readers.
+ * Format: https://sqlite.org/fileformat2.html.
  *
- * Two files beside the database count. `-wal` has pages that are newer, up to its last commit. `-journal` has the older
- * pages of a transaction that did not end. Both are laid over the file.
+ * Two more files count. `-wal` has pages that are newer, up to its last commit. `-journal` has the older pages of a
+ * transaction that did not end. Both are laid over the file.
  */
 
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
 import { readAt, readBeginning, readIfFile, readIfThere } from "../fs/files.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
 
-const MAGIC = bytesOf("SQLite format 3\0");
+const MAGIC = toBytes("SQLite format 3\0");
 const HEADER = 100;
 const WAL_HEADER = 32;
 const FRAME_HEADER = 24;
-/** The first four bytes of a log; the last bit tells the order of bytes in which its checksums are made. */
+/** The first four bytes of a log; the last bit is the byte order of its checksums. */
 const WAL_MAGIC = 0x377f0682;
 const JOURNAL_MAGIC = Uint8Array.of(0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7);
 /** Pages that are kept after they were read: those at the top of trees are asked for again and again. */
@@ -24,13 +24,13 @@ const KEPT = 512;
 
 export type TextEncoding = "utf-8" | "utf-16le" | "utf-16be";
 
-/** Whether a file begins as a database of SQLite's does. Throws errno errors. */
-export function beginsAsDatabase(disk: Disk, file: string): boolean {
+/** Returns whether a file begins as a database of SQLite does. Throws errno errors. */
+export function hasDatabaseHeader(disk: Disk, file: string): boolean {
   const bytes = readIfFile(() => readBeginning(disk, file, MAGIC.length));
-  return bytes !== null && sameBytes(bytes, MAGIC);
+  return bytes !== null && areSameBytes(bytes, MAGIC);
 }
 
-/** Where a page is that the database's own file has otherwise. */
+/** The place of a page that replaces the one in the database's own file. */
 interface Laid {
   readonly fd: number;
   readonly at: number;
@@ -39,12 +39,12 @@ interface Laid {
 export class DatabasePages {
   private readonly disk: Disk;
   private readonly fd: number;
-  /** The log or journal beside it. */
-  private beside: number | undefined;
+  /** The open log or journal. */
+  private changes: number | undefined;
   private readonly laid = new Map<number, Laid>();
   private readonly kept = new Map<number, Buffer>();
   private readonly begun: FileInfo;
-  private besideBegun: Buffer | null = null;
+  private changesHeader: Buffer | null = null;
   pageSize = 0;
   /** Bytes of a page that are used. */
   usable = 0;
@@ -58,7 +58,7 @@ export class DatabasePages {
     try {
       this.begun = disk.infoOf(this.fd);
       const header = readIfThere(disk, this.fd, 0, HEADER);
-      if (!header || !sameBytes(header.subarray(0, MAGIC.length), MAGIC)) return;
+      if (!header || !areSameBytes(header.subarray(0, MAGIC.length), MAGIC)) return;
       this.pageSize = pageSizeIn(header);
       if (this.pageSize === 0) return;
       this.count = Math.floor(this.begun.size / this.pageSize);
@@ -70,12 +70,12 @@ export class DatabasePages {
     }
   }
 
-  /** Whether it is a database at all. */
+  /** True if it is a database at all. */
   get isReadable(): boolean {
     return this.pageSize > 0 && this.usable > 0;
   }
 
-  /** Returns a clause about how the file is damaged as a whole; undefined where it is not. Its trees may be. */
+  /** Returns a clause about the damage to the file as a whole; undefined without damage. Its trees may be damaged. */
   get fault(): string | undefined {
     if (this.pageSize === 0) return "its header is not one of SQLite's";
     const first = this.page(1);
@@ -86,7 +86,7 @@ export class DatabasePages {
     return this.page(last) ? undefined : `it ends before page ${last}, its last one`;
   }
 
-  /** Returns a page, counted from 1; null where it cannot be read. */
+  /** Returns a page, counted from 1; null if it cannot be read. */
   page(number: number): Buffer | null {
     if (!(number >= 1 && number <= this.count)) return null;
     const known = this.kept.get(number);
@@ -99,20 +99,20 @@ export class DatabasePages {
     return page;
   }
 
-  /** Whether nobody wrote into what is read here since it was opened, so that all pages are of one transaction. */
+  /** Returns whether the files are unchanged since they were opened, so that all pages are of one transaction. */
   isStill(): boolean {
-    const { disk, beside, begun } = this;
+    const { disk, changes, begun } = this;
     const now = disk.infoOf(this.fd);
     if (!isSameStamp(now, begun) || isYoung(now, readDiskClock(disk))) return false;
-    if (beside === undefined) return true;
-    const first = readIfThere(disk, beside, 0, WAL_HEADER);
-    return first !== null && this.besideBegun !== null && sameBytes(first, this.besideBegun);
+    if (changes === undefined) return true;
+    const first = readIfThere(disk, changes, 0, WAL_HEADER);
+    return first !== null && this.changesHeader !== null && areSameBytes(first, this.changesHeader);
   }
 
   close(): void {
     closeQuietly(this.disk, this.fd);
-    if (this.beside !== undefined) closeQuietly(this.disk, this.beside);
-    this.beside = undefined;
+    if (this.changes !== undefined) closeQuietly(this.disk, this.changes);
+    this.changes = undefined;
   }
 
   private readHeader(): void {
@@ -123,26 +123,26 @@ export class DatabasePages {
     this.encoding = encodings[first.readUInt32BE(56)] ?? "utf-8";
   }
 
-  /** Lays what a file beside the database has over its pages. Returns whether there is one with something in it. */
+  /** Lays the pages of a log or journal over the database's. Returns whether the file exists and is not empty. */
   private lay(file: string, use: (fd: number) => void): boolean {
     const fd = readIfFile(() => this.disk.openRead(file));
     if (fd === null) return false;
-    this.beside = fd;
+    this.changes = fd;
     const { kind, size } = this.disk.infoOf(fd);
     if (kind === "file" && size >= WAL_HEADER) {
-      this.besideBegun = readIfThere(this.disk, fd, 0, WAL_HEADER);
+      this.changesHeader = readIfThere(this.disk, fd, 0, WAL_HEADER);
       use(fd);
       return true;
     }
     closeQuietly(this.disk, fd);
-    this.beside = undefined;
+    this.changes = undefined;
     return false;
   }
 
   /** Reads a log as far as its transactions are whole. */
   private layLog(fd: number): void {
     const { disk, pageSize } = this;
-    const header = this.besideBegun;
+    const header = this.changesHeader;
     if (!header || (header.readUInt32BE(0) & ~1) >>> 0 !== WAL_MAGIC || header.readUInt32BE(8) !== pageSize) return;
     const isBig = (header[3] & 1) === 1;
     const sum = new LogChecksum(isBig);
@@ -152,7 +152,7 @@ export class DatabasePages {
     const pending = new Map<number, Laid>();
     for (let at = WAL_HEADER; at + FRAME_HEADER + pageSize <= size; at += FRAME_HEADER + pageSize) {
       const frame = readIfThere(disk, fd, at, FRAME_HEADER + pageSize);
-      if (!frame || !sameBytes(frame.subarray(8, 16), header.subarray(16, 24))) break;
+      if (!frame || !areSameBytes(frame.subarray(8, 16), header.subarray(16, 24))) break;
       sum.add(frame, 8);
       sum.add(frame.subarray(FRAME_HEADER), pageSize);
       if (!sum.isAt(frame, 16)) break;
@@ -171,15 +171,15 @@ export class DatabasePages {
     const { size } = disk.infoOf(fd);
     for (let at = 0; at + 28 <= size; ) {
       const header = readAt(disk, fd, at, 28);
-      if (!sameBytes(header.subarray(0, 8), JOURNAL_MAGIC) || header.readUInt32BE(24) !== pageSize) return;
+      if (!areSameBytes(header.subarray(0, 8), JOURNAL_MAGIC) || header.readUInt32BE(24) !== pageSize) return;
       const nonce = header.readUInt32BE(12);
       const sector = header.readUInt32BE(20);
       if (sector < 28 || sector > 1 << 16) return;
       if (at === 0) this.count = header.readUInt32BE(16);
-      const told = header.readUInt32BE(8);
+      const stored = header.readUInt32BE(8);
       const record = 4 + pageSize + 4;
       at += sector;
-      const records = told === 0xffffffff ? Math.floor((size - at) / record) : told;
+      const records = stored === 0xffffffff ? Math.floor((size - at) / record) : stored;
       for (let n = 0; n < records; n++, at += record) {
         const bytes = readIfThere(disk, fd, at, record);
         if (!bytes || bytes.readUInt32BE(4 + pageSize) !== journalChecksum(bytes.subarray(4, -4), nonce)) return;
@@ -193,8 +193,8 @@ export class DatabasePages {
 
 /** Returns the bytes of a page by a database's header; 0 for a size that no database has. */
 function pageSizeIn(header: Buffer): number {
-  const told = header.readUInt16BE(16);
-  const size = told === 1 ? 1 << 16 : told;
+  const stored = header.readUInt16BE(16);
+  const size = stored === 1 ? 1 << 16 : stored;
   return size >= 512 && (size & (size - 1)) === 0 ? size : 0;
 }
 
@@ -219,7 +219,7 @@ class LogChecksum {
     this.b = b;
   }
 
-  /** Whether the checksum that is written at a place is this one. */
+  /** Returns whether the checksum that is written at a place is this one. */
   isAt(bytes: Buffer, at: number): boolean {
     return bytes.readUInt32BE(at) === this.a && bytes.readUInt32BE(at + 4) === this.b;
   }

@@ -2,7 +2,7 @@
 
 import type { TextEncoding } from "./pages.ts";
 
-/** A cell of a tree's page: where the bytes of its record are. */
+/** A cell of a tree's page: the places of its record's bytes. */
 export interface Cell {
   /** The row's number; 0 in an index. */
   readonly rowid: number;
@@ -48,7 +48,7 @@ function bytesOfType(type: number): number {
 
 export type StoredValue = null | number | string | Uint8Array;
 
-/** The values of a record. What is beyond its page is read when it is asked for. */
+/** The values of a record. Bytes beyond its page are read on demand. */
 export class RecordValues {
   private readonly whole: () => Uint8Array | null;
   private readonly types: number[] = [];
@@ -57,7 +57,7 @@ export class RecordValues {
   private readonly decoder: TextDecoder;
   private isWhole: boolean;
 
-  /** `whole` returns all bytes of the record; null where they cannot be read. */
+  /** `whole` returns all bytes of the record; null if they cannot be read. */
   constructor({ local, size }: Cell, whole: () => Uint8Array | null, encoding: TextEncoding) {
     this.whole = whole;
     this.bytes = local;
@@ -102,7 +102,7 @@ export class RecordValues {
     return this.types[n] >= 13 && this.types[n] % 2 === 1;
   }
 
-  /** Returns the bytes of a text as UTF-8, or of a blob; undefined for anything else, and for what cannot be read. */
+  /** Returns the bytes of a text as UTF-8, or of a blob; undefined for anything else, and for unreadable bytes. */
   slice(n: number): Uint8Array | undefined {
     const start = this.starts[n];
     if (start === undefined) return undefined;

@@ -11,19 +11,19 @@ interface TableColumn {
 const CONSTRAINTS = new Set(["constraint", "primary", "unique", "check", "foreign"]);
 const QUOTES: Readonly<Record<string, string>> = { '"': '"', "`": "`", "[": "]", "'": "'" };
 
-/** Returns the columns between the first brackets after a text's `from`; none where there are no brackets. */
-export function columnsIn(sql: string, from = 0): TableColumn[] {
+/** Returns the columns between the first brackets after a text's `from`; an empty list without brackets. */
+export function parseColumns(sql: string, from = 0): TableColumn[] {
   const parts = partsIn(sql, from);
   return parts.map(columnOf).filter((column) => column !== undefined);
 }
 
-/** Returns where the columns of an index begin in its SQL: after the name of its table. */
-export function indexStart(sql: string): number {
+/** Returns the start of an index's columns in its SQL: after the name of its table. */
+export function findIndexColumns(sql: string): number {
   const on = /\son\s/i.exec(sql);
   return on ? on.index : sql.length;
 }
 
-/** Whether an index has only some rows. */
+/** Returns whether an index has only some rows. */
 export function isPartial(sql: string): boolean {
   return /\)\s*where\s/i.test(sql);
 }

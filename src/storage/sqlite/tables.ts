@@ -1,11 +1,11 @@
 /** The tables of an SQLite database as sources of rows. */
 
 import type { SourceRow, SourceTables } from "../../core/foreign/rows.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { DatabasePages } from "./pages.ts";
 import type { Cell, RecordValues, StoredValue } from "./records.ts";
-import { columnsIn, indexStart, isPartial } from "./schema.ts";
+import { findIndexColumns, isPartial, parseColumns } from "./schema.ts";
 import { Trees } from "./trees.ts";
 
 /** A table, as far as rows of it are read. */
@@ -19,17 +19,17 @@ interface Table {
   readonly indexes: Map<string, number>;
 }
 
-/** The types of what a schema lists. */
+/** The types of a schema's items. */
 const SCHEMA_TYPES: ReadonlySet<string> = new Set(["table", "index", "view", "trigger"]);
 
 export class DatabaseTables implements SourceTables {
   private readonly pages: DatabasePages;
   private readonly trees: Trees;
   private readonly tables = new Map<string, Table>();
-  /** Sentences about what could not be read, each once. */
+  /** Sentences about unreadable parts, each once. */
   readonly faults = new Set<string>();
 
-  /** A clause about how the database is damaged as a whole; undefined where it is not. Pages of tables may be. */
+  /** A clause about the damage to the database as a whole; undefined without damage. Pages of tables may be damaged. */
   readonly damage: string | undefined;
 
   /** Throws errno errors. */
@@ -45,7 +45,7 @@ export class DatabaseTables implements SourceTables {
     }
   }
 
-  /** Whether all that was read is of one moment. */
+  /** True if everything that was read is of one moment. */
   isStill(): boolean {
     return this.pages.isStill();
   }
@@ -89,7 +89,7 @@ export class DatabaseTables implements SourceTables {
     for (const cell of this.trees.rows(table.root)) {
       const values = this.trees.values(cell);
       const bytes = values.isText(place) ? values.slice(place) : undefined;
-      if (bytes && sameBytes(bytes, key)) yield this.rowOf(table, cell, values);
+      if (bytes && areSameBytes(bytes, key)) yield this.rowOf(table, cell, values);
     }
   }
 
@@ -99,7 +99,7 @@ export class DatabaseTables implements SourceTables {
 
   private keyOf(text: string): Uint8Array {
     const { encoding } = this.pages;
-    if (encoding === "utf-8") return bytesOf(text);
+    if (encoding === "utf-8") return toBytes(text);
     const bytes = Buffer.from(text, "utf16le");
     return encoding === "utf-16le" ? bytes : bytes.swap16();
   }
@@ -123,7 +123,7 @@ export class DatabaseTables implements SourceTables {
   private noteTable(name: string, root: number, sql: string): void {
     // Their rows are in a tree of another kind.
     if (/\)[^)]*\bwithout\s+rowid\b[^)]*$/i.test(sql)) return;
-    const stored = columnsIn(sql).filter(
+    const stored = parseColumns(sql).filter(
       ({ definition }) => !/\bas\s*\(/.test(definition) || /\bstored\b/.test(definition),
     );
     const alias = stored.find(({ definition }) => /^integer\s+(?:\S+\s+)*?primary\s+key\b(?!\s+desc)/.test(definition));
@@ -132,7 +132,7 @@ export class DatabaseTables implements SourceTables {
   }
 
   private noteIndex(of: string, root: number, sql: string): void {
-    const [first] = columnsIn(sql, indexStart(sql));
+    const [first] = parseColumns(sql, findIndexColumns(sql));
     const table = this.tables.get(of);
     if (!table || !first || !table.columns.has(first.name) || !/^(?:asc)?$/.test(first.definition)) return;
     if (!table.indexes.has(first.name)) table.indexes.set(first.name, root);
@@ -177,7 +177,7 @@ class TableRow implements SourceRow {
     const place = this.placeOf(column);
     if (this.isUtf8 || !this.values.isText(place)) return this.values.slice(place);
     const text = this.values.text(place);
-    return text === undefined ? undefined : bytesOf(text);
+    return text === undefined ? undefined : toBytes(text);
   }
 
   value(column: string): StoredValue {

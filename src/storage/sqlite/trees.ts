@@ -1,6 +1,6 @@
 /**
- * The trees of tables and indexes in an SQLite database. Damage is read past: a page that is none of the tree's is told
- * of, and the rows beside it are read.
+ * The trees of tables and indexes in an SQLite database. Reading continues past damage: a page that does not belong to
+ * the tree is reported, and the other rows are read.
  */
 
 import type { DatabasePages } from "./pages.ts";
@@ -15,7 +15,7 @@ const DEEPEST = 30;
 
 const LARGEST_RECORD = 1_000_000_000;
 
-/** Tells of a page that cannot be read as what it should be. */
+/** Reports a page that cannot be read as the expected kind. */
 type Fault = (page: number, reason: string) => void;
 
 /** A page of a tree: its cells are read when they are asked for. */
@@ -24,7 +24,7 @@ interface TreePage {
   readonly bytes: Buffer;
   readonly type: number;
   readonly cells: number;
-  /** Where the places of its cells begin. */
+  /** Start of the array of its cells. */
   readonly places: number;
   /** The child after the last cell, in an interior page. */
   readonly last: number;
@@ -62,7 +62,7 @@ export class Trees {
     }
   }
 
-  /** Returns the row with a number; undefined where there is none. */
+  /** Returns the row with a number; undefined if it does not exist. */
   row(root: number, rowid: number): Cell | undefined {
     let number = root;
     for (let depth = 0; ; depth++) {
@@ -78,10 +78,10 @@ export class Trees {
     }
   }
 
-  /** Yields the numbers of the rows of which an index has `key` as its first value, in the order of the index. */
+  /** Yields the numbers of the rows with `key` as the first value of an index, in the order of the index. */
   *find(root: number, key: Uint8Array): Generator<number> {
     const seen = new Set<number>();
-    // What is still to be done, the next at the end: a page, or an entry that is between two of them.
+    // The remaining work, the next at the end: a page, or an entry that is between two of them.
     const open: ([page: number, depth: number] | Cell)[] = [[root, 0]];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
       if (!Array.isArray(next)) {
@@ -127,7 +127,7 @@ export class Trees {
     return from;
   }
 
-  /** Compares the first value of an entry with a text: those that are no text come before it, but for blobs. */
+  /** Compares the first value of an entry with a text: values of other types come before it, except blobs. */
   private compare(cell: Cell, key: Uint8Array): number {
     const values = this.values(cell);
     const bytes = values.isText(0) ? values.slice(0) : undefined;
@@ -163,28 +163,28 @@ export class Trees {
     leaf: number,
   ): TreePage | undefined {
     const bytes = this.pages.page(number);
-    if (!bytes) return this.tell(number, "it is not there");
-    if (seen?.has(number) || depth > DEEPEST) return this.tell(number, "it is there twice in one tree");
+    if (!bytes) return this.report(number, "it is not there");
+    if (seen?.has(number) || depth > DEEPEST) return this.report(number, "it is there twice in one tree");
     seen?.add(number);
     const at = number === 1 ? 100 : 0;
     const type = bytes[at];
-    if (type !== interior && type !== leaf) return this.tell(number, "it is no page of a table's");
+    if (type !== interior && type !== leaf) return this.report(number, "it is no page of a table's");
     const isInterior = type === interior;
     const places = at + (isInterior ? 12 : 8);
-    const told = bytes.readUInt16BE(at + 3);
+    const stored = bytes.readUInt16BE(at + 3);
     const most = Math.floor((this.pages.usable - places) / 2);
-    if (told > most) this.fault(number, "it counts more rows than it has room for");
+    if (stored > most) this.fault(number, "it counts more rows than it has room for");
     return {
       number,
       bytes,
       type,
-      cells: Math.min(told, most),
+      cells: Math.min(stored, most),
       places,
       last: isInterior ? bytes.readUInt32BE(at + 8) : 0,
     };
   }
 
-  private tell(number: number, reason: string): undefined {
+  private report(number: number, reason: string): undefined {
     this.fault(number, reason);
     return undefined;
   }
@@ -210,13 +210,13 @@ export class Trees {
     const rowid = type === TABLE_LEAF ? numbers.next() : 0;
     // No record is larger than the database, or than SQLite lets one be.
     if (!(size >= 0 && size <= Math.min(this.pages.count * usable, LARGEST_RECORD)))
-      return this.tell(number, "one of its rows has no length");
+      return this.report(number, "one of its rows has no length");
     const most = type === TABLE_LEAF ? usable - 35 : Math.floor(((usable - 12) * 64) / 255) - 23;
     const least = Math.floor(((usable - 12) * 32) / 255) - 23;
     const spilled = least + ((size - least) % (usable - 4));
     const here = size <= most ? size : spilled <= most ? spilled : least;
     const end = numbers.at + here;
-    if (end + (here < size ? 4 : 0) > bytes.length) return this.tell(number, "one of its rows goes on beyond it");
+    if (end + (here < size ? 4 : 0) > bytes.length) return this.report(number, "one of its rows goes on beyond it");
     return {
       rowid,
       local: bytes.subarray(numbers.at, end),
@@ -225,7 +225,7 @@ export class Trees {
     };
   }
 
-  /** Returns all bytes of a record; null where a page of it cannot be read. */
+  /** Returns all bytes of a record; null if a page of it cannot be read. */
   private whole({ local, size, more }: Cell): Uint8Array | null {
     if (local.length >= size) return local;
     const bytes = new Uint8Array(size);

@@ -9,7 +9,7 @@ import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { HeadReader } from "../../core/format/head.ts";
-import { memberOf, members, parse } from "../../core/json/json.ts";
+import { findMember, getMembers, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";
 import { KNOWN_TYPES, Nodes, packId } from "../../core/tree/nodes.ts";
@@ -380,10 +380,10 @@ class Auditor {
     if (!isUtf8(b.subarray(payloadStart, payloadEnd))) return report("INV-005", "the payload is not UTF-8");
     // The usual head; the payload was found to be JSON when the frame was decoded. A member of it may stand twice.
     if (heads.readFast(b, payloadStart, payloadEnd) && this.hasUsualHead(frame)) return;
-    const found = members(b, payloadStart, payloadEnd);
+    const found = getMembers(b, payloadStart, payloadEnd);
     if (!found) return report("INV-005", "the payload is not a JSON object");
     const value = (name: string): unknown => {
-      const member = memberOf(found, name);
+      const member = findMember(found, name);
       const given = member && parse(b, member.start, member.end);
       return typeof given === "number" && name !== "type" ? String(given) : given;
     };

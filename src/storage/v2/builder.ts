@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
-import { bytesOf, concat, isJson, payloadOf } from "../../core/json/json.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { concat, isJson, toBytes, trimLine } from "../../core/json/json.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import {
   BLOBS,
@@ -149,7 +149,7 @@ export class Builder implements StoreEnd {
     const { disk } = this.options;
     for (const name of FOLDERS) disk.makeFolder(join(folder, name));
     if (typeof header === "string") disk.link(header, headerFile(folder));
-    else this.write(headerFile(folder), concat([header, bytesOf("\n")]));
+    else this.write(headerFile(folder), concat([header, toBytes("\n")]));
     this.index = disk.create(indexFile(folder));
   }
 
@@ -159,7 +159,7 @@ export class Builder implements StoreEnd {
    * line holds no entry or its id is taken, invalid_entry when it is too large.
    */
   add(line: Uint8Array, checked = false): number {
-    let payload = payloadOf(line);
+    let payload = trimLine(line);
     if (!checked && (!isUtf8(payload) || !isJson(payload))) {
       const placeholder = placeholderFor(payload);
       if (!placeholder)
@@ -185,7 +185,7 @@ export class Builder implements StoreEnd {
       );
     }
     // Frames that are written together share one time: reading the clock costs as much as a checksum.
-    if (this.framesLength === 0) this.now = timestamp(this.options.env);
+    if (this.framesLength === 0) this.now = makeTimestamp(this.options.env);
     const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
     if (frame.isNew) {
       this.flush();
@@ -293,13 +293,13 @@ export class Builder implements StoreEnd {
   /** Writes the manifest and, with a reason, a first checkpoint and the index snapshot. Call `commit` after it. */
   finish(header: SessionHeader, sourceFormat: SourceFormat, reason?: CheckpointReason): Manifest {
     this.flush();
-    const at = timestamp(this.options.env);
+    const at = makeTimestamp(this.options.env);
     const counted = { sessionId: header.id, sourceFormat, createdAt: at, updatedAt: at };
     const manifest = new ManifestCounters(this.nodes).manifest(this.tail, counted);
-    this.write(manifestFile(this.folder), bytesOf(encodeManifest(manifest)));
+    this.write(manifestFile(this.folder), toBytes(encodeManifest(manifest)));
     if (reason === undefined || this.nodes.count === 0) return manifest;
     const checkpoint = checkpointOf(manifest, 1, at, reason);
-    this.write(checkpointFile(this.folder, 1), bytesOf(encodeCheckpoint(checkpoint)));
+    this.write(checkpointFile(this.folder, 1), toBytes(encodeCheckpoint(checkpoint)));
     if (this.nodes.missingParent.size === 0)
       this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, coverageOf(this)));
     return manifest;

@@ -1,9 +1,9 @@
 /** Marks the durable end of a container: writes checkpoints, and a manifest of the same state (seed 003). */
 
 import { join } from "node:path";
-import { isNoFile, unfinished } from "../../core/errno.ts";
-import { bytesOf } from "../../core/json/json.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { isNoFile, toUnfinishedFailure } from "../../core/errno.ts";
+import { toBytes } from "../../core/json/json.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import { Column, type Nodes } from "../../core/tree/nodes.ts";
 import {
   checkpointFile,
@@ -189,7 +189,7 @@ export class Checkpoints {
     const { disk, options } = container;
     const { tail } = container.end.durable;
     const seq = this.last().seq + 1;
-    const at = timestamp(options.env);
+    const at = makeTimestamp(options.env);
     const manifest = this.manifestNow(at);
     const checkpoint = checkpointOf(manifest, seq, at, reason);
     const mark = await this.writeSynced(`${makeNumberedName(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
@@ -207,7 +207,7 @@ export class Checkpoints {
       }
     } catch (error) {
       const stays = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. The next one that is made gets the next number.`;
-      throw unfinished(error, "making a checkpoint", stays);
+      throw toUnfinishedFailure(error, "making a checkpoint", stays);
     }
     this.manifestDue = container.entries.nodes.count > container.state.durableCount;
   }
@@ -229,7 +229,7 @@ export class Checkpoints {
     try {
       // A container that was deleted or moved away meanwhile must not be created again.
       if (!container.hasItsHeader()) return;
-      const text = encodeManifest(this.manifestNow(timestamp(options.env)));
+      const text = encodeManifest(this.manifestNow(makeTimestamp(options.env)));
       const { path, fd } = this.temporary("manifest.json.tmp", text);
       useFile(disk, fd, () => options.durability === "sync" && disk.syncNow(fd));
       disk.rename(path, manifestFile(container.folder));
@@ -246,7 +246,7 @@ export class Checkpoints {
     removeQuietly(disk, path);
     const fd = disk.create(path);
     try {
-      writeAll(disk, fd, bytesOf(text));
+      writeAll(disk, fd, toBytes(text));
     } catch (error) {
       closeQuietly(disk, fd);
       removeQuietly(disk, path);

@@ -1,6 +1,6 @@
 /** Makes what was appended durable: frames, then index rows, then checkpoints (seed 003); else removes it. */
 
-import { timestamp } from "../../core/ports/env.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import { getPointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
@@ -36,7 +36,7 @@ export class ContainerCommits {
     this.frames = new SegmentWriter(container);
     this.index = new IndexWriter(container);
     this.checkpoints = new Checkpoints(container, snapshots);
-    this.states = new StateMachine(() => timestamp(container.options.env));
+    this.states = new StateMachine(() => makeTimestamp(container.options.env));
   }
 
   /** Records that frames were written that are not durable. While a commit runs, the commit moves the state on. */

@@ -2,8 +2,8 @@
 
 import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { CURRENT_VERSION, parseSessionHeader, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
+import { toBytes } from "../../core/json/json.ts";
 import { CONTAINER, getContainerFolders, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, getInfoIfPresent, readWhole } from "../fs/disk.ts";
 import { guardErrno, readAt, readIfPresent, useFile } from "../fs/files.ts";
@@ -89,9 +89,9 @@ export class Container {
       const bytes = readAt(this.disk, fd, 0, info.size);
       const end = bytes.indexOf(0x0a);
       const line = bytes.subarray(0, end < 0 ? bytes.length : end);
-      const header = headerIn(line);
+      const header = parseSessionHeader(line);
       if (header === null) return this.makeHeader(info);
-      this.header = headerOf(header);
+      this.header = toReadableHeader(header);
       this.headerLine = line;
     });
   }
@@ -102,7 +102,7 @@ export class Container {
     if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
     const timestamp = new Date(modified).toISOString();
     this.header = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
-    this.headerLine = bytesOf(JSON.stringify(this.header));
+    this.headerLine = toBytes(JSON.stringify(this.header));
     this.headerFault = new Failure(
       "corrupt",
       "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",

@@ -1,10 +1,10 @@
 /** Makes the container of a new session, and a new one of what can be read of a damaged container. */
 
 import { dirname, join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import { BLOBS, getPointerFile, headerFile, indexFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
@@ -117,7 +117,7 @@ export function recordRepair(
   const isNew = appendEventNow(disk, ledgerFile(folder), {
     migrationId,
     phase: "integrity_check",
-    at: timestamp(options.env),
+    at: makeTimestamp(options.env),
     sourcePath,
     targetPath: file,
     sourceFormat: "native_v2",
@@ -151,6 +151,6 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
   } catch (error) {
     builder.close();
     removeTree(disk, builder.folder);
-    throw storageFailure(error, REBUILDING);
+    throw toStorageFailure(error, REBUILDING);
   }
 }

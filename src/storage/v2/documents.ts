@@ -6,7 +6,7 @@
 
 import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import { concat, parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
 import { putInPlaceNow, readIfFile, useFile } from "../fs/files.ts";
 import { nameBackup } from "../fs/quarantine.ts";
@@ -354,7 +354,7 @@ export async function appendEvent(disk: Disk, file: string, event: MigrationEven
  */
 export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
   const { lines, size, torn, fault } = readLedger(disk, file);
-  const line = bytesOf(encodeEvent(event));
+  const line = toBytes(encodeEvent(event));
   if (fault !== null) {
     replaceLedger(disk, file, concat([...lines, line]));
     return true;

@@ -3,7 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { patchMembers } from "../../core/format/entry.ts";
 import type { HeadReader } from "../../core/format/head.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import type { Container } from "./container.ts";
@@ -101,7 +101,7 @@ export function addFrame(
   if (nodes.aliases > aliases) {
     const id = nodes.id(position);
     const payload = reader.bytes(segmentSeq, start + payloadStart, payloadLength);
-    entries.overrides.set(position, patchMembers(payload, { id: bytesOf(JSON.stringify(id)) }));
+    entries.overrides.set(position, patchMembers(payload, { id: toBytes(JSON.stringify(id)) }));
     reader.report("duplicate_id", position, `the id ${frame.entryId} is taken; this entry is called ${id}`, true);
   }
   return position;

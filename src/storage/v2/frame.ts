@@ -5,7 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
-import { bytesOf, memberOf, members, parse, textOf, valueEnd } from "../../core/json/json.ts";
+import { decodeText, findMember, findValueEnd, getMembers, parse, toBytes } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
 const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
@@ -139,7 +139,7 @@ function fieldsOf(schema: string, checks: Readonly<Record<string, Check>>): Fiel
   return Object.entries(checks).map(([name, check], index) => ({
     name,
     check,
-    mark: bytesOf(index === 0 ? `{"schema":"${schema}","${name}":` : `,"${name}":`),
+    mark: toBytes(index === 0 ? `{"schema":"${schema}","${name}":` : `,"${name}":`),
   }));
 }
 
@@ -161,7 +161,7 @@ const FRAME_FIELDS = fieldsOf(FRAME_SCHEMA, {
   payloadSha256: SHA256,
   payloadBytes: 1,
 });
-export const PAYLOAD = bytesOf(',"payload":');
+export const PAYLOAD = toBytes(',"payload":');
 const ROW_FIELDS = fieldsOf(ROW_SCHEMA, {
   entrySeq: 1,
   entryId: null,
@@ -171,7 +171,7 @@ const ROW_FIELDS = fieldsOf(ROW_SCHEMA, {
   byteLength: 1,
   crc32c: CRC,
 });
-const ROW_END = bytesOf(',"state":"active"}');
+const ROW_END = toBytes(',"state":"active"}');
 
 /** The values of fields, in the order of these. */
 // biome-ignore lint/suspicious/noExplicitAny: each is a number or a text, as its field says
@@ -213,7 +213,7 @@ export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash 
   const usual = decodeHead(b, start, end);
   const isWhole = usual && b[end - 1] === 0x7d && usual.payloadEnd === end - 1;
   // Other programs would read a payload of more than one value differently.
-  const isUsual = isWhole && (!checkJson || valueEnd(b, usual.payloadStart, end - 1) === end - 1);
+  const isUsual = isWhole && (!checkJson || findValueEnd(b, usual.payloadStart, end - 1) === end - 1);
   const frame = isUsual ? usual : decodeAny(b, start, end);
   if (frame.payloadEnd - frame.payloadStart !== frame.payloadBytes)
     throw new Malformed(`the payload has ${frame.payloadEnd - frame.payloadStart} bytes, not ${frame.payloadBytes}`);
@@ -257,15 +257,15 @@ export function decodeHead(b: Uint8Array, start: number, end: number): Frame | n
 
 function decodeAny(b: Uint8Array, start: number, end: number): Frame {
   if (!isUtf8(b.subarray(start, end))) throw new Malformed("the line is not UTF-8");
-  const found = members(b, start, end);
+  const found = getMembers(b, start, end);
   if (!found) throw new Malformed("the line is not a JSON object");
   const names = found.map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) throw new Malformed(`the member ${twice} appears twice`);
-  const payload = memberOf(found, "payload");
+  const payload = findMember(found, "payload");
   if (!payload) throw new Malformed("the member payload is missing");
   const get = (name: string): unknown => {
-    const member = memberOf(found, name);
+    const member = findMember(found, name);
     return member && parse(b, member.start, member.end);
   };
   return frameOf(valuesBy(get, names, FRAME_FIELDS, FRAME_SCHEMA, "payload"), payload.start, payload.end);
@@ -410,7 +410,7 @@ class Cursor {
     this.at = i + 1;
     if (high < 0x80) return b.toString("latin1", from, i);
     try {
-      return textOf(b, from, i);
+      return decodeText(b, from, i);
     } catch {
       return null;
     }

@@ -1,7 +1,7 @@
 /** Writes the index of a container: appends rows, and cuts off those that must not stay. */
 
 import { join } from "node:path";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import { indexFile } from "../fs/container-paths.ts";
 import { closeQuietly, type FileInfo, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
@@ -40,7 +40,7 @@ export class IndexWriter {
   /** Writes rows after those that the index holds. Throws storage_failed when another program wrote there too. */
   write(rows: readonly string[]): Uint8Array {
     const { disk, end } = this.container;
-    const bytes = bytesOf(rows.join(""));
+    const bytes = toBytes(rows.join(""));
     if (bytes.length === 0) return bytes;
     this.open();
     this.cutAttempted();
@@ -58,7 +58,7 @@ export class IndexWriter {
     this.attempted = NOTHING;
     end.rows.splice(0, rows.length);
     end.indexEnd += bytes.length;
-    const last = bytesOf(rows[rows.length - 1]);
+    const last = toBytes(rows[rows.length - 1]);
     end.lastRow = { length: last.length, crc: crc32c(last) };
     end.seen = seen;
   }
@@ -97,7 +97,7 @@ export class IndexWriter {
     if (length > 0) {
       if (length > attempted.length) throw container.changedByAnother();
       const found = readAt(disk, this.fd, indexEnd, length);
-      if (!sameBytes(found, attempted.subarray(0, length))) throw container.changedByAnother();
+      if (!areSameBytes(found, attempted.subarray(0, length))) throw container.changedByAnother();
       disk.truncate(this.fd, indexEnd);
     }
     this.requireEnd(indexEnd);

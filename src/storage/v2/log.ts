@@ -4,12 +4,12 @@
  */
 
 import { dirname } from "node:path";
-import { isMissing, storageFailure } from "../../core/errno.ts";
+import { isMissing, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, payloadOf } from "../../core/json/json.ts";
-import { timestamp } from "../../core/ports/env.ts";
+import { replaceMember } from "../../core/format/entry.ts";
+import { toBytes, trimLine } from "../../core/json/json.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { getContainerFolders, getPointerFile, headerFile, segmentFile } from "../fs/container-paths.ts";
@@ -86,7 +86,7 @@ export class V2Backend implements Backend {
       const { modified } = getInfoIfPresent(disk, segmentFile(folder, last)) ?? key;
       return { device: key.device, inode: key.inode, size: end.tail.bytesTotal, modified };
     } catch (error) {
-      throw storageFailure(error, "looking at the session");
+      throw toStorageFailure(error, "looking at the session");
     }
   }
 
@@ -108,7 +108,7 @@ export class V2Backend implements Backend {
     } catch (error) {
       this.close();
       if (isMissing(error)) throw noSession(this.path);
-      throw storageFailure(error, "reading the session");
+      throw toStorageFailure(error, "reading the session");
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restartFailed();
     container.markDurable(this.entries.nodes.count);
@@ -151,7 +151,7 @@ export class V2Backend implements Backend {
       if (change.kind === "replaced" && isAbsent(container.disk, headerFile(container.folder)))
         change = { kind: "gone" };
     } catch (error) {
-      throw storageFailure(error, "looking at the session");
+      throw toStorageFailure(error, "looking at the session");
     }
     state.isConfirmed ||= judging && (change.kind === "none" || change.kind === "grown");
     if (change.kind === "grown" && state.durableCount === count) container.markDurable(nodes.count);
@@ -259,10 +259,10 @@ export class V2Backend implements Backend {
     this.addNodes(lines, heads);
     try {
       const frames: NextFrame[] = [];
-      const now = timestamp(options.env);
+      const now = makeTimestamp(options.env);
       let { tail } = end;
       for (const [i, line] of lines.entries()) {
-        const frame = nextFrame(tail, nodes, first + i, payloadOf(line), now, options.segmentBytes);
+        const frame = nextFrame(tail, nodes, first + i, trimLine(line), now, options.segmentBytes);
         frames.push(frame);
         tail = frame.tail;
       }
@@ -444,7 +444,7 @@ export class V2Backend implements Backend {
     for (let position = 0; position < nodes.count; position++) {
       const stored = this.reader.read(position);
       const isOrphan = nodes.parent(position) === MISSING;
-      const line = isOrphan ? withMember(stored, "parentId", bytesOf("null")) : stored;
+      const line = isOrphan ? replaceMember(stored, "parentId", toBytes("null")) : stored;
       yield repairs.get(position)?.(line) ?? line;
     }
   }

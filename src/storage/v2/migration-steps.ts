@@ -1,11 +1,11 @@
 /** The steps that migrations and rollbacks share: the ledger, locks, names, and what a failure leaves. */
 
 import { basename, dirname, join } from "node:path";
-import { doneBut, storageFailure, unfinished } from "../../core/errno.ts";
+import { toDoneFailure, toStorageFailure, toUnfinishedFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import { type Env, timestamp } from "../../core/ports/env.ts";
-import type { Migrated, SessionLocation, Verification, Wishes } from "../../core/ports/migrations.ts";
+import { type Env, makeTimestamp } from "../../core/ports/env.ts";
+import type { Migrated, SessionLocation, TransitionOptions, Verification } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -100,7 +100,7 @@ export class MigrationRun {
   readonly options: MigrationOptions;
   readonly disk: Disk;
   readonly location: SessionLocation;
-  readonly wishes: Wishes;
+  readonly wishes: TransitionOptions;
   readonly migrationId: string;
   readonly correlationId: string;
   /** Format of the session outside of the container. */
@@ -116,7 +116,7 @@ export class MigrationRun {
   /** Locks that this has, by the key of their files. */
   private readonly locks = new Map<string, Lock>();
 
-  constructor(options: MigrationOptions, location: SessionLocation, wishes: Wishes) {
+  constructor(options: MigrationOptions, location: SessionLocation, wishes: TransitionOptions) {
     this.options = options;
     this.disk = options.disk;
     this.location = location;
@@ -128,7 +128,7 @@ export class MigrationRun {
   }
 
   machine(from: StoreState): StateMachine {
-    return new StateMachine(() => timestamp(this.options.env), from);
+    return new StateMachine(() => makeTimestamp(this.options.env), from);
   }
 
   /** Returns a path in the folder of the session. */
@@ -171,8 +171,8 @@ export class MigrationRun {
       const isTold = error instanceof Failure && error.details.state === "FAILED";
       const { settledAs, sentence = null } = this.hasBegun && !isTold ? this.standing() : {};
       const stays = [sentence, ...this.moved].filter((one) => one !== null);
-      if (stays.length === 0) throw storageFailure(error, doing);
-      throw (settledAs === wanted ? doneBut : unfinished)(error, doing, stays.join(" "));
+      if (stays.length === 0) throw toStorageFailure(error, doing);
+      throw (settledAs === wanted ? toDoneFailure : toUnfinishedFailure)(error, doing, stays.join(" "));
     } finally {
       this.release();
     }
@@ -238,7 +238,7 @@ export class MigrationRun {
     await appendEvent(this.disk, ledgerFile(container), {
       migrationId,
       phase,
-      at: timestamp(this.options.env),
+      at: makeTimestamp(this.options.env),
       sourcePath: source[0],
       targetPath: target[0],
       sourceFormat: source[1],

@@ -21,8 +21,8 @@ import type {
   Obstacle,
   Plan,
   SessionLocation,
+  TransitionOptions,
   Verification,
-  Wishes,
 } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { hashFile } from "../fs/chunked-io.ts";
@@ -145,7 +145,11 @@ function takenBy({ container, sessionId }: SessionLocation): string {
  * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
  * session_locked, storage failures; then the file is as before and active, unless the failure says something else.
  */
-export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
+export async function migrate(
+  options: MigrationOptions,
+  path: string,
+  wishes: TransitionOptions = {},
+): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
   return run.tell("migrating the session", "container", () => forward(run));
 }

@@ -5,7 +5,7 @@ import { basename, dirname, join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { readPieces } from "../fs/chunked-io.ts";
@@ -364,7 +364,7 @@ export function newPointer(manifestHash: string, sessionId: string): Pointer {
 /** Publishes the pointer of a container, which makes the container the session. Throws EEXIST. */
 export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
   const sync = durability === "sync";
-  putInPlaceNow(disk, getPointerFile(container), bytesOf(encodePointer(pointer)), { replace: false, sync });
+  putInPlaceNow(disk, getPointerFile(container), toBytes(encodePointer(pointer)), { replace: false, sync });
 }
 
 /** A part of a container that its next writer makes. */
@@ -591,6 +591,6 @@ export function rolledBackName({ container }: SessionLocation, n: number): strin
 
 /** Publishes a pointer in one step, durably. */
 export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
-  await putInPlace(disk, file, bytesOf(encodePointer(pointer)), { replace: true, sync: true });
+  await putInPlace(disk, file, toBytes(encodePointer(pointer)), { replace: true, sync: true });
   await disk.syncFolder(dirname(file));
 }

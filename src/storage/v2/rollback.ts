@@ -12,8 +12,8 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { concat, payloadOf } from "../../core/json/json.ts";
-import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
+import { concat, trimLine } from "../../core/json/json.ts";
+import type { Migrated, TransitionOptions, Verification } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { claimName, copyBytes, copyLines, hashFile, linkOrCopy } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
@@ -51,7 +51,11 @@ import type { StoreState } from "./states.ts";
  * session. Throws migration_failed when the session was not migrated, or when a cutover that was cut off has no file to go
  * back to; then the store is FAILED.
  */
-export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
+export async function rollBack(
+  options: MigrationOptions,
+  path: string,
+  wishes: TransitionOptions = {},
+): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
   return run.tell("rolling the migration back", "file", () => back(run));
 }
@@ -368,7 +372,7 @@ function verify(going: Rollback, written: string, chainHash: string, whole: bool
     for await (const positions of stretchesOf(there))
       for (const line of there.readMany(positions)) {
         // The snapshot's lines may have white space around an entry; payloads have none.
-        chain = chained(chain, sha256(payloadOf(line)));
+        chain = chained(chain, sha256(trimLine(line)));
         isOrdered &&= theirs.id(position) === ours.id(position);
         position++;
       }

@@ -1,6 +1,6 @@
 /** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
 
-import { isErrno, maybeThere, notUndone } from "../../core/errno.ts";
+import { isErrno, toNotUndoneFailure, toUncertainFailure } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
@@ -70,8 +70,10 @@ export class SegmentWriter {
       };
       this.cutTo(container.end.tail, isOurs);
       if (!isWritten) throw error;
-      if (this.leavesAny(attempted, isOurs)) throw notUndone(error);
-      throw this.isElsewhere || (container.end.tornTail && this.holdsWhole(attempted)) ? maybeThere(error) : error;
+      if (this.leavesAny(attempted, isOurs)) throw toNotUndoneFailure(error);
+      throw this.isElsewhere || (container.end.tornTail && this.holdsWhole(attempted))
+        ? toUncertainFailure(error)
+        : error;
     }
   }
 

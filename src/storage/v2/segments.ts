@@ -1,7 +1,7 @@
 /** The segments of a container: the files, their bytes, and whether those may have changed since they were read. */
 
 import { join } from "node:path";
-import { sameBytes } from "../../core/json/json.ts";
+import { areSameBytes } from "../../core/json/json.ts";
 import { parseNumberedName, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
 import { readAt, readIfPresent } from "../fs/files.ts";
@@ -89,7 +89,7 @@ export class Segments {
 
   /** Whether a segment holds these bytes at `start`. */
   holds(seq: number, start: number, bytes: Uint8Array): boolean {
-    return sameBytes(readAt(this.disk, this.fd(seq), start, bytes.length), bytes);
+    return areSameBytes(readAt(this.disk, this.fd(seq), start, bytes.length), bytes);
   }
 
   /**

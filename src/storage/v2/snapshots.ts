@@ -6,7 +6,7 @@
  */
 
 import { crc32 } from "node:zlib";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { parse, toBytes } from "../../core/json/json.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
 import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
@@ -18,7 +18,7 @@ import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts"
 import { decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
-const MAGIC = bytesOf("PSSpine2");
+const MAGIC = toBytes("PSSpine2");
 /** Bytes of the fixed head: magic, length of the block, checksum of all after it, number of entries, length of the JSON. */
 const FIXED = 24;
 /** Bytes of one entry in all columns; the four-byte columns come first, so that each is aligned. */
@@ -68,7 +68,7 @@ export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covere
     .map((position, i) => [position, rest.oddIds[i]] as const)
     .filter(([position]) => within(position));
   const forward = rest.forward.filter(within);
-  const text = bytesOf(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
+  const text = toBytes(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
   // A multiple of 8, so that the columns of every block are aligned.
   const bytes = Buffer.alloc(FIXED + ((n * ENTRY + text.length + 7) & ~7));
   bytes.set(MAGIC);

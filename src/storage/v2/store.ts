@@ -1,9 +1,9 @@
 /** Sessions as Session Store V2 containers (seed 003; session-store-v2 reference, section 0). */
 
 import { dirname, join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { concat, members } from "../../core/json/json.ts";
+import { concat, getMembers } from "../../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
@@ -103,7 +103,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
           throw notPublished(error, disk, file, header.id);
         }
         removeTree(disk, builder.folder);
-        throw storageFailure(error, "writing the new session");
+        throw toStorageFailure(error, "writing the new session");
       }
     },
     open: (file, readOnly) => openContainer(readOnly ? { ...options, readOnly } : options, writers, file),
@@ -125,7 +125,7 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
     if (start < piece.length) held.push(Uint8Array.from(piece.subarray(start)));
   }
   const last = concat([...held, new Uint8Array(0)]);
-  if (last.length > 0 && members(last)) yield last;
+  if (last.length > 0 && getMembers(last)) yield last;
 }
 
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {

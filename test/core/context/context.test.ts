@@ -2,9 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { prepareCompaction } from "../../../src/core/context/compaction.ts";
-import { paired, pairUp } from "../../../src/core/context/pairing.ts";
-import { draftOfText } from "../../../src/core/format/entry.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { pairMessages, pairUp } from "../../../src/core/context/pairing.ts";
+import { makeTextDraft } from "../../../src/core/format/entry.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { verify } from "../../support/corruption.ts";
@@ -248,8 +248,8 @@ describe("random sessions", () => {
       const session = await sessionOf([]);
 
       for (const line of model.lines()) {
-        const bytes = bytesOf(line);
-        session.append([draftOfText(bytes, { start: 0, end: bytes.length })]);
+        const bytes = toBytes(line);
+        session.append([makeTextDraft(bytes, { start: 0, end: bytes.length })]);
       }
       await check(session, model);
     });
@@ -300,7 +300,7 @@ describe("with a compaction that carries the messages it keeps", () => {
     const session = await sessionOf([...chain(2), carrying(2, [call, result, { ...result, toolCallId: "other" }])]);
     const { items } = session.context();
     const shown = items.map((item) => ({ item, text: [...session.messageTexts([item])][0] }));
-    expect(paired(session.tree, shown).map(({ text }) => JSON.parse(textOf(text)))).toEqual([
+    expect(pairMessages(session.tree, shown).map(({ text }) => JSON.parse(decodeText(text)))).toEqual([
       summaryOf(2),
       call,
       result,

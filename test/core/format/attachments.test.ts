@@ -4,8 +4,8 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { attachmentsIn, withAttachments } from "../../../src/core/format/attachments.ts";
-import { bytesOf, parse, textOf } from "../../../src/core/json/json.ts";
+import { findAttachments, resolveAttachments } from "../../../src/core/format/attachments.ts";
+import { decodeText, parse, toBytes } from "../../../src/core/json/json.ts";
 import { entryText, fileText, headerText } from "../../support/lines.ts";
 import { serveHere, temporaryPlace } from "../../support/server.ts";
 
@@ -23,21 +23,21 @@ function message(data: unknown): string {
 }
 
 test("a message without references is the same bytes", () => {
-  const bytes = bytesOf(message("AAAA"));
-  expect(withAttachments(bytes, () => "never")).toBe(bytes);
+  const bytes = toBytes(message("AAAA"));
+  expect(resolveAttachments(bytes, () => "never")).toBe(bytes);
 });
 
 test("a reference becomes the text, and every other byte stays", () => {
-  const text = textOf(withAttachments(bytesOf(message(reference())), () => "QUJD=="));
+  const text = decodeText(resolveAttachments(toBytes(message(reference())), () => "QUJD=="));
   expect(text).toBe(message("QUJD=="));
-  expect(parse(bytesOf(text))).toMatchObject({ role: "user" });
-  const bare = textOf(withAttachments(bytesOf(message(reference(sha256, "base64NoPad"))), () => "QUJD=="));
+  expect(parse(toBytes(text))).toMatchObject({ role: "user" });
+  const bare = decodeText(resolveAttachments(toBytes(message(reference(sha256, "base64NoPad"))), () => "QUJD=="));
   expect(bare).toBe(message("QUJD"));
 });
 
 test("a reference that cannot be resolved stays", () => {
   for (const data of [reference(), reference("../../etc/passwd"), { $piBlob: 5 }, {}])
-    expect(textOf(withAttachments(bytesOf(message(data)), () => null))).toBe(message(data));
+    expect(decodeText(resolveAttachments(toBytes(message(data)), () => null))).toBe(message(data));
 });
 
 /** A session file with one picture beside it. */
@@ -77,9 +77,9 @@ test.each([
 });
 
 test("the files that a line names are found, and no text that looks like a name", () => {
-  expect(attachmentsIn(bytesOf(message(reference())))).toEqual([sha256]);
+  expect(findAttachments(toBytes(message(reference())))).toEqual([sha256]);
   const spaced = message(reference()).replace('"$piBlob":', '"$piBlob" : ');
-  expect(attachmentsIn(bytesOf(spaced))).toEqual([sha256]);
+  expect(findAttachments(toBytes(spaced))).toEqual([sha256]);
   for (const data of [JSON.stringify(reference()), reference("../../etc/passwd"), { $piBlob: 5 }, "AAAA"])
-    expect(attachmentsIn(bytesOf(message(data)))).toEqual([]);
+    expect(findAttachments(toBytes(message(data)))).toEqual([]);
 });

@@ -1,10 +1,10 @@
 /** The quick reading of a line's head never says anything else than the thorough one. */
 
 import { describe, expect, test } from "vitest";
-import { draftOf, draftOfText, draftOfValues, newLine, placeOf } from "../../../src/core/format/entry.ts";
+import { makeDraft, makeNewLine, makeNewPlace, makeTextDraft, makeValueDraft } from "../../../src/core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
-import { type FastPath, fastPath } from "../../../src/core/json/fast-path.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { type FastPath, getFastPath } from "../../../src/core/json/fast-path.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { type Head, KNOWN_TYPES, Nodes, unpackId } from "../../../src/core/tree/nodes.ts";
 import type { Frame } from "../../../src/storage/v2/frame.ts";
 import { readEntry } from "../../../src/storage/v2/frame-entries.ts";
@@ -13,13 +13,13 @@ import { forSeeds, type Random } from "../../support/random.ts";
 
 function quick(line: string): Head | null {
   const heads = new HeadReader(new Nodes());
-  const bytes = bytesOf(line);
+  const bytes = toBytes(line);
   return heads.readFast(bytes, 0, Math.min(bytes.length, HEAD_BYTES)) ? pick(heads) : null;
 }
 
 function thorough(line: string): Head | string {
   const heads = new HeadReader(new Nodes());
-  const bytes = bytesOf(line);
+  const bytes = toBytes(line);
   return heads.readAny(bytes, 0, bytes.length, () => "made") ?? pick(heads);
 }
 
@@ -30,11 +30,11 @@ function pick({ packedId, id, packedParent, parentId, type, role, flags }: Head)
 /** Returns the heads of lines that one reader reads ahead, null for those that are not as usual. */
 function readAhead(lines: readonly string[], ...others: HeadReader[]): (Head | null)[] {
   const heads = new HeadReader(new Nodes());
-  const bytes = bytesOf(`${lines.join("\n")}\n${" ".repeat(20_000)}`);
+  const bytes = toBytes(`${lines.join("\n")}\n${" ".repeat(20_000)}`);
   for (const reader of [heads, ...others]) reader.readAhead(bytes, bytes.length);
   let start = 0;
   return lines.map((line) => {
-    const end = start + bytesOf(line).length;
+    const end = start + toBytes(line).length;
     const isRead = heads.readFast(bytes, start, end);
     for (const other of others) other.readFast(bytes, start, end);
     start = end + 1;
@@ -55,8 +55,8 @@ describe("lines that are read ahead", () => {
   });
 
   test("are messages of three roles", () => {
-    const { bytes, heads, lines } = fastPath() as FastPath;
-    const text = bytesOf(`${many.slice(0, 4).join("\n")}\n`);
+    const { bytes, heads, lines } = getFastPath() as FastPath;
+    const text = toBytes(`${many.slice(0, 4).join("\n")}\n`);
     bytes.set(text);
     expect(heads(text.length)).toBe(4);
     expect([3, 7, 11, 15].map((place) => lines[place])).toEqual([257, 2, 3, 0]);
@@ -64,7 +64,7 @@ describe("lines that are read ahead", () => {
 
   test("are whole lines", () => {
     const heads = new HeadReader(new Nodes());
-    const bytes = bytesOf(`${many.slice(0, 100).join("\n")}\n`);
+    const bytes = toBytes(`${many.slice(0, 100).join("\n")}\n`);
     const [first, second] = many.map((line) => line.length);
     heads.readAhead(bytes, bytes.length);
     expect(heads.readFast(bytes, 0, first)).toBe(true);
@@ -189,22 +189,22 @@ test("the head that travels with a new line is the one that the line gives", () 
   forSeeds(300, (random) => {
     const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
     const values = body(random);
-    const text = bytesOf(JSON.stringify({ type, ...values }));
+    const text = toBytes(JSON.stringify({ type, ...values }));
     // Twice the same member: parsers take the last, so that only the line tells.
-    const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
+    const twice = toBytes(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
     const drafts = [
-      draftOf(type, values),
-      draftOfValues(type, values),
-      draftOfText(text, { start: 0, end: text.length }),
-      draftOfText(twice, { start: 0, end: twice.length }),
-      draftOf(type, { ...values, message: bytesOf('{"role":"user"}') }),
+      makeDraft(type, values),
+      makeValueDraft(type, values),
+      makeTextDraft(text, { start: 0, end: text.length }),
+      makeTextDraft(twice, { start: 0, end: twice.length }),
+      makeDraft(type, { ...values, message: toBytes('{"role":"user"}') }),
     ];
     const batch = random.chance(0.5) ? { session: "s", index: 0, count: 2 } : undefined;
     const made = random.pick([id(2), "an id of another kind"]);
     const parent = random.pick([null, id(1), "another parent"]);
     let known = 0;
     for (const draft of drafts) {
-      const { line, head } = newLine(draft, placeOf(made, parent, TIME), batch);
+      const { line, head } = makeNewLine(draft, makeNewPlace(made, parent, TIME), batch);
       if (!head) continue;
       known++;
       const found = quick(Buffer.from(line).toString()) ?? thorough(Buffer.from(line).toString());
@@ -217,7 +217,7 @@ test("the head that travels with a new line is the one that the line gives", () 
 describe("the ends of a line", () => {
   const ends = (line: string, isWhole = true): Head | null => {
     const heads = new HeadReader(new Nodes());
-    const bytes = bytesOf(line);
+    const bytes = toBytes(line);
     return heads.readEnds(bytes, 0, bytes.length, isWhole) ? pick(heads) : null;
   };
   const LONG = 'a "quote" \\ {"role":"user"},"type":"label" \u00fc\n'.repeat(40);
@@ -322,7 +322,7 @@ describe("a member that stands twice", () => {
       const own = thorough(line) as Head;
       const { type, id: parsed } = JSON.parse(line);
       expect([unpacked(own), KNOWN_TYPES[own.type]], line).toEqual([parsed, type]);
-      const bytes = bytesOf(line);
+      const bytes = toBytes(line);
       const frame = { payloadStart: 0, payloadEnd: bytes.length, entryId: "made" } as Frame;
       const readers: [string, (heads: HeadReader) => unknown][] = [
         ["readFast", (heads) => heads.readFast(bytes, 0, bytes.length)],
@@ -339,7 +339,7 @@ describe("a member that stands twice", () => {
   const unpacked = ({ packedId, id }: Head) => (packedId < 0 ? id : unpackId(packedId));
 
   test("costs a long line as it is usually written nothing", () => {
-    const bytes = bytesOf(long);
+    const bytes = toBytes(long);
     expect(new HeadReader(new Nodes()).readFast(bytes, 0, bytes.length)).toBe(true);
   });
 });

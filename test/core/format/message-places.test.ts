@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { MessagePlaces, PLACE } from "../../../src/core/format/message-places.ts";
 import { MAX_BYTES } from "../../../src/core/json/fast-path.ts";
-import { bytesOf, parse } from "../../../src/core/json/json.ts";
+import { parse, toBytes } from "../../../src/core/json/json.ts";
 import { hostileMessageLine } from "../../support/message-lines.ts";
 import { forSeeds } from "../../support/random.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -57,7 +57,7 @@ test.each([
   { role: "toolResult", toolName: "read", content: [{ type: "text", text: "é漢😀" }], isError: true },
   { role: "bashExecution", command: "ls", exitCode: 1, cancelled: false },
 ])("the lines that Pi writes are found in: %j", (message) => {
-  const line = bytesOf(JSON.stringify({ type: "message", id: "a", parentId: null, timestamp: "t", message }));
+  const line = toBytes(JSON.stringify({ type: "message", id: "a", parentId: null, timestamp: "t", message }));
   expect(places.read(line)).toBe(true);
   expectFound(line);
 });
@@ -82,13 +82,13 @@ test.each([
   ["many calls", `{"message":{"content":[${Array(65).fill('{"type":"toolCall"}')}]}}`],
   ["more bytes than there is room for", `{"message":{"content":"${"a".repeat(MAX_BYTES)}"}}`],
 ])("a line with %s is left to the parser", (_, text) => {
-  expect(places.read(bytesOf(text))).toBe(false);
+  expect(places.read(toBytes(text))).toBe(false);
 });
 
 acrossTiers(test, [120, 2000])("whatever is found in %i hostile lines is what a parser finds", (count) => {
   let found = 0;
   forSeeds(count, (random) => {
-    const line = bytesOf(hostileMessageLine(random, random.hex(8), null));
+    const line = toBytes(hostileMessageLine(random, random.hex(8), null));
     if (!places.read(line)) return;
     found++;
     expectFound(line);

@@ -1,7 +1,7 @@
 /** Versions 1 and 2 read as version 3: the same ids at every opening, the source untouched until the first write. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { fileText, headerText, id, linesOf, SESSION, TIME, userText } from "../../support/lines.ts";
@@ -15,7 +15,7 @@ const compacted = (index: unknown) =>
 
 async function appended(disk: FaultDisk): Promise<string[]> {
   const session = openOn(disk);
-  session.append([{ type: "message", id: id(99), rest: bytesOf(',"message":{"role":"user","content":"new"}') }]);
+  session.append([{ type: "message", id: id(99), rest: toBytes(',"message":{"role":"user","content":"new"}') }]);
   await session.commit();
   session.close();
   return linesOf(disk.content(FILE) as Uint8Array);
@@ -82,7 +82,7 @@ describe("version 1", () => {
   test("the header keeps its model and level", () => {
     const session = openOn(diskWith(fileText(V1_HEADER, said("one"))));
     expect([session.model(), session.thinkingLevel()]).toEqual([{ provider: "p", id: "m" }, "low"]);
-    expect(textOf(session.log.headerLine)).toBe(V1_HEADER.replace('"session"', '"session","version":3'));
+    expect(decodeText(session.log.headerLine)).toBe(V1_HEADER.replace('"session"', '"session","version":3'));
   });
 
   test("a second header is no entry and not counted as one", () => {
@@ -95,7 +95,7 @@ describe("version 1", () => {
     const header = V1_HEADER.replace('"session"', `"session","version":${version}`);
     const log = logOf(fileText(header, said("one"), said("two")));
     expect([log.version, log.header.version, chainOf(log)]).toEqual([1, 3, [-1, 0]]);
-    expect(textOf(log.headerLine)).toBe(V1_HEADER.replace('"session"', '"session","version":3'));
+    expect(decodeText(log.headerLine)).toBe(V1_HEADER.replace('"session"', '"session","version":3'));
   });
 });
 
@@ -112,7 +112,7 @@ describe("version 2", () => {
     expect(log.nodes.role(1)).toBe("custom");
     expect(textsOf(log)).toEqual([lines[0], lines[1].replace('"hookMessage"', '"custom"'), lines[2]]);
     expect([log.version, log.header.version, log.damage]).toEqual([2, 3, []]);
-    expect(textOf(log.headerLine)).toBe(headerText());
+    expect(decodeText(log.headerLine)).toBe(headerText());
   });
 
   test("other roles and other places of the word stay; version 1 knows the role too", () => {
@@ -139,7 +139,7 @@ describe("publishing as version 3", () => {
   test("happens at the first append and keeps the original, with its mode", async () => {
     const content = fileText(V1_HEADER, said("one"), said("two"));
     const disk = diskWith(content);
-    disk.put(FILE, bytesOf(content), 0o640);
+    disk.put(FILE, toBytes(content), 0o640);
     const before = disk.info(FILE);
     const session = openOn(disk);
     expect(messagesAt(session)).toHaveLength(2);
@@ -147,7 +147,7 @@ describe("publishing as version 3", () => {
     session.close();
     const lines = await appended(disk);
     expect(disk.paths()).toEqual([FILE, `${FILE}.v1.bak`]);
-    expect(textOf(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe(content);
+    expect(decodeText(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe(content);
     // The change time moves with the names of a file.
     expect(disk.info(`${FILE}.v1.bak`)).toEqual({ ...before, changed: expect.any(Number) });
     expect(disk.info(FILE).mode).toBe(0o640);
@@ -159,12 +159,12 @@ describe("publishing as version 3", () => {
   test("does not take the place of a backup that is there, and is not done for a read-only session", async () => {
     const disk = diskWith(fileText(V1_HEADER, said("one")));
     const log = jsonlOn(disk, { readOnly: true }).open(FILE);
-    expect(() => log.append([bytesOf(userText(id(1), null))])).toThrow(expect.objectContaining({ name: "read_only" }));
+    expect(() => log.append([toBytes(userText(id(1), null))])).toThrow(expect.objectContaining({ name: "read_only" }));
     expect(disk.paths()).toEqual([FILE]);
-    disk.put(`${FILE}.v1.bak`, bytesOf("mine"));
+    disk.put(`${FILE}.v1.bak`, toBytes("mine"));
     await appended(disk);
-    expect(textOf(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe("mine");
-    expect(textOf(disk.content(`${FILE}.v1.bak.2`) as Uint8Array)).toBe(fileText(V1_HEADER, said("one")));
+    expect(decodeText(disk.content(`${FILE}.v1.bak`) as Uint8Array)).toBe("mine");
+    expect(decodeText(disk.content(`${FILE}.v1.bak.2`) as Uint8Array)).toBe(fileText(V1_HEADER, said("one")));
   });
 
   test("is done for a header that names a leaf, which is the leaf until then", async () => {
@@ -181,7 +181,7 @@ describe("publishing as version 3", () => {
       userText(id(1), id(0)),
       expect.stringContaining(`"parentId":"${id(0)}"`),
     ]);
-    expect(textOf(disk.content(`${FILE}.v3.bak`) as Uint8Array)).toBe(content);
+    expect(decodeText(disk.content(`${FILE}.v3.bak`) as Uint8Array)).toBe(content);
     expect(openOn(disk).leafId).toBe(id(99));
   });
 });

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 // @ts-expect-error plain JavaScript, for the command line
 import { assembleModule, getModuleFile, MODULES } from "../../../scripts/assemble.js";
-import { fastPath } from "../../../src/core/json/fast-path.ts";
+import { getFastPath } from "../../../src/core/json/fast-path.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 
 // The assembler of WebAssembly takes long to load.
@@ -13,7 +13,7 @@ test("each module is what npm run assemble makes of its source", SYSTEM, async (
 });
 
 test("the module is used where there is WebAssembly", () => {
-  const look = fastPath();
+  const look = getFastPath();
   expect(look).not.toBeNull();
   const line = new TextEncoder().encode('{"type":"message","id":"a1b2c3d4","message":{"role":"user"}}');
   look?.bytes.set(line);

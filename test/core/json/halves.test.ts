@@ -2,8 +2,8 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { bytesWithoutHalves, withoutHalves } from "../../../src/core/json/halves.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { replaceHalves, replaceHalvesInBytes } from "../../../src/core/json/halves.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { editorHere } from "../../support/acp.ts";
 import { put } from "../../support/lifecycle.ts";
 import { fileText, headerText } from "../../support/lines.ts";
@@ -25,8 +25,8 @@ test.each([
   [`${HALF}\\n\\ude00`, `${ALONE}\\n${ALONE}`],
   [`${HALF}\\`, `${ALONE}\\`],
 ])("%s becomes %s, as text and as bytes", (given, wanted) => {
-  expect(withoutHalves(given)).toBe(wanted);
-  expect(textOf(bytesWithoutHalves(bytesOf(given)))).toBe(wanted);
+  expect(replaceHalves(given)).toBe(wanted);
+  expect(decodeText(replaceHalvesInBytes(toBytes(given)))).toBe(wanted);
 });
 
 const said = (n: number, rest: string): string =>

@@ -2,23 +2,23 @@
 
 import { describe, expect, test } from "vitest";
 import {
-  bytesOf,
+  areSameBytes,
   concat,
-  elements,
+  decodeText,
+  findKnownValueEnd,
+  findMember,
+  findStringEnd,
+  findValue,
+  findValueEnd,
+  getElements,
+  getMembers,
   isJson,
-  knownValueEnd,
   type Member,
-  memberOf,
-  members,
-  oneLine,
   parse,
   parseAbridged,
-  sameBytes,
-  stringAt,
-  stringEnd,
-  textOf,
-  valueAt,
-  valueEnd,
+  parseStringAt,
+  toBytes,
+  toOneLine,
 } from "../../../src/core/json/json.ts";
 import { isJson as isJsonText, mutated, randomJson, type Style } from "../../support/json-texts.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
@@ -39,7 +39,7 @@ describe("what is JSON", () => {
       for (let n = isWhole ? 0 : 1 + random.int(3); n > 0; n--) text = mutated(random, text);
       if (isWhole) JSON.parse(text);
       if (!isJsonText(text)) refused++;
-      expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(isJsonText(text));
+      expect(isJson(toBytes(text)), JSON.stringify(text)).toBe(isJsonText(text));
     });
     expect(refused).toBeGreaterThan(400);
   });
@@ -47,7 +47,7 @@ describe("what is JSON", () => {
   const BARE = "01|-|1.|.5|1e|+1|tru|nulll|[1,]|[,1]|{a:1}|[|{|]|[}|{]|| |1 2|\ufeff1|'a'|NaN";
   const QUOTED = '{"a":1,}|{"a"}|{"a":1"b":2}|"\\x"|"\\u12g4"|"\\u12|"a\nb"|"a\tb"|"';
   test.each([...BARE.split("|"), ...QUOTED.split("|")])("%j is not", (text) => {
-    expect([isJsonText(text), isJson(bytesOf(text))]).toEqual([false, false]);
+    expect([isJsonText(text), isJson(toBytes(text))]).toEqual([false, false]);
   });
 
   test("in what is known to be JSON values end where a look at all of it says", () => {
@@ -55,27 +55,29 @@ describe("what is JSON", () => {
       `"${Array.from({ length: random.int(300) }, () => random.pick(["a", "b", "é", "[", "}", '\\"', "\\\\", "\\u0022"])).join("")}"`;
     forSeeds(600, (random) => {
       const text = `${STYLE.space(random)}{${long(random)}:${randomJson(random, STYLE).text},"b":[${long(random)},${randomJson(random, STYLE).text}]}`;
-      const bytes = bytesOf(text);
-      const ranges = members(bytes);
+      const bytes = toBytes(text);
+      const ranges = getMembers(bytes);
       expect(ranges).toHaveLength(2);
-      expect(members(bytes, 0, bytes.length, knownValueEnd)).toEqual(ranges);
+      expect(getMembers(bytes, 0, bytes.length, findKnownValueEnd)).toEqual(ranges);
       const list = (ranges as Member[])[1];
-      expect(elements(bytes, list.start, list.end, knownValueEnd)).toEqual(elements(bytes, list.start, list.end));
+      expect(getElements(bytes, list.start, list.end, findKnownValueEnd)).toEqual(
+        getElements(bytes, list.start, list.end),
+      );
     });
-    const endless = bytesOf(`"${"a".repeat(200)}\\"`);
+    const endless = toBytes(`"${"a".repeat(200)}\\"`);
     for (const end of [1, 3, 100, endless.length]) {
-      expect(knownValueEnd(endless, 0, end), `${end}`).toBe(-1);
-      expect(knownValueEnd(endless.subarray(0, end), 0, end), `${end}`).toBe(-1);
+      expect(findKnownValueEnd(endless, 0, end), `${end}`).toBe(-1);
+      expect(findKnownValueEnd(endless.subarray(0, end), 0, end), `${end}`).toBe(-1);
     }
   });
 
   test("only the given range counts", () => {
-    const bytes = bytesOf('x{"a":[1]}y');
+    const bytes = toBytes('x{"a":[1]}y');
     expect(isJson(bytes, 1, 10)).toBe(true);
     expect(isJson(bytes, 1, 9)).toBe(false);
     expect(isJson(bytes, 0, 10)).toBe(false);
-    expect(valueEnd(bytes, 6, bytes.length)).toBe(9);
-    expect(stringEnd(bytes, 2, 4)).toBe(-1);
+    expect(findValueEnd(bytes, 6, bytes.length)).toBe(9);
+    expect(findStringEnd(bytes, 2, 4)).toBe(-1);
   });
 });
 
@@ -83,28 +85,28 @@ describe("members and elements", () => {
   test("give what the text says, the last of equal names", () => {
     forSeeds(600, (random) => {
       const { text, value } = randomJson(random, STYLE);
-      const bytes = bytesOf(text);
-      const found = members(bytes);
-      const list = elements(bytes);
+      const bytes = toBytes(text);
+      const found = getMembers(bytes);
+      const list = getElements(bytes);
       expect(list !== null).toBe(Array.isArray(value));
       expect(found !== null).toBe(typeof value === "object" && value !== null && !Array.isArray(value));
       if (list) expect(list.map(({ start, end }) => parse(bytes, start, end))).toEqual(value);
       if (!found) return;
       for (const { name, nameStart, start, end } of found) {
-        expect(stringAt(bytes, nameStart, bytes.length)).toBe(name);
+        expect(parseStringAt(bytes, nameStart, bytes.length)).toBe(name);
         expect(() => parse(bytes, start, end)).not.toThrow();
       }
       expect(new Set(found.map(({ name }) => name))).toEqual(new Set(Object.keys(value as object)));
       for (const name of Object.keys(value as object)) {
-        const { start, end } = memberOf(found, name) ?? { start: 0, end: 0 };
+        const { start, end } = findMember(found, name) ?? { start: 0, end: 0 };
         expect(parse(bytes, start, end)).toEqual(Object.getOwnPropertyDescriptor(value as object, name)?.value);
       }
     });
   });
 
   test("duplicates and their order are kept", () => {
-    const bytes = bytesOf('{"b":1, "a":2 ,"b":[3],"\\u0062":4}');
-    expect(members(bytes)?.map(({ name, start, end }) => [name, textOf(bytes, start, end)])).toEqual([
+    const bytes = toBytes('{"b":1, "a":2 ,"b":[3],"\\u0062":4}');
+    expect(getMembers(bytes)?.map(({ name, start, end }) => [name, decodeText(bytes, start, end)])).toEqual([
       ["b", "1"],
       ["a", "2"],
       ["b", "[3]"],
@@ -114,10 +116,11 @@ describe("members and elements", () => {
 
   test("of anything else there are none", () => {
     for (const text of '1|null|"a"|[1]|{|{"a":1}x|{"a":}|{"a":1,}|{"a" 1}|{"a":1;"b":2}|'.split("|"))
-      expect(members(bytesOf(text)), text).toBeNull();
-    for (const text of "1|null|{}|[|[1|[1]x|[1,]|[1;2]|".split("|")) expect(elements(bytesOf(text)), text).toBeNull();
-    expect(members(bytesOf(" {} "))).toEqual([]);
-    expect(elements(bytesOf(" [ ] "))).toEqual([]);
+      expect(getMembers(toBytes(text)), text).toBeNull();
+    for (const text of "1|null|{}|[|[1|[1]x|[1,]|[1;2]|".split("|"))
+      expect(getElements(toBytes(text)), text).toBeNull();
+    expect(getMembers(toBytes(" {} "))).toEqual([]);
+    expect(getElements(toBytes(" [ ] "))).toEqual([]);
   });
 
   const PATHS = '{"a":[{"b":1,"b":2},"x"],"c":null,"__proto__":5}';
@@ -143,9 +146,9 @@ describe("members and elements", () => {
       (text): [string, string[]] => [text, ["a"]],
     ),
   ])("in %s the path %j leads to a value or nowhere", (text, path, wanted) => {
-    const bytes = bytesOf(text);
-    const range = valueAt(bytes, { start: 0, end: bytes.length }, path);
-    expect(range && textOf(bytes, range.start, range.end)).toBe(wanted);
+    const bytes = toBytes(text);
+    const range = findValue(bytes, { start: 0, end: bytes.length }, path);
+    expect(range && decodeText(bytes, range.start, range.end)).toBe(wanted);
   });
 });
 
@@ -153,7 +156,7 @@ describe("parse", () => {
   test("gives the values that the text says, names with escapes included, whatever was parsed before", () => {
     forSeeds(600, (random) => {
       const { text, value } = randomJson(random, STYLE);
-      expect(parse(bytesOf(text)), JSON.stringify(text)).toEqual(value);
+      expect(parse(toBytes(text)), JSON.stringify(text)).toEqual(value);
     });
   });
 
@@ -175,14 +178,14 @@ describe("parse", () => {
       if (!Array.isArray(value)) for (const name of Object.keys(value)) if (name !== "a") seen.push(name);
       for (const inside of Object.values(value)) look(inside);
     };
-    parse(bytesOf(before));
-    look(parse(bytesOf(text)));
+    parse(toBytes(before));
+    look(parse(toBytes(text)));
     expect(seen).toEqual(names);
   });
 
   test("has of equal names the last, where the first was, and no name means anything", () => {
-    parse(bytesOf('{"d":1,"\\\\":2}'));
-    const value = parse(bytesOf('{"d":1,"\\"":2,"d":3,"__proto__":4,"\\"":5}')) as object;
+    parse(toBytes('{"d":1,"\\\\":2}'));
+    const value = parse(toBytes('{"d":1,"\\"":2,"d":3,"__proto__":4,"\\"":5}')) as object;
     expect(Object.entries(value)).toEqual([
       ["d", 3],
       ['"', 5],
@@ -193,11 +196,11 @@ describe("parse", () => {
 
   test("refuses what JSON.parse refuses, and takes what is deep", () => {
     for (const text of ["", "{", '{"a":}', '"\\', "[1,]"])
-      expect(() => parse(bytesOf(text)), text).toThrow(SyntaxError);
-    parse(bytesOf('{"deep":1,"\\\\":2}'));
+      expect(() => parse(toBytes(text)), text).toThrow(SyntaxError);
+    parse(toBytes('{"deep":1,"\\\\":2}'));
     const depth = 100_000;
     const text = `${"[".repeat(depth)}{"deep":1,"\\"":2}${"]".repeat(depth)}`;
-    let value = parse(bytesOf(text));
+    let value = parse(toBytes(text));
     for (let level = 0; level < depth; level++) [value] = value as unknown[];
     expect(Object.keys(value as object)).toEqual(["deep", '"']);
   });
@@ -205,22 +208,22 @@ describe("parse", () => {
 
 describe("depth", () => {
   const DEEP = 200_000;
-  const arrays = bytesOf("[".repeat(DEEP) + "]".repeat(DEEP));
-  const objects = bytesOf(`${'{"a":'.repeat(DEEP)}1${"}".repeat(DEEP)}`);
+  const arrays = toBytes("[".repeat(DEEP) + "]".repeat(DEEP));
+  const objects = toBytes(`${'{"a":'.repeat(DEEP)}1${"}".repeat(DEEP)}`);
 
   test("200,000 levels are read without a stack", () => {
     expect(isJson(arrays)).toBe(true);
     expect(isJson(objects)).toBe(true);
     expect(isJson(arrays, 0, arrays.length - 1)).toBe(false);
     expect(isJson(objects, 0, objects.length - 1)).toBe(false);
-    expect(members(objects)).toHaveLength(1);
-    expect(elements(arrays)).toHaveLength(1);
+    expect(getMembers(objects)).toHaveLength(1);
+    expect(getElements(arrays)).toHaveLength(1);
   });
 
   test("levels of both kinds must close in their order", () => {
     const mixed = '[{"a":'.repeat(1000);
-    expect(isJson(bytesOf(`${mixed}1${"}]".repeat(1000)}`))).toBe(true);
-    expect(isJson(bytesOf(`${mixed}1${"}]".repeat(999)}]}`))).toBe(false);
+    expect(isJson(toBytes(`${mixed}1${"}]".repeat(1000)}`))).toBe(true);
+    expect(isJson(toBytes(`${mixed}1${"}]".repeat(999)}]}`))).toBe(false);
   });
 });
 
@@ -228,32 +231,32 @@ describe("texts", () => {
   test("oneLine changes line breaks between tokens only, and nothing of the value", () => {
     forSeeds(120, (random) => {
       const text = randomJson(random, STYLE).text;
-      const given = bytesOf(text);
-      const line = textOf(oneLine(given));
-      expect(textOf(given)).toBe(text);
+      const given = toBytes(text);
+      const line = decodeText(toOneLine(given));
+      expect(decodeText(given)).toBe(text);
       expect(line).not.toMatch(/[\r\n]/);
-      expect(parse(bytesOf(line))).toEqual(parse(bytesOf(text)));
+      expect(parse(toBytes(line))).toEqual(parse(toBytes(text)));
       expect(line.replace(/[ \t]/g, "")).toBe(text.replace(/\s/g, (c) => (c === "\u2028" ? c : "")));
     });
   });
 
   test("bytes that are not UTF-8 have no text", () => {
-    expect(() => textOf(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(TypeError);
-    expect(() => textOf(Uint8Array.of(0x22, 0xc3), 0, 2)).toThrow(TypeError);
+    expect(() => decodeText(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(TypeError);
+    expect(() => decodeText(Uint8Array.of(0x22, 0xc3), 0, 2)).toThrow(TypeError);
     // A surrogate as bytes, and a text longer than it need be.
-    expect(() => textOf(Uint8Array.of(0xed, 0xa0, 0x80))).toThrow(TypeError);
-    expect(() => textOf(Uint8Array.of(0xc0, 0xaf))).toThrow(TypeError);
+    expect(() => decodeText(Uint8Array.of(0xed, 0xa0, 0x80))).toThrow(TypeError);
+    expect(() => decodeText(Uint8Array.of(0xc0, 0xaf))).toThrow(TypeError);
   });
 
   test("a byte order mark is a character like others", () => {
-    expect(textOf(bytesOf("\ufeffa"))).toBe("\ufeffa");
+    expect(decodeText(toBytes("\ufeffa"))).toBe("\ufeffa");
   });
 
   test("sameBytes and concat", () => {
-    expect(sameBytes(bytesOf("ab"), bytesOf("ab"))).toBe(true);
-    expect(sameBytes(bytesOf("ab"), bytesOf("ac"))).toBe(false);
-    expect(sameBytes(bytesOf("ab"), bytesOf("abc"))).toBe(false);
-    expect(textOf(concat([bytesOf("a"), bytesOf(""), bytesOf("bc")]))).toBe("abc");
+    expect(areSameBytes(toBytes("ab"), toBytes("ab"))).toBe(true);
+    expect(areSameBytes(toBytes("ab"), toBytes("ac"))).toBe(false);
+    expect(areSameBytes(toBytes("ab"), toBytes("abc"))).toBe(false);
+    expect(decodeText(concat([toBytes("a"), toBytes(""), toBytes("bc")]))).toBe("abc");
     expect(concat([])).toHaveLength(0);
   });
 });
@@ -262,7 +265,7 @@ describe("a look at what is large", () => {
   /** Whether a value is the other one with long strings cut. */
   function isCut(cut: unknown, whole: unknown, longest: number): boolean {
     if (typeof whole === "string" && typeof cut === "string") {
-      if (bytesOf(JSON.stringify(whole)).length <= longest) return cut === whole;
+      if (toBytes(JSON.stringify(whole)).length <= longest) return cut === whole;
       return whole.startsWith(cut) && JSON.stringify(cut).length > longest / 8;
     }
     if (typeof whole !== "object" || whole === null) return Object.is(cut, whole);
@@ -281,8 +284,8 @@ describe("a look at what is large", () => {
           random.pick(["a", '"', "\\", "\n", "é", "漢", "😀", "\u0001"]),
         ).join("");
       const value = { a: long(), b: [long(), 1, null, { c: long() }], d: long(), e: "short" };
-      for (const endOf of [valueEnd, knownValueEnd]) {
-        const abridged = parseAbridged(bytesOf(JSON.stringify(value)), longest, 2 * longest, endOf);
+      for (const endOf of [findValueEnd, findKnownValueEnd]) {
+        const abridged = parseAbridged(toBytes(JSON.stringify(value)), longest, 2 * longest, endOf);
         expect(isCut(abridged, value, longest)).toBe(true);
       }
     });

@@ -1,8 +1,8 @@
 /** What we did not have to change is written, forked and migrated exactly as it was read. */
 
 import { describe, expect, test } from "vitest";
-import { draftOf, draftOfText, entryLine, patchMembers } from "../../../src/core/format/entry.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { makeDraft, makeEntryLine, makeTextDraft, patchMembers } from "../../../src/core/format/entry.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { fileText, headerText, id, linesOf, TIME, userText } from "../../support/lines.ts";
 import { forSeeds } from "../../support/random.ts";
 import { diskWith, FILE, openOn, textsOf } from "../../support/sessions.ts";
@@ -41,7 +41,7 @@ const LINES = oddLines(true);
 const HOOK = `{"type":"message","id":"${id(50)}","parentId":null,"message":{"role":"hookMessage","n":1.0,"content":"x"}}`;
 
 async function append(session: ReturnType<typeof openOn>): Promise<void> {
-  session.append([{ type: "message", rest: bytesOf(',"message":{"role":"user","content":"new"}') }]);
+  session.append([{ type: "message", rest: toBytes(',"message":{"role":"user","content":"new"}') }]);
   await session.commit();
 }
 
@@ -76,9 +76,9 @@ describe("lines that are there are as they were", () => {
 
 describe("drafts", () => {
   const written = (text: string) => {
-    const bytes = bytesOf(text);
-    const draft = draftOfText(bytes, { start: 0, end: bytes.length });
-    return textOf(entryLine({ ...draft, id: id(1), parentId: null, timestamp: TIME }));
+    const bytes = toBytes(text);
+    const draft = makeTextDraft(bytes, { start: 0, end: bytes.length });
+    return decodeText(makeEntryLine({ ...draft, id: id(1), parentId: null, timestamp: TIME }));
   };
   const given = '{"a":1,"timestamp":"t","b":2,"id":"x","parentId":"y","c":3,"type":"custom"}';
 
@@ -98,15 +98,15 @@ describe("drafts", () => {
 
   test("are objects", () => {
     for (const text of ["[]", "1", "null", '"x"', "{", ""])
-      expect(() => draftOfText(bytesOf(text), { start: 0, end: text.length }), text).toThrow(TypeError);
+      expect(() => makeTextDraft(toBytes(text), { start: 0, end: text.length }), text).toThrow(TypeError);
   });
 
   test("of ours leave out what is undefined and keep texts as texts", () => {
-    const draft = draftOf("custom", { a: undefined, b: null, c: "é", d: bytesOf('{"n":1.0,\n"m":2}'), e: false });
-    expect(typeof draft.rest === "string" ? draft.rest : textOf(draft.rest)).toBe(
+    const draft = makeDraft("custom", { a: undefined, b: null, c: "é", d: toBytes('{"n":1.0,\n"m":2}'), e: false });
+    expect(typeof draft.rest === "string" ? draft.rest : decodeText(draft.rest)).toBe(
       ',"b":null,"c":"é","d":{"n":1.0, "m":2},"e":false',
     );
-    expect(draftOf("custom", {}).rest).toHaveLength(0);
+    expect(makeDraft("custom", {}).rest).toHaveLength(0);
   });
 });
 
@@ -117,17 +117,17 @@ describe("patching", () => {
         random.pick(['"a":1', '"a" : "x,}"', '"b":{"a":2}', '"c":[{"a":3}]', '"\\u0061":5', '"d": null ']),
       );
       const line = `${random.pick(["", " "])}{${parts.join(random.pick([",", " , "]))}}`;
-      const patched = textOf(patchMembers(bytesOf(line), { a: bytesOf('"new"'), z: bytesOf("0") }));
+      const patched = decodeText(patchMembers(toBytes(line), { a: toBytes('"new"'), z: toBytes("0") }));
       const wanted = line.replaceAll(/("a" ?: ?|"\\u0061":)(1|"x,\}"|5)/g, '$1"new"');
       expect(patched).toBe(wanted);
     });
   });
 
   test("of what is no object changes nothing", () => {
-    expect(textOf(patchMembers(bytesOf("[1]"), { a: bytesOf("2") }))).toBe("[1]");
+    expect(decodeText(patchMembers(toBytes("[1]"), { a: toBytes("2") }))).toBe("[1]");
     const line = userText(id(0), null);
-    expect(textOf(patchMembers(bytesOf(line), {}))).toBe(line);
-    expect(textOf(patchMembers(bytesOf(line), { toString: bytesOf("1"), __proto__: bytesOf("2") } as never))).toBe(
+    expect(decodeText(patchMembers(toBytes(line), {}))).toBe(line);
+    expect(decodeText(patchMembers(toBytes(line), { toString: toBytes("1"), __proto__: toBytes("2") } as never))).toBe(
       line,
     );
   });

@@ -2,9 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { holdsAttachment } from "../../../src/core/format/attachments.ts";
-import { type FastPath, fastPath, MAX_BYTES } from "../../../src/core/json/fast-path.ts";
-import { bytesWithoutHalves, mayHoldSurrogate } from "../../../src/core/json/halves.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { type FastPath, getFastPath, MAX_BYTES } from "../../../src/core/json/fast-path.ts";
+import { mayHoldSurrogate, replaceHalvesInBytes } from "../../../src/core/json/halves.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { LineValidator } from "../../../src/core/json/validate.ts";
 import { isJson, mutated, randomJson, type Style } from "../../support/json-texts.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
@@ -22,14 +22,14 @@ const line = (random: Random): string => randomJson(random, STYLE, 0, 6).text;
 
 /** Reads a line somewhere among others. */
 function look({ bytes, read }: FastPath, text: string, at: number): number {
-  const b = bytesOf(text);
-  bytes.set(bytesOf('{"a":["before\n'), Math.max(0, at - 14));
+  const b = toBytes(text);
+  bytes.set(toBytes('{"a":["before\n'), Math.max(0, at - 14));
   bytes.set(b, at);
-  bytes.set(bytesOf('\n"]}, "behind'), at + b.length);
+  bytes.set(toBytes('\n"]}, "behind'), at + b.length);
   return read(at, at + b.length);
 }
 
-const first = fastPath() as FastPath;
+const first = getFastPath() as FastPath;
 
 acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
   const cases = (property: (text: string, random: Random) => void): void =>
@@ -42,9 +42,9 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
   test("are JSON where JSON.parse says so", () => {
     const bodies = new LineValidator();
     cases((text, random) => {
-      const b = bytesOf(`${"x".repeat(random.int(20))}`);
-      const all = bytesOf(`${"x".repeat(b.length)}${text}\n{"next":1}`);
-      expect(bodies.read(all, b.length, b.length + bytesOf(text).length), text).toBe(isJson(text));
+      const b = toBytes(`${"x".repeat(random.int(20))}`);
+      const all = toBytes(`${"x".repeat(b.length)}${text}\n{"next":1}`);
+      expect(bodies.read(all, b.length, b.length + toBytes(text).length), text).toBe(isJson(text));
     });
   });
 
@@ -55,11 +55,11 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
       const found = look(first, text, 14 + random.int(40));
       if (found < 0) return;
       passed++;
-      const b = bytesOf(text);
+      const b = toBytes(text);
       expect(bodies.read(b, 0, b.length), text).toBe(true);
       expect(bodies.isAmbiguous, text).toBe(false);
       expect(bodies.messageStart, text).toBe(found);
-      expect(bytesWithoutHalves(b), text).toBe(b);
+      expect(replaceHalvesInBytes(b), text).toBe(b);
       expect(text).not.toMatch(/[:[]"blob:sha256:|"\$piBlob":/);
     });
     expect(passed).toBeGreaterThan(0.6 * count);
@@ -73,7 +73,7 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
         return inside;
       });
       const text = JSON.stringify(entry);
-      isUsual &&= !mayHoldSurrogate(bytesOf(text)) && !holdsAttachment(bytesOf(text));
+      isUsual &&= !mayHoldSurrogate(toBytes(text)) && !holdsAttachment(toBytes(text));
       if (isUsual) expect(look(first, text, 20), text).toBeGreaterThanOrEqual(0);
     });
   });
@@ -81,7 +81,7 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
   test("tell their message and whether their head stands twice", () => {
     const bodies = new LineValidator();
     cases((text) => {
-      const b = bytesOf(text);
+      const b = toBytes(text);
       if (!bodies.read(b, 0, b.length) || !text.startsWith("{")) return;
       const { messageStart, isAmbiguous } = bodies;
       if (messageStart > 0) {
@@ -110,7 +110,7 @@ test.each([
   ['{"_batch":{},"data":{"_batch":1,"_batch":2}}', 0, false],
 ])("%s", (text, messageStart, isAmbiguous) => {
   const bodies = new LineValidator();
-  const b = bytesOf(text);
+  const b = toBytes(text);
   expect(bodies.read(b, 0, b.length)).toBe(true);
   expect(bodies).toMatchObject({ messageStart, isAmbiguous });
   expect(look(first, text, 100)).toBe(isAmbiguous ? -1 : messageStart);

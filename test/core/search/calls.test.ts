@@ -1,9 +1,9 @@
 /** What searches see: of tool calls the texts and the files that they name, of a text its words. */
 
 import { describe, expect, test } from "vitest";
-import { toolUses } from "../../../src/core/search/calls.ts";
-import { endsOf, fileName, hasFile, NamedFiles } from "../../../src/core/search/named-files.ts";
-import { wordsOf } from "../../../src/core/search/query.ts";
+import { findToolUses } from "../../../src/core/search/calls.ts";
+import { getPathEnds, hasFile, NamedFiles, normalizeFileName } from "../../../src/core/search/named-files.ts";
+import { splitWords } from "../../../src/core/search/query.ts";
 import { processorTimeOf } from "../../support/processor.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
@@ -11,7 +11,7 @@ const CWD = "/home/me/app";
 
 function callOf(args: unknown, name = "tool") {
   const content = [{ type: "toolCall", id: "c", name, arguments: args }];
-  return toolUses({ role: "assistant", content }, CWD)[0];
+  return findToolUses({ role: "assistant", content }, CWD)[0];
 }
 
 function deep(levels: number): string {
@@ -52,16 +52,16 @@ test("what is long is cut, and its path is known nevertheless, wherever it stand
 const use = (tool: string, text: string, ...files: string[]) => ({ tool, text, files });
 
 test("messages that are not as they should be have the calls that they have", () => {
-  expect(toolUses({ role: "assistant", content: "text" }, CWD)).toEqual([]);
+  expect(findToolUses({ role: "assistant", content: "text" }, CWD)).toEqual([]);
   const content = [null, 1, "x", { type: "toolCall" }, { type: "toolCall", name: 5, arguments: { a: "b" } }];
-  expect(toolUses({ role: "assistant", content }, CWD)).toEqual([use("", ""), use("", "b")]);
-  expect(toolUses({ role: "user", content }, CWD)).toEqual([]);
+  expect(findToolUses({ role: "assistant", content }, CWD)).toEqual([use("", ""), use("", "b")]);
+  expect(findToolUses({ role: "user", content }, CWD)).toEqual([]);
   const command = { role: "bashExecution", command: "cat a.txt", output: "no" };
-  expect(toolUses(command, CWD)).toEqual([use("bash", "cat a.txt", "/home/me/app/a.txt")]);
+  expect(findToolUses(command, CWD)).toEqual([use("bash", "cat a.txt", "/home/me/app/a.txt")]);
 });
 
 describe("results", () => {
-  const usesOf = (more: object) => toolUses({ role: "toolResult", toolName: "edit", content: [], ...more }, CWD);
+  const usesOf = (more: object) => findToolUses({ role: "toolResult", toolName: "edit", content: [], ...more }, CWD);
 
   test("tell the files in their details, but for a patch of an edit, whose call names it", () => {
     const patch = "--- a/src/x.ts\n+++ b/src/x.ts\n@@ -1 +1 @@\n-a\n+b";
@@ -142,19 +142,19 @@ describe("files", () => {
   test("are found by their ends, by whole names", () => {
     const files = ["/home/me/app/src/store.ts", "rel/a.ts"];
     for (const wanted of ["store.ts", "src/store.ts", "./src//store.ts", "/home/me/app/src/store.ts", "a.ts"])
-      expect(hasFile(files, fileName(wanted, null) as string), wanted).toBe(true);
+      expect(hasFile(files, normalizeFileName(wanted, null) as string), wanted).toBe(true);
     for (const wanted of ["ore.ts", "/src/store.ts", "store", "other/store.ts", "rel", "../src/store.ts"])
-      expect(hasFile(files, fileName(wanted, null) as string), wanted).toBe(false);
-    expect(endsOf("/a/b/c.ts")).toEqual(["c.ts", "b/c.ts", "a/b/c.ts"]);
-    expect(endsOf(`/${"d/".repeat(50)}c.ts`)).toHaveLength(16);
-    for (const nothing of ["", "/", ".", "./"]) expect(fileName(nothing, null), nothing).toBeUndefined();
-    expect(fileName("cafe\u0301.txt", null)).toBe("café.txt");
+      expect(hasFile(files, normalizeFileName(wanted, null) as string), wanted).toBe(false);
+    expect(getPathEnds("/a/b/c.ts")).toEqual(["c.ts", "b/c.ts", "a/b/c.ts"]);
+    expect(getPathEnds(`/${"d/".repeat(50)}c.ts`)).toHaveLength(16);
+    for (const nothing of ["", "/", ".", "./"]) expect(normalizeFileName(nothing, null), nothing).toBeUndefined();
+    expect(normalizeFileName("cafe\u0301.txt", null)).toBe("café.txt");
   });
 });
 
 acrossTiers(test, [100, 7_000_000])("a run of %d characters is cut into pieces that overlap by half", (length) => {
   const run = Array.from({ length: 10 }, (_, n) => `${n}`.repeat(Math.floor(length / 10))).join("");
-  const words = [...wordsOf(`before ${run} after`)];
+  const words = [...splitWords(`before ${run} after`)];
   expect([words[0], words.at(-1)]).toEqual(["before", "after"]);
   const pieces = words.slice(1, -1);
   expect(pieces.filter((piece) => piece.length > 64)).toEqual([]);

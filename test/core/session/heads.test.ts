@@ -2,8 +2,8 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { draftOfValues } from "../../../src/core/format/entry.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { makeValueDraft } from "../../../src/core/format/entry.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { FaultDisk } from "../../support/disk.ts";
@@ -16,7 +16,7 @@ import { acrossTiers } from "../../support/tiers.ts";
 const STORES = ["jsonl", "v2"] as const;
 type Kind = (typeof STORES)[number];
 
-const said = (text = "more") => draftOfValues("message", { message: { role: "user", content: text } });
+const said = (text = "more") => makeValueDraft("message", { message: { role: "user", content: text } });
 
 /** Appends through a head; returns the id. */
 function say(session: Session, head: string | null, text?: string): string {
@@ -128,8 +128,8 @@ class History {
       );
     if (roll < 4) append([said()]);
     else if (roll === 4) {
-      const label = draftOfValues("label", { targetId: random.pick(this.ids), label: "l" });
-      append([random.chance(0.5) ? label : draftOfValues("session_info", { name: "n" })]);
+      const label = makeValueDraft("label", { targetId: random.pick(this.ids), label: "l" });
+      append([random.chance(0.5) ? label : makeValueDraft("session_info", { name: "n" })]);
     } else if (roll === 5) append([{ ...said(), parentId: random.pick(this.ids) }, said()], `k${this.ids.length}`);
     else if (roll === 6) {
       const leafId = random.chance(0.2) ? null : random.pick(this.ids);
@@ -209,9 +209,9 @@ describe("entries of heads in a file", () => {
   test("are followed where another program wrote them meanwhile", () => {
     const disk = diskWith(file("0 1 2 H3<0:a"));
     const session = openOn(disk);
-    session.heads.stand("a");
+    session.heads.setOwn("a");
     const fd = disk.openAppend(FILE);
-    disk.write(fd, bytesOf(fileText(...sketch("H4<3:a H5<4:b 6<2"))));
+    disk.write(fd, toBytes(fileText(...sketch("H4<3:a H5<4:b 6<2"))));
     disk.close(fd);
     session.refresh();
     expect([session.leafId, ...leavesOf(session, "b")]).toEqual([id(4), 6, 5]);
@@ -220,12 +220,12 @@ describe("entries of heads in a file", () => {
   test("stay where they are when another program rewrote the file", () => {
     const disk = diskWith(file("0 1 2 H3<0:a H4<3:b"));
     const session = openOn(disk);
-    session.heads.stand("a");
-    disk.put(FILE, bytesOf(file("0 1 H3<0:a H4<3:b")));
+    session.heads.setOwn("a");
+    disk.put(FILE, toBytes(file("0 1 H3<0:a H4<3:b")));
     session.refresh();
     expect(leavesOf(session, "a", "b").slice(1)).toEqual([3, 4]);
     expect(session.leafId).toBe(id(3));
-    disk.put(FILE, bytesOf(fileText(headerText({ cwd: "/x" }), ...chain(2))));
+    disk.put(FILE, toBytes(fileText(headerText({ cwd: "/x" }), ...chain(2))));
     session.refresh();
     expect([session.leafId, leafOf(session, "b")]).toEqual([id(1), id(1)]);
   });
@@ -241,12 +241,12 @@ describe("entries of heads in a file", () => {
 test("a head without entries is where the shared leaf was when somebody came, while anybody is there", async () => {
   const disk = diskWith(fileText(headerText(), ...chain(3)), `${FOLDER}/session.jsonl`);
   const session = openOn(disk);
-  session.heads.stand("a");
+  session.heads.setOwn("a");
   say(session, null);
   await session.commit();
   expect(session.leafId).toBe(id(2));
   expect(session.heads.list()).toMatchObject([{ name: "a", users: 1 }]);
-  session.heads.stand(null);
+  session.heads.setOwn(null);
   expect(session.heads.list()).toEqual([]);
   expect(leafOf(session, "a")).toBe(session.sharedLeafId);
 });

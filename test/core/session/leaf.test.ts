@@ -2,8 +2,8 @@
 
 import { describe, expect, test } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
-import { type Draft, draftOfValues } from "../../../src/core/format/entry.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { type Draft, makeValueDraft } from "../../../src/core/format/entry.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -12,12 +12,12 @@ import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { containerWith, openV2 } from "../../support/v2.ts";
 
-const said = draftOfValues("message", { message: { role: "user", content: "more" } });
+const said = makeValueDraft("message", { message: { role: "user", content: "more" } });
 const file = (...lines: string[]) => fileText(headerText(), ...lines);
 
 function writeMore(disk: FaultDisk, ...lines: string[]): void {
   const fd = disk.openAppend(FILE);
-  disk.write(fd, bytesOf(fileText(...lines)));
+  disk.write(fd, toBytes(fileText(...lines)));
   disk.close(fd);
 }
 
@@ -107,8 +107,8 @@ class History {
   draft(): Draft {
     const { random } = this;
     const parentId = random.chance(0.6) ? undefined : random.chance(0.1) ? null : random.pick(this.ids);
-    const label = draftOfValues("label", { targetId: random.pick(this.ids), label: "l" });
-    return { ...random.pick([said, said, label, draftOfValues("session_info", { name: "n" })]), parentId };
+    const label = makeValueDraft("label", { targetId: random.pick(this.ids), label: "l" });
+    return { ...random.pick([said, said, label, makeValueDraft("session_info", { name: "n" })]), parentId };
   }
 
   async append(): Promise<void> {
@@ -197,7 +197,7 @@ class History {
       expect(openOn(this.disk).leafId, "an opening").toBe(this.leaf);
       expect(this.session.isDurable).toBe(true);
       const alone = this.disk.content(FILE) as Uint8Array;
-      expect(openOn(diskWith(alone)).leafId, "without records").toBe(leafIn(textOf(alone)));
+      expect(openOn(diskWith(alone)).leafId, "without records").toBe(leafIn(decodeText(alone)));
       if (what === 9) await this.session.leave();
       if (what === 9)
         expect(openOn(diskWith(this.disk.content(FILE) as Uint8Array)).leafId, "the file alone").toBe(this.leaf);

@@ -5,8 +5,8 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { draftOfValues } from "../../../src/core/format/entry.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { makeValueDraft } from "../../../src/core/format/entry.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, headerFile } from "../../../src/storage/fs/container-paths.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { FaultDisk } from "../../support/disk.ts";
@@ -28,7 +28,7 @@ class ReadDisk extends FaultDisk {
   }
 }
 
-const draft = (n: number, rest = "") => ({ type: "custom", id: id(n), rest: bytesOf(rest) });
+const draft = (n: number, rest = "") => ({ type: "custom", id: id(n), rest: toBytes(rest) });
 
 /** So long that it is not read with what lies before it, and kept: whoever wants it reads it. */
 const LONG = `,"data":"${"x".repeat(20_000)}"`;
@@ -40,7 +40,7 @@ async function replaced(kind: "jsonl" | "v2", head: string | null) {
   const disk = new ReadDisk();
   const session = workspaceOn(disk, kind).create();
   session.append([draft(0)]);
-  session.heads.stand(head);
+  session.heads.setOwn(head);
   session.append([draft(1, LONG), draft(2, LONG)]);
   await session.commit();
   const filesNow = (): string[] => disk.paths().filter((path) => path.startsWith(FOLDER));
@@ -136,10 +136,10 @@ class SyncDisk extends FaultDisk {
 
 test("what stayed when a session was left, or in an earlier commit, is not what a later commit is told of", async () => {
   const disk = new SyncDisk();
-  disk.put(FILE, bytesOf(fileText(headerText(), ...chain(3))));
+  disk.put(FILE, toBytes(fileText(headerText(), ...chain(3))));
   const writeAsOther = (entryId: string): void => {
     const fd = disk.openAppend(FILE);
-    disk.write(fd, bytesOf(`${userText(entryId, id(2))}\n`));
+    disk.write(fd, toBytes(`${userText(entryId, id(2))}\n`));
     disk.close(fd);
   };
   const session = openOn(disk);
@@ -154,7 +154,7 @@ test("what stayed when a session was left, or in an earlier commit, is not what 
     [14, "storage_failed"],
   ] as const) {
     session.refresh();
-    session.foreign.fresh();
+    session.externalChanges.fresh();
     session.append([draft(n)]);
     if (name) disk.meddle = () => name === "outcome_unknown" && writeAsOther(`other-${n}`);
     if (name) await expect(session.commit(), id(n)).rejects.toMatchObject({ name });
@@ -180,7 +180,7 @@ test.each(CASES)("on %s, after another program put %s", async (kind, deed) => {
   const workspace = workspaceOn(disk, kind);
   const session = workspace.create({});
   const { message } = user("one") as Json;
-  session.append([draftOfValues("message", { message })]);
+  session.append([makeValueDraft("message", { message })]);
   await session.commit();
   await workspace.replace(session);
   const next = await workspace.fork(session, 0);
@@ -190,14 +190,14 @@ test.each(CASES)("on %s, after another program put %s", async (kind, deed) => {
     .replace(next, async () => {
       if (deed === "entries to it") {
         const other = workspaceOn(disk, kind).open({ sessionPath: file });
-        other.append([draftOfValues("message", { message })]);
+        other.append([makeValueDraft("message", { message })]);
         await other.commit();
       } else {
         if (kind === "v2") disk.remove(getPointerFile(file));
         if (kind === "v2") removeTree(disk, file);
         else disk.remove(file);
         const own = fileText(headerText({ id: "of-another" }), userText("x", null));
-        disk.put(header, bytesOf(deed === "its own file there" ? "notes\n" : own));
+        disk.put(header, toBytes(deed === "its own file there" ? "notes\n" : own));
       }
       throw Object.assign(new Error("the disk fails"), { code: "EIO" });
     })

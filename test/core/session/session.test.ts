@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Draft } from "../../../src/core/format/entry.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
@@ -11,7 +11,7 @@ import { sketch } from "../../support/sketch.ts";
 
 const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft> = {}): Draft => {
   const text = JSON.stringify(rest).slice(1, -1);
-  return { type, ...more, rest: bytesOf(text === "" ? "" : `,${text}`) };
+  return { type, ...more, rest: toBytes(text === "" ? "" : `,${text}`) };
 };
 const said = (text: string, more: Partial<Draft> = {}) =>
   draft("message", { message: { role: "user", content: text } }, more);
@@ -19,11 +19,11 @@ const named = (name: string) => draft("session_info", { name });
 const failing = (name: string) => expect.objectContaining({ name });
 
 const file = (...lines: string[]) => fileText(headerText(), ...lines);
-const contentOf = (disk: FaultDisk) => textOf(disk.content(FILE) as Uint8Array);
+const contentOf = (disk: FaultDisk) => decodeText(disk.content(FILE) as Uint8Array);
 const disk = (text: string) => diskWith(file(...sketch(text)));
 const writeMore = (disk: FaultDisk, text: string): void => {
   const fd = disk.openAppend(FILE);
-  disk.write(fd, bytesOf(fileText(...sketch(text))));
+  disk.write(fd, toBytes(fileText(...sketch(text))));
   disk.close(fd);
 };
 
@@ -114,7 +114,7 @@ describe("the leaf after opening", () => {
       session.moveLeaf(0);
       await session.commit();
       const record = there.paths().find((path) => path.startsWith(STATE)) as string;
-      there.put(record, bytesOf(spoiled));
+      there.put(record, toBytes(spoiled));
       expect(openOn(there).leafId).toBe(id(2));
     },
   );

@@ -199,7 +199,7 @@ describe("types and roles", () => {
     expect(roles.map((_, n) => nodes.role(n))).toEqual([...known, "other", "custom", "other"]);
     const none = add({ id: "none", parentId: null, type: "message", message: null });
     const other = add({ id: "other", parentId: null, type: "custom", message: { role: "user" } });
-    expect([nodes.lacksMessage(none), nodes.lacksMessage(0)]).toEqual([true, false]);
+    expect([nodes.hasNoMessage(none), nodes.hasNoMessage(0)]).toEqual([true, false]);
     expect(nodes.role(other)).toBe("");
   });
 });

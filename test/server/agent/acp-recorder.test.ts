@@ -1,7 +1,7 @@
 /** The recorder of an agent's sessions beside a fleet: what it asks of other machines, and when. */
 
 import { expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { Workspace } from "../../../src/core/session/workspace.ts";
 import { AcpRecorder } from "../../../src/server/agent/acp-recorder.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
@@ -72,13 +72,13 @@ async function changed(change: (disk: FaultDisk, fd: number, file: string) => vo
 
 test("what another program wrote to a recorded session goes to the fleet while nothing is said", async () => {
   const line = userText(id(7), null);
-  const { recorder, table } = await changed((disk, fd) => disk.write(fd, bytesOf(`${line}\n`)));
+  const { recorder, table } = await changed((disk, fd) => disk.write(fd, toBytes(`${line}\n`)));
   recorder.synchronize();
   while (!table.linesOf(SESSION).includes(line)) await new Promise(setImmediate);
 });
 
 test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => void, told: RegExp]>([
-  ["damage", (disk, fd) => disk.write(fd, bytesOf('{"type":"message",\n')), /of the agent's session .* is damaged/],
+  ["damage", (disk, fd) => disk.write(fd, toBytes('{"type":"message",\n')), /of the agent's session .* is damaged/],
   [
     "entries that are gone",
     (disk, fd, file) => disk.truncate(fd, Buffer.from(disk.content(file) as Uint8Array).indexOf("\n") + 1),

@@ -3,7 +3,7 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { textOf } from "../../../src/core/json/json.ts";
+import { decodeText } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
 import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
@@ -233,7 +233,7 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   }
 
   const cwdOf = (table: FleetTable, sessionId: string): string =>
-    JSON.parse(textOf(table.rows.get(sessionId)?.headerLine as Uint8Array)).cwd;
+    JSON.parse(decodeText(table.rows.get(sessionId)?.headerLine as Uint8Array)).cwd;
 
   test("goes on with what another machine wrote meanwhile, here and where nothing of it is", async () => {
     const table = new FleetTable();

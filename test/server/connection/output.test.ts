@@ -3,7 +3,7 @@
 import { readdirSync } from "node:fs";
 import { Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { type FramingName, frames } from "../../../src/server/connection/framing.ts";
 import { type OutgoingMessage, Output } from "../../../src/server/connection/output.ts";
 import { FileSpool } from "../../../src/storage/fs/spool.ts";
@@ -55,7 +55,7 @@ class SlowReader extends Writable {
 function randomPieces(random: Random): Pieces {
   return Array.from({ length: random.int(8) }, () => {
     const text = random.pick(["a", "é", "漢\u2028", "😀"]).repeat(random.pick([1, 3, 100, 2000, 30_000]));
-    return random.chance(0.5) ? text : bytesOf(text);
+    return random.chance(0.5) ? text : toBytes(text);
   });
 }
 
@@ -95,7 +95,7 @@ describe.each(["lines", "headers"] as const)("%s", (framing) => {
 });
 
 describe("a message that waits in a file", () => {
-  const PIECE = bytesOf("x".repeat(1 << 16));
+  const PIECE = toBytes("x".repeat(1 << 16));
   const COUNT = 400;
   const readsOf = (count: number): number => (PIECE.length * count) / (1 << 18);
 

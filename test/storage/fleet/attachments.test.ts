@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
 import { user } from "../../support/drafts.ts";
@@ -28,7 +28,7 @@ const naming = (bytes: Uint8Array, entryId = id(0)): string => {
 const KINDS = ["jsonl", "v2"] as const;
 
 acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
-  const bytes = bytesOf("a picture");
+  const bytes = toBytes("a picture");
   const digest = digestOf(bytes);
   /** Puts the picture beside the session. Returns the folder where it is. */
   const beside = ({ disk, file }: Machine): string => {
@@ -62,7 +62,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
     const { one, log, table } = scene;
     table.blobs.set(digest, bytes);
     await scene.play("loses append after");
-    log.append([bytesOf(naming(bytes))]);
+    log.append([toBytes(naming(bytes))]);
     await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown" });
     await scene.play("heals; asks; writes 1");
     expect(table.linesOf(SESSION)[0]).toBe(naming(bytes));
@@ -84,7 +84,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       const folder = beside(scene.one);
       const append = (): Promise<void> => {
         // One that this machine never had is as ever.
-        log.append([naming(bytes, id(1)), naming(bytesOf("elsewhere"), id(2))].map((line) => bytesOf(line)));
+        log.append([naming(bytes, id(1)), naming(toBytes("elsewhere"), id(2))].map((line) => toBytes(line)));
         return log.commit();
       };
       let opened = -1;
@@ -150,7 +150,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const read = (): never => {
       throw refused;
     };
-    const attachments = [{ sha256: digestOf(bytesOf("a picture")), read }];
+    const attachments = [{ sha256: digestOf(toBytes("a picture")), read }];
     const batch = { sessionId: "s", attachments } as unknown as FleetBatch;
     await expect(suite.connect().fleet.append(batch)).rejects.toBe(refused);
   });
@@ -189,7 +189,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
 
   test("that cannot be written beside an exported session are named, and the exit status says so", async () => {
     const one = await machine("jsonl");
-    const all = ["whole", "gone", "bent", "other"].map((text) => bytesOf(text));
+    const all = ["whole", "gone", "bent", "other"].map((text) => toBytes(text));
     const [, gone, bent, other] = all;
     for (const [n, bytes] of all.entries()) await imported(one, `${n}`, bytes);
     const out = join(one.place.home, "out");
@@ -219,7 +219,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
   });
 
   test("go when no session names them, and come back with the next one that does", async () => {
-    const bytes = bytesOf("a picture of many");
+    const bytes = toBytes("a picture of many");
     const one = await machine("jsonl");
     const ids = [await imported(one, "1", bytes), await imported(one, "2", bytes)];
     expect(counts("blob", "attached")).toBe("1 2");
@@ -239,6 +239,6 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     await one.wire.result("switch_session", { sessionId });
     await one.wire.result("append", { entries: [user("more")] });
     expect(counts("blob", "attached", "blob_part")).toBe("1 1 1");
-    expect(textOf(bytes)).toBe(sql("select convert_from(bytes, 'utf8') from pi_fleet.blob_part"));
+    expect(decodeText(bytes)).toBe(sql("select convert_from(bytes, 'utf8') from pi_fleet.blob_part"));
   });
 });

@@ -6,8 +6,8 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { headerLine, headerOf } from "../../../src/core/format/entry.ts";
-import { bytesOf, parse } from "../../../src/core/json/json.ts";
+import { makeHeaderLine, toReadableHeader } from "../../../src/core/format/entry.ts";
+import { parse, toBytes } from "../../../src/core/json/json.ts";
 import type { Catalog, Listed } from "../../../src/core/ports/catalog.ts";
 import type { FleetCatalog, FleetListed, FleetSpent } from "../../../src/core/ports/fleet-catalog.ts";
 import type { LocalCatalog } from "../../../src/storage/catalog/catalog.ts";
@@ -361,13 +361,13 @@ test("an imported fork takes over what its header says, whatever times its entri
   const answer = (id: string): Uint8Array => {
     const usage = { input: 1, output: 1, cost: { total: 1 } };
     const message = { role: "assistant", content: [], usage, timestamp: 9e12 };
-    return bytesOf(JSON.stringify({ type: "message", id, parentId: null, timestamp: "2027-01-01T00:00:00Z", message }));
+    return toBytes(JSON.stringify({ type: "message", id, parentId: null, timestamp: "2027-01-01T00:00:00Z", message }));
   };
-  const line = headerLine({
+  const line = makeHeaderLine({
     ...{ id: "f", timestamp: "2026-01-01T00:00:00Z", cwd: "/p", parentSession: "/x/o.json" },
     importedFrom: { agent: "opencode", id: "f", takenOver: { session: "o", lastId: "bbbbbbbb" } },
   });
-  const log = memoryStore().create({ headerLine: line, header: headerOf(parse(line) as object) });
+  const log = memoryStore().create({ headerLine: line, header: toReadableHeader(parse(line) as object) });
   log.append(["aaaaaaaa", "bbbbbbbb", "cccccccc"].map(answer));
   const { spendings } = foundIn(log, factsBase(log.header), true, 0, 3);
   expect(spendings.map(({ isInherited, numbers }) => [isInherited, numbers[0]])).toEqual([

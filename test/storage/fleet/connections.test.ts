@@ -2,7 +2,7 @@
 
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
@@ -326,7 +326,7 @@ describe("an answer", () => {
     const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
     const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
     const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
-    log.append([bytesOf(userText(id(0), null))]);
+    log.append([toBytes(userText(id(0), null))]);
     const commit = log.commit();
     if (isAway) await commit;
     else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });

@@ -6,7 +6,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import type { FleetFault } from "../../support/fleet.ts";
 import { failed, line, lines, type MachineKind, written } from "../../support/fleet-machine.ts";
@@ -330,7 +330,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test("a session that is published is there as a whole, or not at all", async () => {
-    const content = [bytesOf(`${[0, 1, 2].map(line).join("\n")}\n`)];
+    const content = [toBytes(`${[0, 1, 2].map(line).join("\n")}\n`)];
     for (const fault of ["before", "after"] as const) {
       const scene = new Scene(kind);
       const { file, fleet, store } = scene.one;
@@ -456,7 +456,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
         const scene = new Scene(kind, { isJournaled });
         const { disk } = scene.one;
         const { log } = scene;
-        const append = (word: string, defer = false): void => log.append([bytesOf(lineOf(word))], { defer });
+        const append = (word: string, defer = false): void => log.append([toBytes(lineOf(word))], { defer });
         for (const word of held) append(word, true);
         const parent = held.at(-1) ?? "";
         scene.one.fails((name) => (name === "append" ? fault : undefined));
@@ -491,7 +491,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
       const scene = await new Scene(kind).play("writes 0", what === "away" ? "cut" : "two takes 0", "appends 1");
       const commit = scene.log.commit();
       const theirs = scene.one.plain.open(scene.one.file);
-      theirs.append([bytesOf(lineOf("9<1"))]);
+      theirs.append([toBytes(lineOf("9<1"))]);
       theirs.close();
       scene.log.refresh();
       const told = await commit.catch((error: unknown) => error);

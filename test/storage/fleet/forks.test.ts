@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { draftOfValues } from "../../../src/core/format/entry.ts";
+import { makeValueDraft } from "../../../src/core/format/entry.ts";
 import { Workspace } from "../../../src/core/session/workspace.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
@@ -40,7 +40,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     const session = workspace.create({ id: SESSION });
     const { message } = user("one") as Json;
     await session.log.ready?.();
-    session.append([draftOfValues("message", { message }), draftOfValues("session_info", { name: "one" })]);
+    session.append([makeValueDraft("message", { message }), makeValueDraft("session_info", { name: "one" })]);
     await session.commit();
     await workspace.replace(session);
     disk.set(failing > 0 ? { kind: "fail", at: failing, errno: "EIO" } : undefined);

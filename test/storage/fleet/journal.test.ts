@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundGiving } from "../../../src/storage/fleet/giving.ts";
 import { failed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
@@ -113,7 +113,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       log.close();
       await again.ready?.();
       const wrote = (async () => {
-        again.append([bytesOf(lineOf("7<0"))]);
+        again.append([toBytes(lineOf("7<0"))]);
         await again.commit();
       })();
       const told = failed("storage_failed", { retryable: true, message: expect.stringContaining(reason) });

@@ -7,7 +7,7 @@
 
 import { randomBytes } from "node:crypto";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { textOf } from "../../../src/core/json/json.ts";
+import { decodeText } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
@@ -200,7 +200,7 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     const kinds = new Map([["talk" as const, undefined]]);
     const words = [["word7", "word39", "word40"]];
     const found = await two.catalog.texts({ kinds, words, except: [], limit: 10 });
-    expect(found.map(({ position, line, entryId }) => [position, textOf(line), entryId]).sort()).toEqual(
+    expect(found.map(({ position, line, entryId }) => [position, decodeText(line), entryId]).sort()).toEqual(
       [7, 39, 40].map((n) => [n, all[n], idOf(n)]).sort(),
     );
   });

@@ -2,7 +2,7 @@
 
 import { describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { FleetCopy } from "../../../src/storage/fleet/copy.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
@@ -159,7 +159,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await two.put(FIRST.map(line));
       const other = two.store.open(two.file);
       const commits = async (texts: readonly string[]): Promise<void> => {
-        other.append(texts.map((text) => bytesOf(text)));
+        other.append(texts.map((text) => toBytes(text)));
         await other.commit();
       };
       const chain = (parent: number, ns: readonly number[]): string[] =>

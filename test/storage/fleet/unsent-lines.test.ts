@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
@@ -162,7 +162,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         mine(n, 0).replace(/}$/, `,"_batch":{"session":"${SESSION}","key":"k","index":0,"count":1}}`);
       const one = await owedBy(keyed(1));
       const { other } = await second(kind, one, [line(0)]);
-      other.append([bytesOf(keyed(8))]);
+      other.append([toBytes(keyed(8))]);
       await other.commit();
       other.close();
       await opened(one);
@@ -189,11 +189,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await opened(one);
       expect(inFleet(one)).toEqual(ALL);
       // A process was killed after it had removed the note.
-      one.disk.put(file, bytesOf(`${mine(9, 0)}\n`));
+      one.disk.put(file, toBytes(`${mine(9, 0)}\n`));
       one.fleet.table.leave();
       await one.addPlainly([mine(7, 1)]);
       const { other } = await second(kind, one, ALL);
-      other.append([bytesOf(mine(8, 1))]);
+      other.append([toBytes(mine(8, 1))]);
       await other.commit();
       other.close();
       await opened(one);
@@ -211,7 +211,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         const told: string[] = [];
         for (const n of [1, 2])
           try {
-            log.append([bytesOf(mine(n, 0))]);
+            log.append([toBytes(mine(n, 0))]);
             await log.commit();
             told.push(mine(n, 0));
           } catch (error) {
@@ -248,7 +248,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   ])("a note that cannot be read is told as such, and no other waits for it: %s", async (text) => {
     const one = await owedBy();
     const bad = join("/root/state/fleet-journal", `${"0".repeat(32)}.json`);
-    one.disk.put(bad, bytesOf(text));
+    one.disk.put(bad, toBytes(text));
     const openRead = one.disk.openRead.bind(one.disk);
     one.disk.openRead = (path) => (path === bad && text === "refused" ? fails() : openRead(path));
     expect(
@@ -409,7 +409,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     );
     const longWritten = async (log: Log): Promise<void> => {
       for (const text of LONG) {
-        log.append([bytesOf(text)]);
+        log.append([toBytes(text)]);
         await log.commit();
       }
     };

@@ -5,7 +5,7 @@ import * as fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { type ConfinedDisk, confineDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, readWhole, realDisk, writeAll } from "../../../src/storage/fs/disk.ts";
@@ -38,7 +38,7 @@ function confine(given: string[] = [root], disk: Disk = realDisk): ConfinedDisk 
   return confined;
 }
 
-const text = (disk: Disk, path: string): string => textOf(readWhole(disk, path));
+const text = (disk: Disk, path: string): string => decodeText(readWhole(disk, path));
 const outside = expect.objectContaining({ name: "path_outside_root" });
 
 function openFolders(): string[] {
@@ -69,7 +69,7 @@ describe.each<[string, Disk]>([
     expect(disk.makeFolder(join(root, "a/b"))).toEqual([join(root, "a"), join(root, "a/b")]);
     expect(disk.makeFolder(join(root, "a/b"))).toEqual([]);
     const fd = disk.create(join(root, "a/b/new"));
-    writeAll(disk, fd, bytesOf("new"));
+    writeAll(disk, fd, toBytes("new"));
     disk.copyMode(path, fd);
     disk.close(fd);
     disk.link(join(root, "a/b/new"), join(root, "second"));

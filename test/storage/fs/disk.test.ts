@@ -8,8 +8,8 @@ import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { storageFailure } from "../../../src/core/errno.ts";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { toStorageFailure } from "../../../src/core/errno.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import {
   type Disk,
   exists,
@@ -50,7 +50,7 @@ const linkless = (disk: FaultDisk, code: string, more: object = {}): Disk =>
 
 function write(disk: Disk, path: string, text: string): void {
   const fd = disk.create(path);
-  writeAll(disk, fd, bytesOf(text));
+  writeAll(disk, fd, toBytes(text));
   disk.close(fd);
 }
 
@@ -72,7 +72,7 @@ test("a file whose mode is refused is closed, and not left", () => {
 test("a temporary file that cannot be made is not removed", async () => {
   const disk = new FaultDisk();
   disk.set({ kind: "fail", at: 1, errno: "ENOSPC" });
-  await expect(putInPlace(disk, "/file", bytesOf("new"), { replace: true, sync: true })).rejects.toThrow("ENOSPC");
+  await expect(putInPlace(disk, "/file", toBytes("new"), { replace: true, sync: true })).rejects.toThrow("ENOSPC");
   expect(disk.operations).toEqual(["create"]);
 });
 
@@ -129,23 +129,23 @@ describe("reading and writing", () => {
       read: (at: number, into: Uint8Array, offset: number, length: number, position: number) =>
         disk.read(at, into, offset, Math.min(length, 2), position),
     });
-    writeAll(short, fd, bytesOf("0123456789"));
+    writeAll(short, fd, toBytes("0123456789"));
     const into = new Uint8Array(10);
     readAll(short, fd, into, 0);
-    expect(textOf(into)).toBe("0123456789");
+    expect(decodeText(into)).toBe("0123456789");
     expect(() => readAll(short, fd, new Uint8Array(11), 0)).toThrow();
-    expect(() => writeAll({ ...short, write: () => 0 } as Disk, fd, bytesOf("x"))).toThrow();
+    expect(() => writeAll({ ...short, write: () => 0 } as Disk, fd, toBytes("x"))).toThrow();
   });
 
   test("writes at the end, whoever wrote before", () => {
     write(realDisk, join(folder, "file"), "one");
     const [a, b] = [realDisk.openAppend(join(folder, "file")), realDisk.openAppend(join(folder, "file"))];
-    writeAll(realDisk, a, bytesOf(" two"));
-    writeAll(realDisk, b, bytesOf(" three"));
-    writeAll(realDisk, a, bytesOf(" four"));
+    writeAll(realDisk, a, toBytes(" two"));
+    writeAll(realDisk, b, toBytes(" three"));
+    writeAll(realDisk, a, toBytes(" four"));
     realDisk.close(a);
     realDisk.close(b);
-    expect(textOf(readWhole(realDisk, join(folder, "file")))).toBe("one two three four");
+    expect(decodeText(readWhole(realDisk, join(folder, "file")))).toBe("one two three four");
   });
 });
 
@@ -157,15 +157,15 @@ describe("giving a file its name", () => {
     test(`is done whole, or not when the name is taken, on ${kind}`, () => {
       const on = disk();
       const path = `${root()}/file`;
-      on.close(publishNew(on, path, (fd) => writeAll(on, fd, bytesOf("whole"))));
-      expect(textOf(readWhole(on, path))).toBe("whole");
-      expect(() => publishNew(on, path, (fd) => writeAll(on, fd, bytesOf("other")))).toThrow("EEXIST");
+      on.close(publishNew(on, path, (fd) => writeAll(on, fd, toBytes("whole"))));
+      expect(decodeText(readWhole(on, path))).toBe("whole");
+      expect(() => publishNew(on, path, (fd) => writeAll(on, fd, toBytes("other")))).toThrow("EEXIST");
       const fails = () => {
         throw new Error("half way");
       };
       expect(() => publishNew(on, `${path}2`, fails)).toThrow("half way");
       expect(on.names(root() === "" ? "/" : root())).toEqual(["file"]);
-      expect(textOf(readWhole(on, path))).toBe("whole");
+      expect(decodeText(readWhole(on, path))).toBe("whole");
     });
 
   test("works where there are no hard links, and takes no name there either", () => {
@@ -176,7 +176,7 @@ describe("giving a file its name", () => {
     expect(disk.paths()).toEqual(["/file"]);
     write(disk, "/temporary", "two");
     expect(() => renameExclusive(other, "/temporary", "/file")).toThrow("EEXIST");
-    expect(textOf(disk.content("/file") as Uint8Array)).toBe("one");
+    expect(decodeText(disk.content("/file") as Uint8Array)).toBe("one");
     expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
   });
 
@@ -199,7 +199,7 @@ describe("giving a file its name", () => {
       } catch (error) {
         failure = error;
       }
-      expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
+      expect([moment, decodeText(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
       expect(failure).toEqual(others ? expect.objectContaining({ code: "EEXIST" }) : undefined);
     }
   });
@@ -225,9 +225,9 @@ test.each([
   ["ELOOP", "storage_failed", false],
 ])("where the disk says %s, the failure is %s, to be tried again: %s", (errno, name, retryable) => {
   const cause = Object.assign(new Error(errno), { code: errno });
-  const failure = storageFailure(cause, "testing");
+  const failure = toStorageFailure(cause, "testing");
   expect(failure).toMatchObject({ name, retryable, details: { errno }, cause });
-  expect(storageFailure(failure, "again")).toBe(failure);
+  expect(toStorageFailure(failure, "again")).toBe(failure);
 });
 
 test("failures that are no doing of the disk stay what they are", () => {
@@ -242,7 +242,7 @@ test("failures that are no doing of the disk stay what they are", () => {
   ]) {
     let thrown: unknown = "nothing";
     try {
-      storageFailure(bug, "testing");
+      toStorageFailure(bug, "testing");
     } catch (error) {
       thrown = error;
     }

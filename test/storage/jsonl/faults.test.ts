@@ -5,7 +5,7 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { bytesOf, isJson, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, isJson, toBytes } from "../../../src/core/json/json.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import type { Workspace } from "../../../src/core/session/workspace.ts";
 import {
@@ -55,7 +55,7 @@ const steps =
   };
 const toLeaf = (position: number) => (session: Session) => session.moveLeaf(position);
 const label = (targetId: string) => (session: Session) =>
-  session.append([{ type: "label", id: NEW, rest: bytesOf(`,"targetId":"${targetId}","label":"l"`) }]);
+  session.append([{ type: "label", id: NEW, rest: toBytes(`,"targetId":"${targetId}","label":"l"`) }]);
 
 const LEAF_IN_HEADER = THREE.replace('"version"', `"leafId":"${id(1)}","version"`);
 const SCENARIOS: Scenario[] = [
@@ -84,9 +84,9 @@ const SCENARIOS: Scenario[] = [
 /** Lines that are whole must parse, whatever happened; what hangs at the end may be torn. */
 function checkLines(disk: FaultDisk, at: string): void {
   for (const path of disk.paths().filter((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl"))) {
-    const lines = textOf(disk.content(path) as Uint8Array).split("\n");
+    const lines = decodeText(disk.content(path) as Uint8Array).split("\n");
     // A torn tail that was there before, and sealed because it could not be cut.
-    for (const line of lines.slice(0, -1)) if (line !== "" && !isJson(bytesOf(line))) expect(line, at).toBe(TORN);
+    for (const line of lines.slice(0, -1)) if (line !== "" && !isJson(toBytes(line))) expect(line, at).toBe(TORN);
   }
 }
 
@@ -116,8 +116,8 @@ survivesFaults({
   ],
   checkFiles: (disk, _, at, isRepaired = true) => {
     if (isRepaired) return checkLines(disk, at);
-    expect([DAMAGED, THREE], at).toContain(textOf(disk.content(FILE) as Uint8Array));
-    for (const path of backups(disk)) expect(textOf(disk.content(path) as Uint8Array), at).toBe(DAMAGED);
+    expect([DAMAGED, THREE], at).toContain(decodeText(disk.content(FILE) as Uint8Array));
+    for (const path of backups(disk)) expect(decodeText(disk.content(path) as Uint8Array), at).toBe(DAMAGED);
   },
   places: /^(\/sessions\/project|\/state\/quarantine|\/state\/leaves|\/elsewhere)\/[^/]+(?<!\.tmp)$/,
 });
@@ -129,7 +129,7 @@ describe("switching from one session to another", () => {
   /** Both sessions, the first of them current and left at an entry that its file does not give. */
   async function ready(): Promise<{ disk: FaultDisk; workspace: Workspace }> {
     const disk = diskWith(THREE);
-    disk.put(OTHER, bytesOf(OTHER_TEXT));
+    disk.put(OTHER, toBytes(OTHER_TEXT));
     const workspace = workspaceOn(disk, "jsonl");
     await workspace.replace(workspace.open({ sessionPath: FILE }));
     const session = workspace.session();
@@ -143,7 +143,7 @@ describe("switching from one session to another", () => {
     expect(known(session), at).toEqual(THREE_IDS);
     expect(session.leafId, at).toBe(id(0));
     session.close();
-    expect(textOf(disk.content(OTHER) as Uint8Array), at).toBe(OTHER_TEXT);
+    expect(decodeText(disk.content(OTHER) as Uint8Array), at).toBe(OTHER_TEXT);
     checkLines(disk, at);
   }
 
@@ -184,12 +184,12 @@ describe("switching from one session to another", () => {
 test("attachments outlast a loss of power with a fork where links are refused", async () => {
   const blob = `blobs/${"a".repeat(64)}`;
   const disk = diskWith(THREE);
-  disk.put(`${FILE}.${blob}`, bytesOf("attached"));
+  disk.put(`${FILE}.${blob}`, toBytes("attached"));
   disk.link = refusing("EPERM");
   const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
   for (const cut of [undefined, ...POWER_CUTS]) {
     const content = disk.after(cut).content(`${fork.file}.${blob}`) as Uint8Array;
-    expect(textOf(content), JSON.stringify(cut)).toBe("attached");
+    expect(decodeText(content), JSON.stringify(cut)).toBe("attached");
   }
 });
 
@@ -223,7 +223,7 @@ test.each([
     const [kept, ...more] = backups(linkless);
     expect(more).toEqual([]);
     for (const cut of [undefined, ...POWER_CUTS])
-      expect(textOf(linkless.after(cut).content(kept) as Uint8Array)).toBe(content);
+      expect(decodeText(linkless.after(cut).content(kept) as Uint8Array)).toBe(content);
     expect(other.log.nodes.count).toBeGreaterThan(2);
   }
 });
@@ -272,7 +272,7 @@ describe("moving the leaf", () => {
     const scenario = onFile("moving the leaf", THREE, { ids: [], atLeast: 6, change: steps(toLeaf(0)) });
     await withFaults(scenario, faultAt, async ({ disk, session, failure, at }) => {
       expect(session.leafId, at).toBe(failure === undefined ? id(0) : id(2));
-      expect(textOf(disk.content(FILE) as Uint8Array), at).toBe(THREE);
+      expect(decodeText(disk.content(FILE) as Uint8Array), at).toBe(THREE);
       await session.commit();
       expect(leafIn(disk), at).toBe(session.leafId);
       await steps(toLeaf(1))(session);
@@ -338,7 +338,7 @@ test("a file whose beginning could not be read after it was made is never taken 
   await appendMessages(session, id(30));
   disk.read = read;
   await appendMessages(session, id(31));
-  const known = textOf(disk.content(FILE) as Uint8Array);
+  const known = decodeText(disk.content(FILE) as Uint8Array);
   // Another program changes an entry in its place, and adds one.
   writeBehind(disk, FILE, `${known.replace("waiting", "changed")}${userText(id(9), id(31))}\n`, 0);
   expect(session.log.refresh()).toEqual({ kind: "replaced" });
@@ -355,14 +355,14 @@ test("what dead processes left of files is taken away after a day, when a sessio
     const now = testEnv().now();
     const put = (name: string, age: number): string => {
       disk.clock = () => now - age;
-      disk.put(`${FOLDER}/${name}`, bytesOf("half"));
+      disk.put(`${FOLDER}/${name}`, toBytes("half"));
       return `${FOLDER}/${name}`;
     };
     put(".a.jsonl.77-1.tmp", DAY);
     const kept = [put(".b.jsonl.77-2.tmp", DAY / 2), put(".c.tmp", 2 * DAY), put("d.jsonl.77-1.tmp", 2 * DAY)];
     await make(disk);
     expect(disk.paths().filter((path) => path.endsWith(".tmp"))).toEqual(kept);
-    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(THREE);
+    expect(decodeText(disk.content(FILE) as Uint8Array)).toBe(THREE);
   }
 });
 
@@ -373,12 +373,12 @@ test("entries that cannot be cut off after a commit that failed are not said to 
   const { log } = openOn(disk);
   const { sync, truncate } = disk;
   Object.assign(disk, { sync: async () => refusing()(), truncate: refusing() });
-  log.append([bytesOf(userText(NEW, id(2)))]);
+  log.append([toBytes(userText(NEW, id(2)))]);
   const failure = await log.commit().catch((error) => error);
   expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
   expect(failure.message).not.toContain("Nothing was changed");
   Object.assign(disk, { sync, truncate });
-  log.append([bytesOf(userText(id(31), id(2)))]);
+  log.append([toBytes(userText(id(31), id(2)))]);
   await log.commit();
   expect(idsOf(log).at(-1)).toBe(id(31));
   expect(idsOf(openOn(disk.after()).log)).toEqual(idsOf(log));

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { JsonlBackend } from "../../../src/storage/jsonl/log.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
@@ -40,13 +40,13 @@ test.each([
 ])("a torn write of %s", (_whose, previousHolderDied, wanted) => {
   const disk = new FaultDisk();
   disk.clock = () => BEGINNING + 1000;
-  disk.put(FILE, bytesOf(TWO + TORN));
+  disk.put(FILE, toBytes(TWO + TORN));
   const locks = { acquire: () => ({ release() {}, previousHolderDied }), holder: () => null };
   const log = jsonlOn(disk, { locks }).open(FILE);
-  log.append(chain(1, 2).map((line) => bytesOf(line)));
-  expect(textOf(disk.content(FILE) as Uint8Array)).toBe(wanted);
+  log.append(chain(1, 2).map((line) => toBytes(line)));
+  expect(decodeText(disk.content(FILE) as Uint8Array)).toBe(wanted);
   const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
-  expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(previousHolderDied ? [TORN] : []);
+  expect(kept.map((path) => decodeText(disk.content(path) as Uint8Array))).toEqual(previousHolderDied ? [TORN] : []);
 });
 
 test("a head that another program changes while the file is read is seen, wherever in the file it is", () => {

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { Stores } from "../../../src/core/ports/stores.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
@@ -13,7 +13,7 @@ import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText } from "../../support/lines.ts";
 
-const PIECES = ["one ", bytesOf("two "), "three"];
+const PIECES = ["one ", toBytes("two "), "three"];
 const WHOLE = "one two three";
 const BLOB = `session.jsonl.blobs/${"ab".repeat(32)}`;
 
@@ -27,8 +27,8 @@ function storesOn(disk: Disk, durability: "sync" | "os" = "sync"): Stores {
 /** A disk with a folder, a session's attachment, and a file that has the name where one is to be. */
 function diskFor(taken: Taken): FaultDisk {
   const disk = new FaultDisk();
-  disk.put(`/work/${BLOB}`, bytesOf("media"));
-  if (taken !== "refuse") disk.put("/work/out.jsonl", bytesOf("before"));
+  disk.put(`/work/${BLOB}`, toBytes("media"));
+  if (taken !== "refuse") disk.put("/work/out.jsonl", toBytes("before"));
   return disk.after();
 }
 

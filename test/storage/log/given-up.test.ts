@@ -1,7 +1,7 @@
 /** Entries that were given up before anybody asked for their commit: the commit that comes for them fails, once. */
 
 import { expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
@@ -19,7 +19,7 @@ import { diskError, refusing, writeBehind } from "../other-writers.ts";
 
 const OURS = id(30);
 const THREE_IDS = [id(0), id(1), id(2)];
-const line = (n: number, parent: string) => [bytesOf(userText(id(n), parent))];
+const line = (n: number, parent: string) => [toBytes(userText(id(n), parent))];
 const ours = () => line(30, id(2));
 const KINDS = ["jsonl", "v2"] as const;
 type Kind = (typeof KINDS)[number];
@@ -50,7 +50,7 @@ function failOnce(disk: FaultDisk, name: "sync" | "syncNow" | "write", before = 
 }
 
 async function goesOn(log: Log, ids: readonly string[], next: string, parent: string): Promise<void> {
-  log.append([bytesOf(userText(next, parent))]);
+  log.append([toBytes(userText(next, parent))]);
   await log.commit();
   expect(idsOf(log)).toEqual([...ids, next]);
   log.close();
@@ -73,7 +73,7 @@ test.each([
   log.close();
   const store = v2On(disk);
   const session = new Session(store.open(CONTAINER), testEnv());
-  session.append([{ type: "custom", id: OURS, rest: bytesOf("") }]);
+  session.append([{ type: "custom", id: OURS, rest: toBytes("") }]);
   const second = store.open(CONTAINER);
   failOnce(disk, "syncNow", () => isFollowed && writeToo(disk, "v2"));
   expect(() => second.append(line(31, id(2)))).toThrow();

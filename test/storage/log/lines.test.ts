@@ -1,7 +1,7 @@
 /** Files as they are found: every odd or damaged line costs at most itself, is reported, and is left as it is. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
 import { findStrangeFormat } from "../../../src/storage/fs/formats.ts";
@@ -46,7 +46,7 @@ describe("line ends", () => {
   test("a byte order mark is no part of the header", () => {
     const log = read(`\ufeff${file(...chain(2))}`);
     expect([idsOf(log), log.damage]).toEqual([[id(0), id(1)], []]);
-    expect(textOf(log.headerLine)).toBe(HEADER);
+    expect(decodeText(log.headerLine)).toBe(HEADER);
   });
 
   test("carriage returns are no part of the lines, and what is appended has none", async () => {
@@ -54,7 +54,7 @@ describe("line ends", () => {
     expect([textsOf(read(content)), read(content).damage]).toEqual([chain(3), []]);
     const disk = diskWith(content);
     await append(openOn(disk), id(9));
-    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+    expect(decodeText(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
     expect(idsOf(read(disk.content(FILE) as Uint8Array))).toEqual([id(0), id(1), id(2), id(9)]);
     expect(linesOf(disk.content(FILE) as Uint8Array).at(-1)).not.toContain("\r");
   });
@@ -114,10 +114,10 @@ describe("line ends", () => {
     const found: string[] = [];
     const size = disk.infoOf(fd);
     disk.infoOf = () => size;
-    disk.put(FILE, bytesOf(grown));
+    disk.put(FILE, toBytes(grown));
     const visitor = {
       line: (number: number, _start: number, b: Uint8Array, at: number, end: number) =>
-        found.push(`${number}: ${textOf(b.subarray(at, end))}`),
+        found.push(`${number}: ${decodeText(b.subarray(at, end))}`),
       long: (number: number, start: number, length: number) => found.push(`${number}: ${start} + ${length}`),
     };
     const scanned = scanLines(disk, disk.openRead(FILE), 0, 4, visitor);
@@ -141,9 +141,9 @@ describe("a torn tail", () => {
   const last = userText(id(3), id(2), "the last — with \\n and 漢");
 
   test("cut at every byte costs the last entry and nothing else", () => {
-    const bytes = bytesOf(last);
+    const bytes = toBytes(last);
     for (let cut = 1; cut < bytes.length; cut++) {
-      const log = read(Buffer.concat([bytesOf(file(...whole)), bytes.subarray(0, cut)]));
+      const log = read(Buffer.concat([toBytes(file(...whole)), bytes.subarray(0, cut)]));
       expect(textsOf(log), `cut at ${cut}`).toEqual(whole);
       expect(log.damage).toEqual([
         expect.objectContaining({ kind: "torn_tail", line: 5, byteOffset: file(...whole).length, length: cut }),
@@ -157,7 +157,7 @@ describe("a torn tail", () => {
     const acknowledged = idsOf(read(content));
     for (let round = 0; round < 3; round++) {
       const torn = userText(id(50 + round), id(2)).slice(0, 40 + round * 20);
-      const disk = diskWith(Buffer.concat([bytesOf(Buffer.from(content as Uint8Array).toString()), bytesOf(torn)]));
+      const disk = diskWith(Buffer.concat([toBytes(Buffer.from(content as Uint8Array).toString()), toBytes(torn)]));
       const session = openOn(disk, FILE, round);
       expect(session.leafId).toBe(acknowledged.at(-1));
       await append(session, id(10 + round));
@@ -165,13 +165,13 @@ describe("a torn tail", () => {
       content = disk.content(FILE) as Uint8Array;
       expect([idsOf(read(content)), read(content).damage]).toEqual([acknowledged, []]);
       const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
-      expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual([torn]);
+      expect(kept.map((path) => decodeText(disk.content(path) as Uint8Array))).toEqual([torn]);
       expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "torn_tail", keptAt: kept[0] })]);
     }
   });
 
   test("of zeros, as a power cut leaves it, is one too", async () => {
-    const disk = diskWith(Buffer.concat([bytesOf(file(...whole)), Buffer.alloc(5000)]));
+    const disk = diskWith(Buffer.concat([toBytes(file(...whole)), Buffer.alloc(5000)]));
     const session = openOn(disk);
     expect([idsOf(session.log), kindsOf(session.log)]).toEqual([[id(0), id(1), id(2)], ["torn_tail"]]);
     await append(session, id(10));
@@ -203,7 +203,7 @@ describe("lines that are no entries", () => {
     const session = openOn(disk);
     expect([session.leafId, messagesAt(session).length]).toEqual([id(3), 4]);
     await append(session, id(9));
-    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+    expect(decodeText(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
   });
 
   test("a second header is one", () => {
@@ -228,7 +228,7 @@ describe("lines that are no entries", () => {
   test("bytes that are not UTF-8 are one line's damage", () => {
     const bad = Buffer.from(userText(id(2), id(1), "xyz"));
     bad[bad.indexOf("xyz") + 1] = 0xff;
-    const log = read(Buffer.concat([bytesOf(file(...chain(2))), bad, bytesOf(`\n${fileText(...chain(1, 3))}`)]));
+    const log = read(Buffer.concat([toBytes(file(...chain(2))), bad, toBytes(`\n${fileText(...chain(1, 3))}`)]));
     expect(textsOf(log).filter((text) => !JSON.parse(text).damaged)).toEqual([...chain(2), userText(id(3), id(2))]);
     expect(log.damage).toHaveLength(1);
   });
@@ -254,7 +254,7 @@ describe("one flipped bit", () => {
   function flipEach(places: readonly number[], check: (log: Log, where: string) => void): void {
     for (const at of places)
       for (const bit of bitsAt(at)) {
-        const flipped = Uint8Array.from(bytesOf(file(...lines)));
+        const flipped = Uint8Array.from(toBytes(file(...lines)));
         flipped[at] ^= 1 << bit;
         check(logOf(flipped), `byte ${at}, bit ${bit}`);
       }
@@ -283,7 +283,7 @@ describe("headers", () => {
     expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), expect.arrayContaining(["bad_header"])]);
     expect(log.readOnly).toMatchObject({ name: "read_only" });
     expect(log.header).toMatchObject({ type: "session", id: expect.stringMatching(/./) });
-    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(expect.objectContaining({ name: "read_only" }));
+    expect(() => log.append([toBytes(userText(id(9), id(2)))])).toThrow(expect.objectContaining({ name: "read_only" }));
   });
 
   test("that are missing are, too, and the first entry is not lost", () => {
@@ -302,7 +302,7 @@ describe("headers", () => {
       expect([log.version, kindsOf(log)]).toEqual([Number(version), ["newer_version"]]);
       const refused = expect.objectContaining({ name: "unsupported_version" });
       expect(log.readOnly).toEqual(refused);
-      expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(refused);
+      expect(() => log.append([toBytes(userText(id(9), id(2)))])).toThrow(refused);
     },
   );
 
@@ -347,7 +347,7 @@ describe("ids", () => {
     const log = read(content);
     const [made] = idsOf(log);
     expect(made).toMatch(/^[0-9a-f]{8}$/);
-    expect(JSON.parse(textOf(log.read(0)))).toMatchObject({ id: made });
+    expect(JSON.parse(decodeText(log.read(0)))).toMatchObject({ id: made });
     expect(kindsOf(log)).toEqual(["missing_id"]);
     expect(idsOf(read(content))).toEqual(idsOf(log));
   });
@@ -357,7 +357,7 @@ describe("ids", () => {
     expect(idsOf(log)).toEqual([id(0), id(1), `${id(1)}~2`, id(2)]);
     expect(kindsOf(log)).toEqual(["duplicate_id", "duplicate_id"]);
     expect(log.nodes.parent(3)).toBe(1);
-    expect(JSON.parse(textOf(log.read(2)))).toMatchObject({ id: `${id(1)}~2`, message: { content: "other" } });
+    expect(JSON.parse(decodeText(log.read(2)))).toMatchObject({ id: `${id(1)}~2`, message: { content: "other" } });
   });
 
   test("that were doubled while a parent was waited for lead to the right parents", () => {
@@ -421,10 +421,10 @@ describe("batches", () => {
     const after = disk.content(FILE) as Uint8Array;
     expect([idsOf(read(after)), read(after).damage]).toEqual([[id(0), id(1), id(2)], []]);
     const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
-    expect(kept.map((path) => textOf(disk.content(path) as Uint8Array)).join("")).toBe(
+    expect(kept.map((path) => decodeText(disk.content(path) as Uint8Array)).join("")).toBe(
       content.slice(file(...chain(2)).length),
     );
-    expect(textOf(session.line(2))).not.toContain('"_batch"');
+    expect(decodeText(session.line(2))).not.toContain('"_batch"');
   });
 
   test("of another session, as forks have them, are entries like others", () => {
@@ -482,7 +482,7 @@ test("a session that is opened for reading only is not repaired, whatever is dam
     const log = jsonlOn(disk, { readOnly: true }).open(FILE);
     expect(() => log.repair()).toThrow(expect.objectContaining({ name: "read_only" }));
     expect(disk.paths()).toEqual([FILE]);
-    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(content);
+    expect(decodeText(disk.content(FILE) as Uint8Array)).toBe(content);
   }
 });
 
@@ -527,7 +527,7 @@ describe("the first valid header in a file counts", () => {
       messages: entries,
     });
     log.repair();
-    const repaired = textOf(disk.content(FILE) as Uint8Array);
+    const repaired = decodeText(disk.content(FILE) as Uint8Array);
     expect(repaired).toBe(fileText(header, ...chain(entries)));
     expect(kindsOf(jsonlOn(disk).open(FILE))).toEqual([]);
   });

@@ -7,7 +7,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { migrate } from "../../../src/storage/v2/migration.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
@@ -30,11 +30,11 @@ type Program = "opens" | "has open";
 function appendBeside(disk: FaultDisk, program: Program): boolean {
   if (disk.content(FILE) === undefined) {
     if (program === "opens") return false;
-    disk.put(FILE, bytesOf(LINE));
+    disk.put(FILE, toBytes(LINE));
     return true;
   }
   const fd = disk.openAppend(FILE);
-  disk.write(fd, bytesOf(LINE));
+  disk.write(fd, toBytes(LINE));
   disk.close(fd);
   return true;
 }
@@ -100,7 +100,7 @@ const UNDO: Way = {
   name: "the undo of a migration",
   begin: async () => {
     const disk = new FaultDisk();
-    disk.put(FILE, bytesOf(TEXT));
+    disk.put(FILE, toBytes(TEXT));
     const server = serveAgain(disk, FILE);
     await server.result("migrate_session");
     await server.finish();

@@ -5,7 +5,7 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import {
   checkpointFile,
   getPointerFile,
@@ -56,7 +56,7 @@ beforeAll(async () => {
   small = await v2.containerWith(chain(COUNT), SMALL);
 });
 
-const bytes = (...lines: string[]) => lines.map((line) => bytesOf(line));
+const bytes = (...lines: string[]) => lines.map((line) => toBytes(line));
 const named = (failure: string) => expect.objectContaining({ name: failure });
 const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as FileLog;
 const afterLast = (n: number) => bytes(userText(id(n), id(COUNT - 1)));
@@ -66,7 +66,7 @@ const cached = (disk: FaultDisk) => ({ snapshots: snapshotCache(disk, STATE, 1) 
 
 // Harms.
 const nothing = () => {};
-const putting = (path: string, text: string) => (disk: FaultDisk) => disk.put(path, bytesOf(text));
+const putting = (path: string, text: string) => (disk: FaultDisk) => disk.put(path, toBytes(text));
 const removing =
   (...paths: string[]) =>
   (disk: FaultDisk) => {
@@ -103,7 +103,7 @@ function frame(
   const at = { segmentSeq: 1, frameSeq: n + 1, entrySeq: more.entrySeq ?? n + 1 };
   const { parent = n === 0 ? null : id(n - 1) } = more;
   const facts = { entryId: more.entryId ?? id(n), parentEntryId: parent, entryType: "message" };
-  return v2.encodeFrame(at, facts, "2026-02-03T22:52:06.500Z", bytesOf(payload)).bytes.toString("latin1");
+  return v2.encodeFrame(at, facts, "2026-02-03T22:52:06.500Z", toBytes(payload)).bytes.toString("latin1");
 }
 
 /** Lines of entries that are whole, as a repair shows them, which writes down which parents reading found. */
@@ -382,8 +382,8 @@ test("frames that changed places under a snapshot of the index that still fits a
     lineOf(SEGMENT, 2, (line) => line.replace("say", "")),
     lineOf(SEGMENT, 8, (line) => line.replace("say", "saysay")),
   );
-  const many = [...open(disk.after()).readMany(range(0, COUNT))].map((line) => textOf(line));
-  const copied = textOf(Buffer.concat([...open(disk.after()).copy(range(0, COUNT))])).split("\n");
+  const many = [...open(disk.after()).readMany(range(0, COUNT))].map((line) => decodeText(line));
+  const copied = decodeText(Buffer.concat([...open(disk.after()).copy(range(0, COUNT))])).split("\n");
   for (const n of [3, 4, 5, 6, 7, 9, 10, 11]) expect([many[n], copied[n]]).toEqual([chain(COUNT)[n], chain(COUNT)[n]]);
   await failsUntilRepaired(disk, without(2, 8));
 });
@@ -529,7 +529,7 @@ describe("a mark before the end", () => {
     "a manifest with another chain": rewriting(MANIFEST, (text) => {
       const manifest = JSON.parse(text);
       Object.assign(manifest.integrity, { chainHash: "1".repeat(64), manifestHash: "" });
-      manifest.integrity.manifestHash = sha256(bytesOf(JSON.stringify(manifest)));
+      manifest.integrity.manifestHash = sha256(toBytes(JSON.stringify(manifest)));
       return JSON.stringify(manifest);
     }),
   };
@@ -588,7 +588,7 @@ describe("what a container never takes", () => {
     const disk = made.after();
     const log = open(disk, { segmentBytes: 5000 });
     const before = contentsOf(disk);
-    expect(() => log.append([...afterLast(49), bytesOf(line)])).toThrow(named("invalid_entry"));
+    expect(() => log.append([...afterLast(49), toBytes(line)])).toThrow(named("invalid_entry"));
     expect([log.nodes.count, log.state]).toEqual([COUNT, "CLEAN"]);
     expect(contentsOf(disk)).toEqual(before);
     await goesOn(disk, log);
@@ -610,7 +610,7 @@ describe("what a container never takes", () => {
       { segmentSeq: 2, frameSeq: 1, entrySeq: 13 },
       { entryId: id(50), parentEntryId: id(11), entryType: "message" },
       "2026-02-03T22:52:06.500Z",
-      bytesOf(userText(id(50), id(11), "")),
+      toBytes(userText(id(50), id(11), "")),
     ).bytes;
     // The length of the payload takes four digits, not three.
     const room = 5000 - overhead - 1;
@@ -663,7 +663,7 @@ describe("what is no container of ours", () => {
       if (!hasManifest) continue;
       const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
       const kept = disk.content(`${POINTER}.damaged.bak`);
-      if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
+      if (damaged !== undefined) expect(decodeText(kept as Uint8Array), "what was there is kept").toBe(damaged);
       expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
     }
   });
@@ -851,10 +851,10 @@ describe("another process", () => {
         const ours = open(disk, { durability });
         ours.append(afterLast(50));
         await ours.commit();
-        const other = textOf(disk.content(HEADER) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0"));
+        const other = decodeText(disk.content(HEADER) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0"));
         // A file that is removed leaves its number to the next, too.
         if (isInPlace) writeBehind(disk, HEADER, other, 0);
-        else disk.put(HEADER, bytesOf(other));
+        else disk.put(HEADER, toBytes(other));
         const write = async (): Promise<void> => {
           ours.append(afterLast(51));
           await ours.commit();

@@ -1,7 +1,7 @@
 /** Documents, states and ledger of a container: the reference's vectors, strict reading, and the table of states. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import {
   appendEvent,
   CHECKPOINT_SCHEMA,
@@ -103,7 +103,7 @@ function changed(text: string, path: readonly string[], value: unknown): Uint8Ar
   let at = document;
   for (const name of path.slice(0, -1)) at = at[name];
   at[path[path.length - 1]] = value;
-  return bytesOf(JSON.stringify(document));
+  return toBytes(JSON.stringify(document));
 }
 
 /** The paths of all members of an object. */
@@ -123,20 +123,20 @@ describe("documents", () => {
 
   test("the members of a manifest are read in any order", () => {
     const reversed = Object.fromEntries(Object.entries(sealManifest(TWO)).reverse());
-    expect(parseManifest(bytesOf(JSON.stringify(reversed, null, 7)))).toEqual(sealManifest(TWO));
+    expect(parseManifest(toBytes(JSON.stringify(reversed, null, 7)))).toEqual(sealManifest(TWO));
   });
 
   test.each(Object.keys(KINDS))("a %s reads back as it was written, and with any member amiss is refused", (kind) => {
     const { text, read, value } = KINDS[kind];
-    expect(read(bytesOf(text))).toEqual(value);
+    expect(read(toBytes(text))).toEqual(value);
     for (const path of pathsIn(JSON.parse(text))) {
       const name = path.join(".");
       expect(() => read(changed(text, path, undefined)), `without ${name}`).toThrow(Malformed);
       expect(() => read(changed(text, path, [1])), `${name} as a list`).toThrow(Malformed);
       expect(() => read(changed(text, [...path.slice(0, -1), "extra"], 1)), `extra beside ${name}`).toThrow(Malformed);
     }
-    for (const none of ["[]", text.slice(0, -1)]) expect(() => read(bytesOf(none))).toThrow(Malformed);
-    expect(() => read(bytesOf(`${text}${" ".repeat(DOCUMENT_BYTES)}`))).toThrow(/byte read limit/);
+    for (const none of ["[]", text.slice(0, -1)]) expect(() => read(toBytes(none))).toThrow(Malformed);
+    expect(() => read(toBytes(`${text}${" ".repeat(DOCUMENT_BYTES)}`))).toThrow(/byte read limit/);
   });
 
   test.each([
@@ -148,7 +148,7 @@ describe("documents", () => {
   });
 
   test("a manifest whose head does not fit its counts is refused, hash or not", () => {
-    const sealed = (facts: ManifestFacts) => parseManifest(bytesOf(encodeManifest(sealManifest(facts))));
+    const sealed = (facts: ManifestFacts) => parseManifest(toBytes(encodeManifest(sealManifest(facts))));
     for (const facts of [
       { ...TWO, head: { ...TWO.head, entrySeq: 3 } },
       { ...TWO, head: { ...TWO.head, segmentSeq: 0 } },
@@ -162,7 +162,7 @@ describe("documents", () => {
 
   test("a checkpoint is that of its file's name, and is not compacted beyond its head", () => {
     const text = encodeCheckpoint(CHECKPOINT);
-    expect(() => parseCheckpoint(bytesOf(text), 4)).toThrow(Malformed);
+    expect(() => parseCheckpoint(toBytes(text), 4)).toThrow(Malformed);
     for (const [name, value] of [
       ["compactedBeforeEntrySeq", 3],
       ["headEntrySeq", 0],
@@ -218,7 +218,7 @@ describe("ledger", () => {
 
   test("events are appended one behind the other, durable when that is told", async () => {
     const disk = new FaultDisk();
-    disk.put("/s/other", bytesOf(""));
+    disk.put("/s/other", toBytes(""));
     await appendEvent(disk, FILE, EVENT);
     await appendEvent(disk, FILE, { ...EVENT, phase: "rollback", errorClass: "io_failure" });
     const after = disk.after({ names: "synced", content: "synced" });
@@ -229,10 +229,10 @@ describe("ledger", () => {
 
   test("what a torn write left at the end gives way to the next event", async () => {
     const disk = new FaultDisk();
-    disk.put(FILE, bytesOf(LINE + LINE.slice(0, 100)));
+    disk.put(FILE, toBytes(LINE + LINE.slice(0, 100)));
     expect(readLedger(disk, FILE)).toMatchObject({ events: [EVENT], torn: 100 });
     await appendEvent(disk, FILE, EVENT);
-    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(LINE + LINE);
+    expect(decodeText(disk.content(FILE) as Uint8Array)).toBe(LINE + LINE);
   });
 
   test.each([
@@ -241,7 +241,7 @@ describe("ledger", () => {
     ["an unknown phase", LINE.replace('"completed"', '"done"')],
   ])("a ledger that holds %s tells it, and is kept beside the one that the next event begins", async (_name, line) => {
     const disk = new FaultDisk();
-    disk.put(FILE, bytesOf(LINE + line + LINE));
+    disk.put(FILE, toBytes(LINE + line + LINE));
     const before = disk.content(FILE);
     expect(readLedger(disk, FILE)).toMatchObject({ events: [EVENT, EVENT], fault: { line: 2 } });
     await appendEvent(disk, FILE, EVENT);

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
@@ -91,7 +91,7 @@ async function ours(): Promise<void> {
   await migrate(options(), file);
   const log = options().openContainer(container);
   for (let i = 6; i < 20; i++) {
-    log.append([bytesOf(userText(id(i), id(i - 1), "z".repeat(i * 20)))]);
+    log.append([toBytes(userText(id(i), id(i - 1), "z".repeat(i * 20)))]);
     await log.commit();
   }
   log.close();
@@ -170,8 +170,8 @@ describe("another program", () => {
     const sound = { ok: true, findings: [] };
     expect(await audit(realDisk, container)).toMatchObject(sound);
     const log = options().openContainer(container);
-    expect([log.damage, textsOf(log), textOf(log.headerLine)]).toEqual([[], LINES, headerText()]);
-    log.append([bytesOf(userText(id(6), id(5)))]);
+    expect([log.damage, textsOf(log), decodeText(log.headerLine)]).toEqual([[], LINES, headerText()]);
+    log.append([toBytes(userText(id(6), id(5)))]);
     await log.commit();
     log.close();
     expect(await audit(realDisk, container)).toMatchObject(sound);

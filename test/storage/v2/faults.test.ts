@@ -5,8 +5,8 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
-import { draftOf } from "../../../src/core/format/entry.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { makeDraft } from "../../../src/core/format/entry.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
@@ -53,7 +53,7 @@ function threeWith(path: string, text: string): FaultDisk {
 function fresh(disk: FaultDisk): Session {
   const log = v2On(disk).create(beginning(headerText(), CONTAINER));
   const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
-  session.append([{ type: "session_info", id: id(90), rest: bytesOf(',"name":"waiting"') }]);
+  session.append([{ type: "session_info", id: id(90), rest: toBytes(',"name":"waiting"') }]);
   return session;
 }
 
@@ -104,7 +104,7 @@ const SCENARIOS: Scenario[] = [
   onContainer("the first append", {
     disk: () => {
       const disk = new FaultDisk();
-      for (const path of ["/elsewhere/x", `${FOLDER}/x`]) disk.put(path, bytesOf(""));
+      for (const path of ["/elsewhere/x", `${FOLDER}/x`]) disk.put(path, toBytes(""));
       return disk;
     },
     open: fresh,
@@ -155,13 +155,13 @@ survivesFaults({
     /^(?!.*(\.staging|\.bak|\/\.[^/]*\.tmp$))(\/sessions\/project\/(x|[^/]*\.store\.json|[^/]*\.v2\/.*)|\/elsewhere\/x|\/state\/quarantine\/.*)$/,
 });
 
-const ours = () => [bytesOf(userText(NEW, id(2)))];
+const ours = () => [toBytes(userText(NEW, id(2)))];
 const DURABILITIES: readonly Durability[] = ["sync", "os"];
 
 /** Appends entries and commits them; returns the failure, if any. */
 async function attempt(log: Log, ...lines: string[]): Promise<Failure | undefined> {
   try {
-    log.append(lines.map((line) => bytesOf(line)));
+    log.append(lines.map((line) => toBytes(line)));
     await log.commit();
     return undefined;
   } catch (error) {
@@ -297,7 +297,7 @@ describe.each(DURABILITIES)("while another program writes at once, with %s, an a
     const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
     atNextWrite(disk, (bytes, write) => {
       const written = write(bytes);
-      theirs.append([bytesOf(userText(id(31), id(2)))]);
+      theirs.append([toBytes(userText(id(31), id(2)))]);
       return written;
     });
     expect(await attempt(log, userText(NEW, id(2)))).toMatchObject({ name: "outcome_unknown" });
@@ -331,7 +331,7 @@ describe.each(DURABILITIES)("while another program writes at once, with %s, an a
     const log = v2On(disk, { durability, segmentBytes: 4000 }).open(CONTAINER);
     atNextWrite(disk, (bytes, write) => {
       const written = write(bytes);
-      disk.put(segmentFile(CONTAINER, 2), bytesOf(text));
+      disk.put(segmentFile(CONTAINER, 2), toBytes(text));
       return written;
     });
     const failure = await attempt(log, userText(NEW, id(2)), userText(id(31), NEW, "x".repeat(2800)));
@@ -345,7 +345,7 @@ test("an append before which another program writes at once is nowhere, and can 
   const log = v2On(disk, { locks: locksOf("us", new Map()) }).open(CONTAINER);
   const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
   atNextWrite(disk, (bytes, write) => {
-    theirs.append([bytesOf(userText(id(31), id(2)))]);
+    theirs.append([toBytes(userText(id(31), id(2)))]);
     return write(bytes);
   });
   expect(() => log.append(ours())).toThrow(expect.objectContaining({ name: "storage_failed", byOthers: true }));
@@ -360,7 +360,7 @@ test("an append before which another program writes at once is nowhere, and can 
 test("an append that is to survive the death of the process alone stays where others wrote behind it, and its rows fail", async () => {
   const disk = three.after();
   const session = openV2(disk, { durability: "os" });
-  const message = (text: string) => [draftOf("message", { message: { role: "user", content: text, timestamp: 1 } })];
+  const message = (text: string) => [makeDraft("message", { message: { role: "user", content: text, timestamp: 1 } })];
   atNextWrite(disk, (bytes, write) => {
     atNextWrite(disk, () => {
       writeBehind(disk, SEGMENT, "somebody's");
@@ -390,7 +390,7 @@ test("the container of a session that could not be made is gone before its lock 
   whole.record();
   const make = (disk: FaultDisk, locks: Locks): Promise<void> => {
     const log = v2On(disk, { locks }).create(beginning(headerText(), CONTAINER));
-    log.append([bytesOf(userText(NEW, null))]);
+    log.append([toBytes(userText(NEW, null))]);
     return log.commit();
   };
   await make(whole, noLocks);
@@ -444,7 +444,7 @@ describe("a checkpoint that is refused", () => {
         const begun = async (disk: FaultDisk): Promise<Log> => {
           const checkpointEvery = { entries: isDue ? 1 : 100, bytes: 1 << 20 };
           const log = v2On(disk, { checkpointEvery }).open(CONTAINER);
-          log.append([bytesOf(userText(NEW, id(2)))]);
+          log.append([toBytes(userText(NEW, id(2)))]);
           if (!isDue) await log.commit();
           return log;
         };
@@ -471,8 +471,8 @@ describe("a checkpoint that is refused", () => {
             left++;
             expect(failure.message, where).not.toContain("Nothing was changed");
           }
-          if (log.nodes.count === 3) log.append([bytesOf(userText(NEW, id(2)))]);
-          log.append([bytesOf(userText(id(31), NEW))]);
+          if (log.nodes.count === 3) log.append([toBytes(userText(NEW, id(2)))]);
+          log.append([toBytes(userText(id(31), NEW))]);
           await log.commit();
           const next = Math.max(...seqs(disk)) + 1;
           expect(await log.checkpointNow?.(), where).toBe(next);
@@ -488,14 +488,14 @@ describe("a checkpoint that is refused", () => {
 test("a manifest that could not be published counts no frames that a process left which died before they were durable", async () => {
   const disk = three.after();
   const log = v2On(disk).open(CONTAINER);
-  log.append([bytesOf(userText(NEW, id(2)))]);
+  log.append([toBytes(userText(NEW, id(2)))]);
   await log.commit();
   const { create } = disk;
   disk.create = refusing("ENOSPC");
   log.unlock();
   disk.create = create;
   const dead = v2On(disk).open(CONTAINER);
-  dead.append([bytesOf(userText(id(31), NEW))]);
+  dead.append([toBytes(userText(id(31), NEW))]);
   // Its lock ended with it; what it wrote is found by whoever has the lock next.
   log.acquireLock();
   log.refresh();
@@ -512,7 +512,7 @@ test("a manifest that could not be published counts no frames that a process lef
 test("what an append adds while a commit waits for the medium takes nothing of that commit from it", async () => {
   const disk = three.after();
   const log = v2On(disk, { segmentBytes: 1024 }).open(CONTAINER);
-  const long = (n: number): Uint8Array => bytesOf(userText(id(n), id(n - 1), "x".repeat(500)));
+  const long = (n: number): Uint8Array => toBytes(userText(id(n), id(n - 1), "x".repeat(500)));
   const { sync } = disk;
   let next = 20;
   // Each wait sees another segment begin.
@@ -520,7 +520,7 @@ test("what an append adds while a commit waits for the medium takes nothing of t
     if (next < 26) log.append([long(next++)]);
     await sync(fd);
   };
-  log.append([bytesOf(userText(id(17), id(2))), long(18), long(19)]);
+  log.append([toBytes(userText(id(17), id(2))), long(18), long(19)]);
   for (let count = log.nodes.count; count < 12; count = log.nodes.count) {
     await log.commit();
     for (const cut of POWER_CUTS) {
@@ -558,7 +558,7 @@ test("a session that cannot be published closes no file that is on its way to th
       return disk.create(path);
     },
   });
-  const lines = chain(9).map((line) => bytesOf(`${line}\n`));
+  const lines = chain(9).map((line) => toBytes(`${line}\n`));
   const publishing = v2On(held, { segmentBytes: 800 }).publish(beginning(headerText(), `${FOLDER}/new.v2`), lines);
   await expect(publishing).rejects.toMatchObject({ name: "storage_full" });
   expect([underWay.size, closedEarly]).toEqual([1, []]);

@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, test, vi } from "vitest";
-import { bytesOf, payloadOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes, trimLine } from "../../../src/core/json/json.ts";
 import { crc32c, crcText, fastMemory, plainMemory } from "../../../src/storage/v2/crc32c.ts";
 import { decodeFrame, decodeHead, decodeRow, encodeRow, type Frame, Malformed } from "../../../src/storage/v2/frame.ts";
 import { forSeedsAsync } from "../../support/random.ts";
@@ -17,13 +17,13 @@ const first = encodeFrame(
   { segmentSeq: 1, frameSeq: 1, entrySeq: 1 },
   { entryId: "a1b2c3d4", parentEntryId: null, entryType: "message" },
   "2026-02-03T22:52:06.500Z",
-  bytesOf(FIRST),
+  toBytes(FIRST),
 );
 const second = encodeFrame(
   { segmentSeq: 1, frameSeq: 2, entrySeq: 2 },
   { entryId: "b2c3d4e5", parentEntryId: "a1b2c3d4", entryType: "session_info" },
   "2026-02-03T22:52:07.100Z",
-  bytesOf(SECOND),
+  toBytes(SECOND),
 );
 /** What other programs would write differently, under an odd id and of an odd type. */
 const ODD = '{"n":1.0,"n":-0,"big":9007199254740993,"e":1e400,"u":"\\u0041\u2028"}';
@@ -32,14 +32,14 @@ const odd = encodeFrame(
   { segmentSeq: 7, frameSeq: 8, entrySeq: 99 },
   ODD_FACTS,
   "2026-02-03T22:52:07.100Z",
-  bytesOf(ODD),
+  toBytes(ODD),
 );
-const lineOf = (bytes: Uint8Array) => textOf(bytes.subarray(0, bytes.length - 1));
-const decoded = (text: string): Frame => decodeFrame(bytesOf(text));
+const lineOf = (bytes: Uint8Array) => decodeText(bytes.subarray(0, bytes.length - 1));
+const decoded = (text: string): Frame => decodeFrame(toBytes(text));
 
 describe("the vectors", () => {
   test("of CRC-32C hold, at any length and offset, in a memory of its own, and where there is no WebAssembly", async () => {
-    expect(crcText(crc32c(bytesOf("123456789")))).toBe("E3069283");
+    expect(crcText(crc32c(toBytes("123456789")))).toBe("E3069283");
     expect(crcText(crc32c(new Uint8Array(0)))).toBe("00000000");
     const memories = [fastMemory(), plainMemory(1 << 20)];
     vi.stubGlobal("WebAssembly", undefined);
@@ -48,7 +48,7 @@ describe("the vectors", () => {
     await forSeedsAsync(8, async (random) => {
       const text = random.hex(random.int(200));
       const from = random.int(9);
-      expect(crcText(crc32c(bytesOf("x".repeat(from) + text), from))).toBe(slowCrc(text));
+      expect(crcText(crc32c(toBytes("x".repeat(from) + text), from))).toBe(slowCrc(text));
       // And to the last byte.
       for (const { bytes, crc } of memories)
         for (const at of [from, bytes.length - text.length]) {
@@ -69,7 +69,7 @@ describe("a frame", () => {
     ] as const) {
       const line = encoded.bytes.subarray(0, encoded.bytes.length - 1);
       const frame = decodeFrame(line);
-      expect(textOf(line, frame.payloadStart, frame.payloadEnd)).toBe(payload);
+      expect(decodeText(line, frame.payloadStart, frame.payloadEnd)).toBe(payload);
       expect([frame.parentEntryId, frame.payloadStart]).toEqual([parent, encoded.payloadStart]);
       // The head alone tells the same, where it is as usual.
       expect(decodeHead(line, 0, frame.payloadStart)).toEqual(encoded === odd ? null : frame);
@@ -83,7 +83,7 @@ describe("a frame", () => {
     delete rest.payload;
     const text = `{ "payload" : ${FIRST} , "parentEntryId":null,"payloadBytes":${payloadBytes},"payloadSha256":"${payloadSha256}",${JSON.stringify(rest).slice(1)}`;
     const frame = decoded(text);
-    expect(textOf(bytesOf(text), frame.payloadStart, frame.payloadEnd)).toBe(FIRST);
+    expect(decodeText(toBytes(text), frame.payloadStart, frame.payloadEnd)).toBe(FIRST);
     expect(frame).toMatchObject({ entryId: "a1b2c3d4", parentEntryId: null, entryType: "message", entrySeq: 1 });
   });
 
@@ -115,7 +115,7 @@ describe("a frame", () => {
   });
 
   test("has its payload without the white space around the line", () => {
-    expect(textOf(payloadOf(bytesOf(' \t{"a":1}\r')))).toBe('{"a":1}');
+    expect(decodeText(trimLine(toBytes(' \t{"a":1}\r')))).toBe('{"a":1}');
   });
 });
 
@@ -132,9 +132,9 @@ describe("a row", () => {
   const line = encodeRow(row).slice(0, -1);
 
   test("is read as it was written, and in any order", () => {
-    expect(decodeRow(bytesOf(line))).toEqual(row);
+    expect(decodeRow(toBytes(line))).toEqual(row);
     const reversed = Object.fromEntries(Object.entries(JSON.parse(line)).reverse());
-    expect(decodeRow(bytesOf(JSON.stringify(reversed)))).toEqual(row);
+    expect(decodeRow(toBytes(JSON.stringify(reversed)))).toEqual(row);
   });
 
   test.each([
@@ -147,6 +147,6 @@ describe("a row", () => {
     ["of another schema", line.replace("offset_index.v1", "offset_index.v9")],
     ["that is a number", "1"],
   ])("%s is refused", (_, text) => {
-    expect(() => decodeRow(bytesOf(text))).toThrow(Malformed);
+    expect(() => decodeRow(toBytes(text))).toThrow(Malformed);
   });
 });

@@ -1,7 +1,7 @@
 /** Sessions as Session Store V2 containers for the suite of the contract. */
 
 import { join } from "node:path";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
@@ -56,12 +56,12 @@ export function harnessOn(
     textAt: (path) => storedText(disk, path),
     put(path, header, lines) {
       const log = stranger.create(beginning(header, path));
-      log.append(lines.map((line) => bytesOf(line)));
+      log.append(lines.map((line) => toBytes(line)));
       log.close();
     },
     addMore(path, lines) {
       const log = stranger.open(path);
-      log.append(lines.map((line) => bytesOf(line)));
+      log.append(lines.map((line) => toBytes(line)));
       log.close();
     },
     cut(path, count) {

@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import {
   checkpointFile,
@@ -60,7 +60,7 @@ function optionsOn(disk: FaultDisk, locks: Locks = locksOf("us", new Map()), seg
 
 function diskWith(content: string | Uint8Array, file = FILE): FaultDisk {
   const disk = new FaultDisk();
-  disk.put(file, typeof content === "string" ? bytesOf(content) : content);
+  disk.put(file, typeof content === "string" ? toBytes(content) : content);
   return disk;
 }
 
@@ -76,7 +76,7 @@ function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
 }
 const placeOn = (disk: FaultDisk) => (activeOn(disk) === "native_v2" ? CONTAINER : FILE);
 const stateOn = (disk: FaultDisk) => status(disk, placeOn(disk)).state;
-const textAt = (disk: FaultDisk, path = FILE) => textOf(disk.content(path) as Uint8Array);
+const textAt = (disk: FaultDisk, path = FILE) => decodeText(disk.content(path) as Uint8Array);
 const ledgerOn = (disk: FaultDisk, container = CONTAINER) => readLedger(disk, ledgerFile(container)).events;
 
 const inContainer = (disk: FaultDisk) => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
@@ -94,7 +94,7 @@ function linesOn(disk: FaultDisk): string[] {
 
 async function appendTo(disk: FaultDisk, ...lines: string[]): Promise<void> {
   const log = optionsOn(disk).openContainer(CONTAINER);
-  log.append(lines.map(bytesOf));
+  log.append(lines.map(toBytes));
   await log.commit();
   log.close();
 }
@@ -126,7 +126,7 @@ async function migrated(content = FIVE, ...later: string[]): Promise<FaultDisk> 
 
 /** Has the pointer say something else. */
 function pointTo(disk: FaultDisk, said: Record<string, unknown>): void {
-  disk.put(POINTER, bytesOf(JSON.stringify({ ...JSON.parse(textAt(disk, POINTER)), ...said })));
+  disk.put(POINTER, toBytes(JSON.stringify({ ...JSON.parse(textAt(disk, POINTER)), ...said })));
 }
 
 /** A migration that a crash cut off between the commit marker and the end of the cutover. */
@@ -220,7 +220,7 @@ describe("migrating", () => {
     const before = disk.paths();
     disk.set(undefined);
     const planned = await plan(optionsOn(disk), FILE);
-    expect(planned).toMatchObject({ entryCount: 5, bytes: bytesOf(FIVE).length, version: 3, obstacles: [] });
+    expect(planned).toMatchObject({ entryCount: 5, bytes: toBytes(FIVE).length, version: 3, obstacles: [] });
     expect(planned.location.container).toBe(CONTAINER);
     expect(disk.paths()).toEqual(before);
     expect(disk.operations.filter((operation) => CHANGES.has(operation))).toEqual([]);
@@ -276,7 +276,7 @@ describe("migrating", () => {
 
   test("a container that is not ours is left alone", async () => {
     const disk = diskWith(FIVE);
-    disk.put(manifestFile(CONTAINER), bytesOf("{}"));
+    disk.put(manifestFile(CONTAINER), toBytes("{}"));
     await expect(toContainer(disk)).rejects.toThrow("not a container of a session");
     expect(textAt(disk, manifestFile(CONTAINER))).toBe("{}");
   });
@@ -352,7 +352,7 @@ describe("rolling back", () => {
     ["with its snapshot alone", []],
     ["with later entries", [userText(id(6), id(4), "later")]],
   ] as const)("another file in the place of the session file, %s,", (_name, later) => {
-    const OTHER = bytesOf("somebody's\n");
+    const OTHER = toBytes("somebody's\n");
 
     test("is not overwritten or removed, whichever operation fails", async () => {
       const beginning = await migrated(FIVE, ...later);
@@ -440,7 +440,7 @@ describe("failure semantics of the seed", () => {
     const disk = await halfwayBack();
     // It was a rollback that was cut off when it was looked at first: for its source, and for its phase.
     atLook(disk, 2, "after", () => {
-      disk.put(POINTER, bytesOf(pointer));
+      disk.put(POINTER, toBytes(pointer));
       disk.remove(FILE);
     });
     const ledger = disk.content(ledgerFile(CONTAINER));
@@ -509,7 +509,7 @@ describe("failure semantics of the seed", () => {
   test("a snapshot that is not what it was is not gone back to, and nothing changes", async () => {
     const disk = await migrated();
     const changed = FIVE.replace("say", "SAY");
-    disk.put(SNAPSHOT, bytesOf(changed));
+    disk.put(SNAPSHOT, toBytes(changed));
     const pointer = disk.content(POINTER);
     const refused = { name: "migration_failed", message: expect.stringMatching(/move this file away/) };
     await expect(back(disk)).rejects.toMatchObject(refused);
@@ -570,7 +570,7 @@ describe("every disk operation", () => {
     ...way,
     begin: async () => {
       const disk = await way.begin();
-      disk.put(`${attachmentFolder(placeOn(disk))}/${DIGEST}`, bytesOf("attached"));
+      disk.put(`${attachmentFolder(placeOn(disk))}/${DIGEST}`, toBytes("attached"));
       return disk;
     },
   }));
@@ -628,7 +628,7 @@ describe("every disk operation", () => {
   test("a segment that is full and cannot be synced while others are written makes nothing the session", async () => {
     // As long as what is handled without a pause: each has a segment of its own.
     const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 10)));
-    const content = bytesOf(fileText(headerText(), ...lines));
+    const content = toBytes(fileText(headerText(), ...lines));
     const options = (disk: FaultDisk): MigrationOptions => ({
       ...optionsOn(disk, noLocks, 6 << 10),
       pauseBytes: 4 << 10,
@@ -651,7 +651,7 @@ describe("every disk operation", () => {
 
   /** What a reader is told of: the pointer, the session file and its snapshot, and what was put aside. */
   const toldOf = (disk: FaultDisk): unknown => [
-    ...[POINTER, FILE, SNAPSHOT].map((path) => textOf(disk.content(path) ?? bytesOf("none"))),
+    ...[POINTER, FILE, SNAPSHOT].map((path) => decodeText(disk.content(path) ?? toBytes("none"))),
     disk.paths().filter((path) => path.includes(".rolled-back")).length,
   ];
 
@@ -725,7 +725,7 @@ describe("every disk operation", () => {
 describe("damage to documents that hold no entries", () => {
   const CHECKPOINT = checkpointFile(CONTAINER, 2);
   const [MANIFEST, INDEX, LEDGER] = [manifestFile(CONTAINER), indexFile(CONTAINER), ledgerFile(CONTAINER)];
-  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, bytesOf(text));
+  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, toBytes(text));
   const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
   const SEVENTH = userText(id(6), id(5));
 

@@ -1,12 +1,12 @@
 /** Checks that every translator passes, whatever the file: all is counted, and every leaf has a context that providers take. */
 
 import { expect } from "vitest";
-import { paired, type Shown } from "../../../src/core/context/pairing.ts";
-import { parse, textOf, valueEnd } from "../../../src/core/json/json.ts";
-import type { Fidelity } from "../../../src/core/ports/fidelity.ts";
+import { pairMessages, type Shown } from "../../../src/core/context/pairing.ts";
+import { decodeText, findValueEnd, parse } from "../../../src/core/json/json.ts";
+import type { FidelityReport } from "../../../src/core/ports/fidelity.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import { foreignStore } from "../../../src/storage/foreign/store.ts";
+import { makeForeignStore } from "../../../src/storage/foreign/store.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../disk.ts";
 import { testEnv } from "../env.ts";
@@ -27,20 +27,20 @@ export function diskWithForeign(content: string | Uint8Array, file = FOREIGN_FIL
 
 export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state", worthKeeping?: number): Session {
   const env = { ...testEnv(), now: () => Date.now() };
-  const log = foreignStore(disk, env, state, worthKeeping).open(file);
+  const log = makeForeignStore(disk, env, state, worthKeeping).open(file);
   if (!log) throw new Error("the file is not recognised");
   return new Session(log, testEnv());
 }
 
 /** Returns the report of a log, whose counts must add up. */
-export function fidelityOf(log: Log): Fidelity {
+export function fidelityOf(log: Log): FidelityReport {
   const report = log.foreign?.fidelity();
   if (!report) throw new Error("the log is not another agent's");
   requireSum(report);
   return report;
 }
 
-export function requireSum({ records, kinds }: Fidelity): void {
+export function requireSum({ records, kinds }: FidelityReport): void {
   let sum = 0;
   for (const { preserved, derived, dropped } of kinds) sum += preserved + derived + dropped;
   expect(sum).toBe(records);
@@ -48,12 +48,15 @@ export function requireSum({ records, kinds }: Fidelity): void {
 
 /** Returns the entries of a session in their order. */
 export function entriesOf({ log }: Session): Record<string, unknown>[] {
-  return Array.from({ length: log.nodes.count }, (_, p) => JSON.parse(textOf(log.read(p))) as Record<string, unknown>);
+  return Array.from(
+    { length: log.nodes.count },
+    (_, p) => JSON.parse(decodeText(log.read(p))) as Record<string, unknown>,
+  );
 }
 
 /** The messages of the strict context at a leaf, by value. */
 export function strictContext(session: Session, leaf = session.tree.leaf): Record<string, unknown>[] {
-  return valuesOf(paired(session.tree, messagesOf(session, leaf)));
+  return valuesOf(pairMessages(session.tree, messagesOf(session, leaf)));
 }
 
 function valuesOf(shown: readonly Shown[]): Record<string, unknown>[] {
@@ -248,7 +251,7 @@ function otherValue(random: Random, line: string): string {
   const from = random.pick(places);
   const bytes = Buffer.from(line);
   const before = Buffer.byteLength(line.slice(0, from));
-  const end = valueEnd(bytes, before, bytes.length);
+  const end = findValueEnd(bytes, before, bytes.length);
   // A colon in a string has no value behind it.
   const to = end < 0 ? from + 1 : bytes.toString("utf8", 0, end).length;
   return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;

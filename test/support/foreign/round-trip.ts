@@ -1,7 +1,7 @@
 /** The way to another agent and back: what is said in a session, in the words of both. */
 
 import { expect } from "vitest";
-import { type ResumingAgent, resumable } from "../../../src/core/export/agents/resumable.ts";
+import { makeResumable, type ResumingAgent } from "../../../src/core/export/agents/resumable.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { testEnv } from "../env.ts";
 import { diskWith, openOn } from "../sessions.ts";
@@ -11,12 +11,12 @@ import { ClaudeReader, claudeFault, codexFault, codexHistory } from "./readers.t
 interface WrittenSession {
   readonly text: string;
   readonly sessionId: string;
-  readonly report: ReturnType<ReturnType<typeof resumable>["report"]>;
+  readonly report: ReturnType<ReturnType<typeof makeResumable>["report"]>;
 }
 
 /** Returns the file that an agent resumes. */
 function written(agent: ResumingAgent, session: Session, leaf = session.tree.leaf): WrittenSession {
-  const file = resumable(agent, session, { leaf, all: agent === "claude", env: testEnv() });
+  const file = makeResumable(agent, session, { leaf, all: agent === "claude", env: testEnv() });
   const text = [...file.lines()].join("");
   return { text, sessionId: file.sessionId, report: file.report() };
 }

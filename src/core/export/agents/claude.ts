@@ -1,24 +1,24 @@
 /**
- * A session as Claude Code's files have it: a tree of records with a `uuid`, each of which names the one that it
- * continues, with the boundaries of compactions, and the leaf. Claude Code reads from the leaf up to the first boundary,
- * and what that keeps.
+ * Writes a session as Claude Code's files have it: a tree of records with a `uuid`, each naming the one that it
+ * continues, with the boundaries of compactions, and the leaf. Claude Code reads from the leaf up to the first
+ * boundary, and the entries that this boundary keeps.
  */
 
-import { keptFrom } from "../../context/context.ts";
-import { countIn, isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
-import { contentText, numberOf, stringOf } from "../../format/message.ts";
-import { answerBlocks, givenBlocks, harnessMembers, isFromClaude } from "./claude-blocks.ts";
+import { findFirstKept } from "../../context/context.ts";
+import { isObject, type JsonObject, toCount, toText } from "../../foreign/messages.ts";
+import { getContentText, toNumber, toStored } from "../../format/message.ts";
+import { getHarnessMembers, isFromClaude, toClaudeBlocks, toClaudeUserBlocks } from "./claude-blocks.ts";
 import {
   type AgentFormat,
   type AgentFormatOptions,
-  dropped,
+  deriveUuid,
+  dropEntry,
   Losses,
   type Outgoing,
   type OutgoingCall,
   type OutgoingEntry,
   type OutgoingResult,
-  summaryOf,
-  uuidOf,
+  toSummaryText,
 } from "./format.ts";
 import { LOST_RESULT } from "./walk.ts";
 
@@ -34,7 +34,7 @@ const STOP_REASONS: Readonly<Record<string, string>> = {
 /** Ids that the provider takes. */
 const CALL_ID = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Bits of what an entry became: any record, a first one beside the main one, a boundary. */
+/** Bits for the records of an entry: any record, a first one before the main one, a boundary. */
 const WRITTEN = 1;
 const IN_TWO = 2;
 const BOUNDARY = 4;
@@ -46,7 +46,7 @@ export class ClaudeFormat implements AgentFormat {
   /** The bits above of each entry, by position. */
   private readonly written: Uint8Array;
   private readonly names: OutgoingEntry[] = [];
-  /** Whether the session is one of Claude Code's, so that the members of its own that entries have are its own. */
+  /** True if the session is one of Claude Code, so that the Claude Code members of its entries are its own. */
   private readonly isOwn: boolean;
   private lastPrompt = "";
 
@@ -79,7 +79,7 @@ export class ClaudeFormat implements AgentFormat {
   end(): readonly JsonObject[] {
     const { sessionId } = this.options;
     const { name } = this.options.session;
-    const names = this.names.sort((a, b) => a.position - b.position).map(({ entry }) => textIn(entry.name) ?? "");
+    const names = this.names.sort((a, b) => a.position - b.position).map(({ entry }) => toText(entry.name) ?? "");
     // It may have been given on a branch that is left out.
     if (name !== null && names.at(-1) !== name) names.push(name);
     const records: JsonObject[] = names.map((customTitle) => ({ type: "custom-title", customTitle, sessionId }));
@@ -100,8 +100,8 @@ export class ClaudeFormat implements AgentFormat {
     if (type === "custom_message") return this.customMessage(entry);
     if (type === "compaction") return this.compaction(entry);
     if (type === "branch_summary") {
-      const summary = stringOf(entry.entry.summary);
-      if (summary === "") return dropped();
+      const summary = toStored(entry.entry.summary);
+      if (summary === "") return dropEntry();
       const losses = new Losses();
       losses.note();
       const content = `A summary of another branch of this conversation:\n\n${summary}`;
@@ -109,12 +109,12 @@ export class ClaudeFormat implements AgentFormat {
     }
     if (type === "session_info") {
       this.names.push(entry);
-      // It is written at the end, where the last one counts.
-      return { records: [], fate: typeof entry.entry.name === "string" ? "preserved" : "dropped" };
+      // It is written at the end: the last one counts.
+      return { records: [], fidelity: typeof entry.entry.name === "string" ? "preserved" : "dropped" };
     }
     if (type === "custom") return this.custom(entry);
-    if (type === "context_edit") return { records: [], fate: "derived" };
-    return dropped();
+    if (type === "context_edit") return { records: [], fidelity: "derived" };
+    return dropEntry();
   }
 
   // --- the conversation ----------------------------------------------------------------------------------------
@@ -125,11 +125,11 @@ export class ClaudeFormat implements AgentFormat {
     if (role === "assistant") return this.answer(entry, message, calls);
     if (role === "bashExecution") return this.bash(entry, message);
     if (role !== "user")
-      return dropped(`Claude Code has no place for a message of the role ${String(role).slice(0, 40)}.`);
+      return dropEntry(`Claude Code has no place for a message of the role ${String(role).slice(0, 40)}.`);
     const losses = new Losses();
-    const content = givenBlocks(message.content, losses);
-    if (content.length === 0) return dropped("Nothing is left of it that Claude Code can have.");
-    this.lastPrompt = contentText(message.content).slice(0, 200);
+    const content = toClaudeUserBlocks(message.content, losses);
+    if (content.length === 0) return dropEntry("Nothing is left of it that Claude Code can have.");
+    this.lastPrompt = getContentText(message.content).slice(0, 200);
     const isText = typeof message.content === "string";
     return losses.outgoing([this.given(entry, { origin: { kind: "human" } }, isText ? message.content : content)]);
   }
@@ -137,31 +137,31 @@ export class ClaudeFormat implements AgentFormat {
   private answer(entry: OutgoingEntry, message: JsonObject, calls: readonly OutgoingCall[]): Outgoing {
     const losses = new Losses();
     const { usage, stopReason, errorMessage, model } = message;
-    const content: JsonObject[] = answerBlocks(message, calls, losses);
+    const content: JsonObject[] = toClaudeBlocks(message, calls, losses);
     const saysNothing = content.every(({ type }) => type === "thinking" || type === "redacted_thinking");
-    const told = textIn(errorMessage);
-    const error = told?.trim() === "" ? undefined : told;
+    const reason = toText(errorMessage);
+    const error = reason?.trim() === "" ? undefined : reason;
     if (saysNothing && (stopReason !== "error" || error === undefined)) {
-      return dropped(content.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
+      return dropEntry(content.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
     }
     const isError = saysNothing;
     if (isError || error !== undefined || stopReason === "aborted" || stopReason === "error") losses.note();
     const spent = isObject(usage) ? usage : {};
-    const cost = isObject(spent.cost) ? countIn(spent.cost.total) : 0;
+    const cost = isObject(spent.cost) ? toCount(spent.cost.total) : 0;
     const record = this.node(entry, "assistant", "", {
       message: {
         id: `msg_${this.uuid(entry.id, "message").replaceAll("-", "").slice(0, 24)}`,
         type: "message",
         role: "assistant",
-        model: isError ? "<synthetic>" : (textIn(model) ?? "unknown"),
+        model: isError ? "<synthetic>" : (toText(model) ?? "unknown"),
         content: isError ? [{ type: "text", text: error }] : content,
-        stop_reason: STOP_REASONS[stringOf(stopReason)] ?? "end_turn",
+        stop_reason: STOP_REASONS[toStored(stopReason)] ?? "end_turn",
         stop_sequence: null,
         usage: {
-          input_tokens: countIn(spent.input),
-          cache_creation_input_tokens: countIn(spent.cacheWrite),
-          cache_read_input_tokens: countIn(spent.cacheRead),
-          output_tokens: countIn(spent.output),
+          input_tokens: toCount(spent.input),
+          cache_creation_input_tokens: toCount(spent.cacheWrite),
+          cache_read_input_tokens: toCount(spent.cacheRead),
+          output_tokens: toCount(spent.output),
         },
       },
       ...(cost > 0 ? { costUSD: cost } : {}),
@@ -172,20 +172,20 @@ export class ClaudeFormat implements AgentFormat {
 
   result({ call, result, lostAt }: OutgoingResult): Outgoing {
     const losses = new Losses();
-    const told: JsonObject = { tool_use_id: call.id, type: "tool_result" };
+    const members: JsonObject = { tool_use_id: call.id, type: "tool_result" };
     if (!result) {
       const { id, at, number } = lostAt as NonNullable<typeof lostAt>;
-      const content = [{ ...told, content: LOST_RESULT, is_error: true }];
+      const content = [{ ...members, content: LOST_RESULT, is_error: true }];
       const record = this.node({ id, at }, "user", `lost${number}`, { message: { role: "user", content } });
       return losses.outgoing([record]);
     }
     const message = result.message as JsonObject;
-    const content = givenBlocks(message.content, losses);
+    const content = toClaudeUserBlocks(message.content, losses);
     const isError = message.isError === true;
     const { details } = message;
     const hasDetails = this.isOwn && isObject(details);
     if (details !== undefined && !hasDetails) losses.note();
-    const block = { ...told, ...(content.length > 0 ? { content } : {}), ...(isError ? { is_error: true } : {}) };
+    const block = { ...members, ...(content.length > 0 ? { content } : {}), ...(isError ? { is_error: true } : {}) };
     const record = this.node(result, "user", "", {
       message: { role: "user", content: [block] },
       ...(hasDetails ? { toolUseResult: details } : {}),
@@ -198,23 +198,23 @@ export class ClaudeFormat implements AgentFormat {
     const losses = new Losses();
     const { customType, details } = entry.entry;
     const said = entry.message?.content ?? entry.entry.content;
-    const content = givenBlocks(said, losses);
-    if (content.length === 0) return dropped();
-    const { members, isKnown } = harnessMembers(stringOf(customType), contentText(content));
+    const content = toClaudeUserBlocks(said, losses);
+    if (content.length === 0) return dropEntry();
+    const { members, isKnown } = getHarnessMembers(toStored(customType), getContentText(content));
     if (!isKnown || details !== undefined) losses.note();
     return losses.outgoing([this.given(entry, members, typeof said === "string" ? said : content)]);
   }
 
-  /** Returns a command that a person ran, as Claude Code has one: what was entered, and what came. */
+  /** Returns a command that a person ran in Claude Code's form: the input and the output. */
   private bash(entry: OutgoingEntry, { command, output, exitCode, excludeFromContext }: JsonObject): Outgoing {
     const losses = new Losses();
     losses.note();
     const hidden = excludeFromContext === true ? { isVisibleInTranscriptOnly: true } : {};
-    const failed = numberOf(exitCode) === 0 ? "" : `Exit code ${numberOf(exitCode)}`;
-    const came = `<bash-stdout>${stringOf(output)}</bash-stdout><bash-stderr>${failed}</bash-stderr>`;
+    const failed = toNumber(exitCode) === 0 ? "" : `Exit code ${toNumber(exitCode)}`;
+    const came = `<bash-stdout>${toStored(output)}</bash-stdout><bash-stderr>${failed}</bash-stderr>`;
     this.written[entry.position] |= IN_TWO;
     return losses.outgoing([
-      this.given(entry, hidden, `<bash-input>${stringOf(command)}</bash-input>`, "first"),
+      this.given(entry, hidden, `<bash-input>${toStored(command)}</bash-input>`, "first"),
       this.given(entry, hidden, came),
     ]);
   }
@@ -224,21 +224,21 @@ export class ClaudeFormat implements AgentFormat {
     const { customType, data } = entry.entry;
     if (customType === "claude:transcript-only" && isObject(data)) {
       const losses = new Losses();
-      const content = givenBlocks(data.content, losses);
-      if (content.length === 0) return dropped();
+      const content = toClaudeUserBlocks(data.content, losses);
+      if (content.length === 0) return dropEntry();
       const said = typeof data.content === "string" ? data.content : content;
       return losses.outgoing([this.given(entry, { isVisibleInTranscriptOnly: true }, said)]);
     }
-    if (customType !== "import:claude" || !isFromClaude(data)) return dropped();
+    if (customType !== "import:claude" || !isFromClaude(data)) return dropEntry();
     const { type, parentUuid: _parent, uuid: _uuid, sessionId: _session, timestamp: _time, ...members } = data;
-    return { records: [this.node(entry, type, "", members)], fate: "preserved" };
+    return { records: [this.node(entry, type, "", members)], fidelity: "preserved" };
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
 
   private compaction(entry: OutgoingEntry): Outgoing {
     const { entry: stored, position } = entry;
-    if (typeof stored.summary !== "string") return dropped();
+    if (typeof stored.summary !== "string") return dropEntry();
     const losses = new Losses();
     if (stored.systemMessage !== undefined) losses.note("The system message that it carries is left out.");
     const { cursor } = this;
@@ -247,13 +247,13 @@ export class ClaudeFormat implements AgentFormat {
       head === undefined
         ? {}
         : { preservedSegment: { headUuid: head, anchorUuid: this.uuid(entry.id, ""), tailUuid: cursor } };
-    const compactMetadata = { trigger: "manual", preTokens: countIn(stored.tokensBefore), ...segment };
-    const told = { subtype: "compact_boundary", content: "Conversation compacted", level: "info", isMeta: false };
+    const compactMetadata = { trigger: "manual", preTokens: toCount(stored.tokensBefore), ...segment };
+    const about = { subtype: "compact_boundary", content: "Conversation compacted", level: "info", isMeta: false };
     this.cursor = null;
-    const boundary = this.node(entry, "system", "first", { ...told, logicalParentUuid: cursor, compactMetadata });
+    const boundary = this.node(entry, "system", "first", { ...about, logicalParentUuid: cursor, compactMetadata });
     this.written[position] |= BOUNDARY;
     const marks = { isCompactSummary: true, isVisibleInTranscriptOnly: true };
-    return losses.outgoing([boundary, this.given(entry, marks, summaryOf(stored.summary, losses))]);
+    return losses.outgoing([boundary, this.given(entry, marks, toSummaryText(stored.summary, losses))]);
   }
 
   carrying(compaction: readonly JsonObject[], carry: () => readonly JsonObject[]): readonly JsonObject[] {
@@ -265,7 +265,7 @@ export class ClaudeFormat implements AgentFormat {
     const { session, route } = this.options;
     const { tree } = session;
     const { nodes } = session.log;
-    const { first } = keptFrom(tree, session, position);
+    const { first } = findFirstKept(tree, session, position);
     if (first === position) return undefined;
     let head: number | undefined;
     for (let at = route.before(position); at >= 0; at = route.before(at)) {
@@ -306,12 +306,12 @@ export class ClaudeFormat implements AgentFormat {
       version: VERSION,
       gitBranch: "",
     };
-    // An answer before which nothing is said: without this, it looks as if no record named a parent.
+    // An answer without a message before it: without this record, it looks as if no record named a parent.
     const begins = parentUuid === null && type === "assistant" ? { logicalParentUuid: null } : {};
     return { parentUuid, ...begins, ...about, type, ...members, uuid, timestamp: at };
   }
 
   private uuid(id: string, part: string): string {
-    return uuidOf(this.options.sha256, this.agent, this.options.sessionId, id, part);
+    return deriveUuid(this.options.sha256, this.agent, this.options.sessionId, id, part);
   }
 }

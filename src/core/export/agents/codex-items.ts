@@ -1,27 +1,27 @@
 /** Our messages as the response items of Codex's files. */
 
-import { isObject, type JsonObject, originalIn, textIn } from "../../foreign/messages.ts";
-import { toolCalls } from "../../format/message.ts";
-import { withoutHalves } from "../../json/halves.ts";
-import { elements, jsonText, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
+import { getOriginal, isObject, type JsonObject, toText } from "../../foreign/messages.ts";
+import { getToolCalls } from "../../format/message.ts";
+import { replaceHalves } from "../../json/halves.ts";
+import { decodeText, findMember, getElements, getMembers, parse, parseText, toJsonText } from "../../json/json.ts";
 import type { Session } from "../../session/session.ts";
-import { argumentsOf, toolName } from "./claude-blocks.ts";
+import { toCallArguments, toToolName } from "./claude-blocks.ts";
 import type { Losses, OutgoingCall } from "./format.ts";
 
 /** Parts of messages that are in no message of ours but of an import, as they were. */
 const OWN_PARTS = new Set(["input_image", "input_audio", "input_file"]);
 
 /** Returns the parts of a person's message or a result. */
-export function givenParts(content: unknown, losses: Losses): JsonObject[] {
+export function toUserParts(content: unknown, losses: Losses): JsonObject[] {
   if (typeof content === "string") return content === "" ? [] : [{ type: "input_text", text: content }];
   if (!Array.isArray(content)) return [];
   return content.filter(isObject).flatMap((block): JsonObject[] => {
     const { type, text, data, mimeType } = block;
-    const original = originalIn(block);
+    const original = getOriginal(block);
     if (original && OWN_PARTS.has(String(original.type))) return [original];
     if (type === "text") return typeof text === "string" && text !== "" ? [{ type: "input_text", text }] : [];
     if (type === "image" && typeof data === "string")
-      return [{ type: "input_image", image_url: `data:${textIn(mimeType) ?? "image/png"};base64,${data}` }];
+      return [{ type: "input_image", image_url: `data:${toText(mimeType) ?? "image/png"};base64,${data}` }];
     if (typeof type === "string" && OWN_PARTS.has(type)) return [block];
     losses.note(`A block of the type ${typeof type === "string" ? type.slice(0, 40) : "unknown"} is left out.`);
     return [];
@@ -29,7 +29,7 @@ export function givenParts(content: unknown, losses: Losses): JsonObject[] {
 }
 
 /** Returns the items of an answer in their order; `texts`: the arguments of its calls as they are stored. */
-export function answerItems(
+export function toAnswerItems(
   message: JsonObject,
   calls: readonly OutgoingCall[],
   texts: readonly (string | undefined)[],
@@ -70,21 +70,21 @@ function callItem(
   losses: Losses,
 ): JsonObject {
   const [, namespace, own] = (isCodex && /^([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,64})$/.exec(name)) || [];
-  const named = namespace === undefined ? { name: toolName(name, losses) } : { name: own, namespace };
-  const whole = withoutHalves(isObject(args) && text !== undefined ? text : jsonText(argumentsOf(args, losses)));
+  const named = namespace === undefined ? { name: toToolName(name, losses) } : { name: own, namespace };
+  const whole = replaceHalves(isObject(args) && text !== undefined ? text : toJsonText(toCallArguments(args, losses)));
   return { type: "function_call", ...named, arguments: whole, call_id: id };
 }
 
 /** Returns the arguments of calls as they are stored: numbers may have more digits than a value keeps. */
-export function callTexts(line: Uint8Array): (string | undefined)[] {
-  const message = memberOf(members(line) ?? [], "message");
-  const content = message && memberOf(members(line, message.start, message.end) ?? [], "content");
-  const blocks = (content && elements(line, content.start, content.end)) ?? [];
+export function readCallTexts(line: Uint8Array): (string | undefined)[] {
+  const message = findMember(getMembers(line) ?? [], "message");
+  const content = message && findMember(getMembers(line, message.start, message.end) ?? [], "content");
+  const blocks = (content && getElements(line, content.start, content.end)) ?? [];
   return blocks
-    .filter(({ start, end }) => toolCalls([parse(line, start, end)]).length > 0)
+    .filter(({ start, end }) => getToolCalls([parse(line, start, end)]).length > 0)
     .map(({ start, end }) => {
-      const args = memberOf(members(line, start, end) ?? [], "arguments");
-      return args && textOf(line, args.start, args.end);
+      const args = findMember(getMembers(line, start, end) ?? [], "arguments");
+      return args && decodeText(line, args.start, args.end);
     });
 }
 
@@ -110,23 +110,23 @@ function parsedOrNone(text: string): unknown {
   }
 }
 
-export function resultItem(callId: string, message: JsonObject, losses: Losses): JsonObject {
-  const parts = givenParts(message.content, losses);
+export function toResultItem(callId: string, message: JsonObject, losses: Losses): JsonObject {
+  const parts = toUserParts(message.content, losses);
   const isText = parts.every(({ type }) => type === "input_text");
-  const output = isText && parts.length <= 1 ? (textIn(parts[0]?.text) ?? "") : parts;
+  const output = isText && parts.length <= 1 ? (toText(parts[0]?.text) ?? "") : parts;
   const failed = message.isError === true ? { success: false } : {};
   return { type: "function_call_output", call_id: callId, output, ...failed };
 }
 
 /** Returns values as items; undefined unless all of them are. */
-export function itemsIn(value: unknown): JsonObject[] | undefined {
+export function toItems(value: unknown): JsonObject[] | undefined {
   if (!Array.isArray(value)) return undefined;
   return value.every((item) => isObject(item) && typeof item.type === "string" && isPlausible(item))
     ? value
     : undefined;
 }
 
-/** Whether the members of an item are of the types that Codex expects: it reads no line in which one is not. */
+/** Returns whether the members of an item have the types that Codex expects: it skips a line with a wrong one. */
 function isPlausible({ type, role, content, call_id: call, output }: JsonObject): boolean {
   if (type === "message") return typeof role === "string" && Array.isArray(content) && content.every(isPart);
   if (type === "function_call_output")
@@ -139,8 +139,8 @@ function isPart(part: unknown): boolean {
   return part.type === "input_image" ? typeof part.image_url === "string" : typeof part.text === "string";
 }
 
-/** Returns how an item tells what a custom message is; `isKnown`: whether a reader knows its type again. */
-export function harnessKindOf(customType: string): { role: string; kind?: string; isKnown: boolean } {
+/** Returns the members that give the kind of a custom message; `isKnown`: whether a reader gets its type back. */
+export function getHarnessKind(customType: string): { role: string; kind?: string; isKnown: boolean } {
   if (customType === "codex:developer") return { role: "developer", isKnown: true };
   const own = customType.replace(/^codex:/, "");
   const kind = `pi.${own.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, 80) || "custom"}`;
@@ -148,7 +148,7 @@ export function harnessKindOf(customType: string): { role: string; kind?: string
 }
 
 /** Returns the provider that the records of an import name. */
-export function providerIn(session: Session, order: ArrayLike<number>): string | undefined {
+export function findProvider(session: Session, order: ArrayLike<number>): string | undefined {
   const { nodes } = session.log;
   for (let index = 0; index < order.length && index < 100; index++) {
     if (!nodes.isType(order[index], "custom")) continue;

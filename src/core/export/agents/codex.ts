@@ -1,23 +1,31 @@
 /**
- * A path of a session as Codex's rollout files have it: response items, which the model sees again, and beside them the
- * events by which Codex shows the conversation in turns.
+ * Writes a path of a session as Codex's rollout files have it: response items, which the model sees again, and the
+ * events from which Codex shows the conversation in turns.
  */
 
-import { keptFrom } from "../../context/context.ts";
-import { countIn, isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../../foreign/messages.ts";
-import { contentText, stringOf } from "../../format/message.ts";
-import { answerItems, callTexts, givenParts, harnessKindOf, itemsIn, providerIn, resultItem } from "./codex-items.ts";
+import { findFirstKept } from "../../context/context.ts";
+import { isObject, type JsonObject, NO_TIME, toCount, toText, toTimestamp } from "../../foreign/messages.ts";
+import { getContentText, toStored } from "../../format/message.ts";
+import {
+  findProvider,
+  getHarnessKind,
+  readCallTexts,
+  toAnswerItems,
+  toItems,
+  toResultItem,
+  toUserParts,
+} from "./codex-items.ts";
 import {
   type AgentFormat,
   type AgentFormatOptions,
-  dropped,
+  deriveUuid,
+  dropEntry,
   Losses,
   type Outgoing,
   type OutgoingCall,
   type OutgoingEntry,
   type OutgoingResult,
-  summaryOf,
-  uuidOf,
+  toSummaryText,
 } from "./format.ts";
 import { LOST_RESULT } from "./walk.ts";
 
@@ -54,11 +62,11 @@ export class CodexFormat implements AgentFormat {
   cursor: string | null = null;
   private readonly options: AgentFormatOptions;
   private readonly provider: string;
-  /** Whether the session is one of Codex's. */
+  /** True if the session is one of Codex. */
   private readonly isOwn: boolean;
   private turnId: string | undefined;
   private time: string;
-  /** The number of the turn, by which the ids of turns that one entry begins differ. */
+  /** The number of the turn. It distinguishes the ids of turns that one entry begins. */
   private turns = 0;
   private readonly isKept: Uint8Array;
   private held: HeldItems[] = [];
@@ -70,11 +78,11 @@ export class CodexFormat implements AgentFormat {
   constructor(options: AgentFormatOptions) {
     this.options = options;
     const { header, nodes } = options.session.log;
-    this.time = timeIn(header.timestamp, NO_TIME);
+    this.time = toTimestamp(header.timestamp, NO_TIME);
     const from = (header as JsonObject).importedFrom;
     this.isOwn = isObject(from) && from.agent === this.agent;
     this.isKept = new Uint8Array(nodes.count);
-    this.provider = (this.isOwn ? providerIn(options.session, options.route.order) : undefined) ?? "openai";
+    this.provider = (this.isOwn ? findProvider(options.session, options.route.order) : undefined) ?? "openai";
     for (const position of options.route.order) if (nodes.isType(position, "compaction")) this.keep(position);
   }
 
@@ -131,26 +139,26 @@ export class CodexFormat implements AgentFormat {
     if (type === "session_info") {
       const isName = entry.entry.name === this.options.session.name && entry.entry.name !== null;
       const sentence = "Codex keeps the names of threads elsewhere: give it there again.";
-      return isName ? { records: [], fate: "derived", warning: sentence } : dropped();
+      return isName ? { records: [], fidelity: "derived", warning: sentence } : dropEntry();
     }
-    if (type === "context_edit") return { records: [], fate: "derived" };
-    if (type === "model_change") return this.settingsChange(entry, { model: textIn(entry.entry.modelId) });
+    if (type === "context_edit") return { records: [], fidelity: "derived" };
+    if (type === "model_change") return this.settingsChange(entry, { model: toText(entry.entry.modelId) });
     if (type === "thinking_level_change")
-      return this.settingsChange(entry, { effort: textIn(entry.entry.thinkingLevel) });
-    return dropped();
+      return this.settingsChange(entry, { effort: toText(entry.entry.thinkingLevel) });
+    return dropEntry();
   }
 
   // --- models --------------------------------------------------------------------------------------------------
 
   private settingsChange({ at }: OutgoingEntry, changed: TurnSettings): Outgoing {
-    if (Object.values(changed).includes(undefined)) return dropped();
+    if (Object.values(changed).includes(undefined)) return dropEntry();
     this.changesSettings = true;
-    return { records: this.settingsOf(changed, at), fate: "derived" };
+    return { records: this.settingsOf(changed, at), fidelity: "derived" };
   }
 
   /**
-   * Returns the record of the settings of what follows; none where they are those of before. It says nothing of approvals
-   * and the sandbox: Codex would take those for the ones that a person chose, and goes on with them.
+   * Returns the record of the settings for the next items; an empty list if they are unchanged. It leaves out approvals
+   * and the sandbox: Codex would take those for a person's choice, and keep them.
    */
   private settingsOf(changed: TurnSettings, at: string): JsonObject[] {
     const { model, effort } = this.settings;
@@ -167,13 +175,13 @@ export class CodexFormat implements AgentFormat {
     const { role } = message;
     if (role === "assistant") return this.answer(entry, message, calls);
     if (role === "bashExecution") return this.bash(entry, message);
-    if (role !== "user") return dropped(`Codex has no place for a message of the role ${String(role).slice(0, 40)}.`);
+    if (role !== "user") return dropEntry(`Codex has no place for a message of the role ${String(role).slice(0, 40)}.`);
     const losses = new Losses();
-    const parts = givenParts(message.content, losses);
-    if (parts.length === 0) return dropped("Nothing is left of it that Codex can have.");
+    const parts = toUserParts(message.content, losses);
+    if (parts.length === 0) return dropEntry("Nothing is left of it that Codex can have.");
     const records = [...this.endTurn(), ...this.beginTurn(entry)];
     const kinds = parts.map(({ type }) => (type === "input_text" ? "user.text" : "user.image"));
-    const text = contentText(message.content);
+    const text = getContentText(message.content);
     const shown = { type: "user_message", message: text, images: [], local_images: [], text_elements: [] };
     return losses.outgoing([...records, ...this.given(entry, "user", parts, kinds), this.event(shown, entry.at)]);
   }
@@ -181,14 +189,14 @@ export class CodexFormat implements AgentFormat {
   private answer(entry: OutgoingEntry, message: JsonObject, calls: readonly OutgoingCall[]): Outgoing {
     const losses = new Losses();
     const { stopReason, usage } = message;
-    const texts = calls.length === 0 ? [] : callTexts(entry.line);
-    const items = answerItems(message, calls, texts, this.isOwn, losses);
+    const texts = calls.length === 0 ? [] : readCallTexts(entry.line);
+    const items = toAnswerItems(message, calls, texts, this.isOwn, losses);
     const saysNothing = items.every(({ type }) => type === "reasoning");
-    const error = textIn(message.errorMessage);
+    const error = toText(message.errorMessage);
     if (saysNothing && error === undefined)
-      return dropped(items.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
+      return dropEntry(items.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
     const records = this.turnId === undefined ? this.beginTurn(entry) : [];
-    const model = textIn(message.model);
+    const model = toText(message.model);
     if (model !== undefined) records.push(...this.settingsOf({ model }, entry.at));
     if (saysNothing) {
       losses.note();
@@ -219,16 +227,16 @@ export class CodexFormat implements AgentFormat {
     }
     const message = result.message as JsonObject;
     if (message.details !== undefined) losses.note();
-    const item = resultItem(call.id, message, losses);
+    const item = toResultItem(call.id, message, losses);
     return losses.outgoing(this.items(result.position, speaker, [item], result.at));
   }
 
   private customMessage(entry: OutgoingEntry): Outgoing {
     const losses = new Losses();
     const { customType, details } = entry.entry;
-    const parts = givenParts(entry.message?.content ?? entry.entry.content, losses);
-    if (parts.length === 0) return dropped();
-    const { role, kind, isKnown } = harnessKindOf(stringOf(customType));
+    const parts = toUserParts(entry.message?.content ?? entry.entry.content, losses);
+    if (parts.length === 0) return dropEntry();
+    const { role, kind, isKnown } = getHarnessKind(toStored(customType));
     if (!isKnown || details !== undefined) losses.note();
     const records = this.turnId === undefined ? this.beginTurn(entry) : [];
     return losses.outgoing([
@@ -238,8 +246,8 @@ export class CodexFormat implements AgentFormat {
   }
 
   private branchSummary(entry: OutgoingEntry): Outgoing {
-    const summary = stringOf(entry.entry.summary);
-    if (summary === "") return dropped();
+    const summary = toStored(entry.entry.summary);
+    if (summary === "") return dropEntry();
     const losses = new Losses();
     losses.note();
     const text = `A summary of another branch of this conversation:\n\n${summary}`;
@@ -250,11 +258,11 @@ export class CodexFormat implements AgentFormat {
 
   /** Returns a command that a person ran as the text that Codex gives the model of one. */
   private bash(entry: OutgoingEntry, { command, output, exitCode, excludeFromContext }: JsonObject): Outgoing {
-    if (excludeFromContext === true) return dropped("The model did not see it, and Codex has no place for it.");
+    if (excludeFromContext === true) return dropEntry("The model did not see it, and Codex has no place for it.");
     const losses = new Losses();
     losses.note();
-    const result = `Exit code: ${typeof exitCode === "number" ? exitCode : 0}\nOutput:\n${stringOf(output)}`;
-    const text = `<user_shell_command>\n<command>\n${stringOf(command)}\n</command>\n<result>\n${result}\n</result>\n</user_shell_command>`;
+    const result = `Exit code: ${typeof exitCode === "number" ? exitCode : 0}\nOutput:\n${toStored(output)}`;
+    const text = `<user_shell_command>\n<command>\n${toStored(command)}\n</command>\n<result>\n${result}\n</result>\n</user_shell_command>`;
     const records = this.turnId === undefined ? this.beginTurn(entry) : [];
     const parts = [{ type: "input_text", text }];
     return losses.outgoing([...records, ...this.given(entry, "user", parts, ["pi.shell_command"])]);
@@ -263,18 +271,18 @@ export class CodexFormat implements AgentFormat {
   /** Returns an item of Codex's that was kept as it is. */
   private custom(entry: OutgoingEntry): Outgoing {
     const { customType, data } = entry.entry;
-    if (customType !== "import:codex" || !isObject(data) || data.type !== "response_item") return dropped();
-    const [item] = itemsIn([data.payload]) ?? [];
-    if (!item || /output$|^(?:message|reasoning)$|_call$/.test(item.type as string)) return dropped();
-    return { records: this.items(entry.position, entry.position, [item], entry.at), fate: "preserved" };
+    if (customType !== "import:codex" || !isObject(data) || data.type !== "response_item") return dropEntry();
+    const [item] = toItems([data.payload]) ?? [];
+    if (!item || /output$|^(?:message|reasoning)$|_call$/.test(item.type as string)) return dropEntry();
+    return { records: this.items(entry.position, entry.position, [item], entry.at), fidelity: "preserved" };
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
 
-  /** Notes what a compaction keeps, whose items its line has again. */
+  /** Notes the kept messages of a compaction, whose items its line repeats. */
   private keep(compaction: number): void {
     const { session, route } = this.options;
-    const { first } = keptFrom(session.tree, session, compaction);
+    const { first } = findFirstKept(session.tree, session, compaction);
     if (first === compaction) return;
     let size = 0;
     const kept: number[] = [];
@@ -289,15 +297,15 @@ export class CodexFormat implements AgentFormat {
   private compaction(entry: OutgoingEntry): Outgoing {
     const { entry: stored, position } = entry;
     const { summary, details } = stored;
-    if (typeof summary !== "string") return dropped();
+    if (typeof summary !== "string") return dropEntry();
     const losses = new Losses();
     if (stored.systemMessage !== undefined) losses.note("The system message that it carries is left out.");
     const { session } = this.options;
-    const { first } = keptFrom(session.tree, session, position);
+    const { first } = findFirstKept(session.tree, session, position);
     const rest = isObject(details) ? details : {};
-    const own = first === position && this.isOwn ? itemsIn(rest.replacement_history) : undefined;
+    const own = first === position && this.isOwn ? toItems(rest.replacement_history) : undefined;
     const turn = `turn${++this.turns}`;
-    const content = own ? [] : [{ type: "input_text", text: summaryOf(summary, losses) }];
+    const content = own ? [] : [{ type: "input_text", text: toSummaryText(summary, losses) }];
     const said = { type: "message", id: `msg_${this.uuid(entry.id, "summary")}`, role: "user", content };
     const history = own ?? [said, ...this.keptItems(first, position, losses)];
     const turnId = this.uuid(entry.id, turn);
@@ -310,7 +318,7 @@ export class CodexFormat implements AgentFormat {
     ]);
   }
 
-  /** Adds the items of the messages to the history that replaces what was before; Codex shows them no second time. */
+  /** Adds the items of the messages to the new history; Codex does not show them a second time. */
   carrying(compaction: readonly JsonObject[], carry: () => readonly JsonObject[]): readonly JsonObject[] {
     const { held, settings, changesSettings } = this;
     this.held = [];
@@ -362,8 +370,8 @@ export class CodexFormat implements AgentFormat {
     content: readonly JsonObject[],
     kinds?: readonly string[],
   ): JsonObject[] {
-    const told = kinds === undefined ? {} : { content_item_kinds: kinds };
-    const about = { internal_chat_message_metadata_passthrough: { turn_id: this.turnId, ...told } };
+    const kindMembers = kinds === undefined ? {} : { content_item_kinds: kinds };
+    const about = { internal_chat_message_metadata_passthrough: { turn_id: this.turnId, ...kindMembers } };
     const item = { type: "message", id: `msg_${this.uuid(entry.id, "message")}`, role, content, ...about };
     return this.items(entry.position, entry.position, [item], entry.at);
   }
@@ -382,10 +390,10 @@ export class CodexFormat implements AgentFormat {
       this.total = sumOf(this.total, spent);
     }
     const ids = { thread_id: sessionId, turn_id: this.turnId, session_id: sessionId, root_turn_id: this.turnId };
-    const told = { response_id: `resp_${this.uuid(id, "response")}`, usage: spent };
+    const spentMembers = { response_id: `resp_${this.uuid(id, "response")}`, usage: spent };
     return this.line(
       "token_usage_record",
-      { ...ids, ...told, turn_token_usage: spent, thread_token_usage: this.total },
+      { ...ids, ...spentMembers, turn_token_usage: spent, thread_token_usage: this.total },
       at,
     );
   }
@@ -399,17 +407,17 @@ export class CodexFormat implements AgentFormat {
   }
 
   private uuid(id: string, part: string): string {
-    return uuidOf(this.options.sha256, this.agent, this.options.sessionId, id, part);
+    return deriveUuid(this.options.sha256, this.agent, this.options.sessionId, id, part);
   }
 }
 
-/** Returns tokens as Codex counts them: the input has what was read from the cache in it. */
+/** Returns tokens as Codex counts them: the input includes tokens read from the cache. */
 function usageIn({ input, output, cacheRead, cacheWrite }: JsonObject): CodexUsage {
   const usage = {
-    input_tokens: countIn(input) + countIn(cacheRead),
-    cached_input_tokens: countIn(cacheRead),
-    cache_write_input_tokens: countIn(cacheWrite),
-    output_tokens: countIn(output),
+    input_tokens: toCount(input) + toCount(cacheRead),
+    cached_input_tokens: toCount(cacheRead),
+    cache_write_input_tokens: toCount(cacheWrite),
+    output_tokens: toCount(output),
     reasoning_output_tokens: 0,
   };
   const whole = Object.fromEntries(
@@ -418,7 +426,7 @@ function usageIn({ input, output, cacheRead, cacheWrite }: JsonObject): CodexUsa
   return { ...(whole as unknown as typeof usage), total_tokens: whole.input_tokens + whole.output_tokens };
 }
 
-/** Tokens of one call at most: their sum stays a whole number that every reader takes. */
+/** Most tokens of one call: their sum stays a whole number that every reader accepts. */
 const MOST_TOKENS = 1e12;
 
 function sumOf(a: CodexUsage, b: CodexUsage): CodexUsage {
@@ -428,5 +436,5 @@ function sumOf(a: CodexUsage, b: CodexUsage): CodexUsage {
 }
 
 function textOf(content: unknown): string {
-  return Array.isArray(content) ? content.map((part) => (isObject(part) ? stringOf(part.text) : "")).join("") : "";
+  return Array.isArray(content) ? content.map((part) => (isObject(part) ? toStored(part.text) : "")).join("") : "";
 }

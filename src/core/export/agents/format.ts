@@ -1,4 +1,4 @@
-/** The contract of formats in which other agents resume a session: entries in, records of their files out. */
+/** The contract of formats for export: entries in, records of a file that another agent resumes out. */
 
 import type { JsonObject } from "../../foreign/messages.ts";
 import type { RecordVerdict } from "../../foreign/translator.ts";
@@ -15,7 +15,7 @@ export interface OutgoingEntry {
   /** All of it, as it is stored. */
   readonly entry: JsonObject;
   readonly line: Uint8Array;
-  /** Its message as the model sees it, where it has one. */
+  /** Its message as the model sees it, if it has one. */
   readonly message: JsonObject | undefined;
 }
 
@@ -28,19 +28,19 @@ export interface OutgoingCall {
   readonly arguments: unknown;
 }
 
-/** The answer to a call: an entry, or none where the session has none. */
+/** The answer to a call: an entry, or none if the session has none. */
 export interface OutgoingResult {
   readonly call: OutgoingCall;
   /** The position of the message that called. */
   readonly speaker: number;
   /** Missing for a result that was lost. */
   readonly result?: OutgoingEntry;
-  /** The entry before which a lost result stands, and its number among those. */
+  /** The entry after a lost result, and the number of the result among those there. */
   readonly lostAt?: { readonly id: string; readonly at: string; readonly number: number };
 }
 
-/** An entry as records, and what became of it. */
-export interface Outgoing extends Pick<RecordVerdict, "fate" | "warning"> {
+/** An entry as records, and its fidelity. */
+export interface Outgoing extends Pick<RecordVerdict, "fidelity" | "warning"> {
   readonly records: readonly JsonObject[];
 }
 
@@ -57,7 +57,7 @@ export interface AgentFormat {
   readonly agent: string;
   /** The place in the file's tree that the next record continues; formats that are lines have none. */
   cursor: string | null;
-  /** Returns an id for a call that the agent's provider takes; undefined where the session's own is none. */
+  /** Returns an id for a call that the agent's provider accepts; undefined if it does not accept the session's own. */
   callId(ownId: string): string | undefined;
   /** Returns an id for a call whose own cannot be used, from some text that only this call has. */
   newCallId(unique: string): string;
@@ -72,12 +72,11 @@ export interface AgentFormat {
   warnings(): readonly string[];
 }
 
-/** Gathers what is lost of an entry. */
 export class Losses {
   private readonly sentences: string[] = [];
   private isLess = false;
 
-  /** Notes that something is missing or otherwise, with a sentence where a person should know. */
+  /** Notes a missing or changed part, with a sentence if a person should know. */
   note(sentence?: string): void {
     this.isLess = true;
     if (sentence !== undefined && !this.sentences.includes(sentence)) this.sentences.push(sentence);
@@ -85,8 +84,8 @@ export class Losses {
 
   outgoing(records: readonly JsonObject[]): Outgoing {
     const warning = this.sentences.length === 0 ? {} : { warning: this.sentences.join(" ") };
-    const fate = records.length === 0 ? "dropped" : this.isLess ? "derived" : "preserved";
-    return { records, fate, ...warning };
+    const fidelity = records.length === 0 ? "dropped" : this.isLess ? "derived" : "preserved";
+    return { records, fidelity, ...warning };
   }
 }
 
@@ -94,18 +93,17 @@ export class Losses {
 const NO_SUMMARY = "The conversation before this was compacted; there is no summary of it.";
 
 /** Returns the summary of a compaction as the model may see it. */
-export function summaryOf(summary: string, losses: Losses): string {
+export function toSummaryText(summary: string, losses: Losses): string {
   if (summary.trim() !== "") return summary;
   losses.note("A compaction has no summary, and a sentence says so in its place.");
   return NO_SUMMARY;
 }
 
-export function dropped(warning?: string): Outgoing {
-  return { records: [], fate: "dropped", ...(warning === undefined ? {} : { warning }) };
+export function dropEntry(warning?: string): Outgoing {
+  return { records: [], fidelity: "dropped", ...(warning === undefined ? {} : { warning }) };
 }
 
-/** Returns a UUID that follows from some texts. */
-export function uuidOf(sha256: Env["sha256"], ...texts: readonly string[]): string {
+export function deriveUuid(sha256: Env["sha256"], ...texts: readonly string[]): string {
   const h = sha256(new TextEncoder().encode(JSON.stringify(texts)));
   const variant = "89ab"[Number.parseInt(h[16], 16) & 3];
   return `${h.slice(0, 8)}-${h.slice(8, 12)}-8${h.slice(13, 16)}-${variant}${h.slice(17, 20)}-${h.slice(20, 32)}`;

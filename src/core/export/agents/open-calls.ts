@@ -6,7 +6,7 @@ export class OpenCalls {
   /** The position of the answer. */
   readonly speaker: number;
   readonly calls: readonly OutgoingCall[];
-  /** How many have no result. */
+  /** Number of calls without a result. */
   left: number;
   private readonly answered: Uint8Array;
   /** Indexes of the calls of each id. */
@@ -26,7 +26,7 @@ export class OpenCalls {
     this.first = before?.first ?? 0;
   }
 
-  /** Returns the same for another branch, where other results may come. */
+  /** Returns a copy for another branch, which may have other results. */
   copy(): OpenCalls {
     return new OpenCalls(this.speaker, this.calls, this);
   }
@@ -35,7 +35,7 @@ export class OpenCalls {
     return this.answered[call] === 1;
   }
 
-  /** Returns the index of the call that a result with this id answers, or -1: by its id, or else where one of them has none. */
+  /** Returns the index of the call that a result with this id answers, or -1. Without an id, order decides. */
   callOf(ownId: string): number {
     if (ownId !== "") {
       const exact = this.next(ownId);

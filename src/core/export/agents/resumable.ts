@@ -1,13 +1,13 @@
-/** A session as a file that another agent resumes, where that agent looks for it, and how it is told to. */
+/** Makes a session into a file that another agent resumes, with its path and the command for it. */
 
-import { NO_TIME, timeIn } from "../../foreign/messages.ts";
+import { NO_TIME, toTimestamp } from "../../foreign/messages.ts";
 import type { Env } from "../../ports/env.ts";
-import type { Fidelity } from "../../ports/fidelity.ts";
+import type { FidelityReport } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
 import { ClaudeFormat } from "./claude.ts";
 import { CodexFormat } from "./codex.ts";
-import { uuidOf } from "./format.ts";
-import { pathRoute, treeRoute } from "./route.ts";
+import { deriveUuid } from "./format.ts";
+import { makePathRoute, makeTreeRoute } from "./route.ts";
 import { ExportWalk } from "./walk.ts";
 
 /** Agents whose files can be written. */
@@ -18,38 +18,38 @@ export type ResumingAgent = (typeof RESUMING)[number];
 export interface ResumableSession {
   /** Its id in the file. */
   readonly sessionId: string;
-  /** Parts of the path of its file, below the folder where the agent keeps sessions; none without a directory. */
+  /** Parts of the path of its file, below the agent's folder of sessions; none without a directory. */
   readonly parts: readonly string[] | undefined;
   /** The command of a shell that resumes it, once the file is there. */
   readonly command: string;
   /** Yields its lines, once. */
   lines(): Iterable<string>;
-  /** Returns what became of the entries, once all lines were taken. */
-  report(): Fidelity;
+  /** Returns the fidelity of the entries, once all lines were taken. */
+  report(): FidelityReport;
 }
 
 /**
  * Returns a session as one that an agent resumes at `leaf`: the same bytes for the same entries and leaf. `all`: with
  * every branch, which only Claude Code's files can have.
  */
-export function resumable(
+export function makeResumable(
   agent: ResumingAgent,
   session: Session,
   { leaf, all, env }: { leaf: number; all: boolean; env: Pick<Env, "sha256"> },
 ): ResumableSession {
   const { tree, cwd } = session;
   const isTree = all && agent === "claude";
-  const route = isTree ? treeRoute(tree, leaf) : pathRoute(tree, leaf);
+  const route = isTree ? makeTreeRoute(tree, leaf) : makePathRoute(tree, leaf);
   const extent = isTree ? "tree" : "path";
-  // A session that went on since is another one, which replaces no file in which the agent went on, too.
-  const sessionId = uuidOf(env.sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
+  // A session that has grown since is another one: it must not replace a file that the agent has continued, too.
+  const sessionId = deriveUuid(env.sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
   const options = { session, route, sessionId, sha256: env.sha256 };
   const walk = new ExportWalk(
     session,
     route,
     agent === "claude" ? new ClaudeFormat(options) : new CodexFormat(options),
   );
-  const began = timeIn(session.log.header.timestamp, NO_TIME);
+  const began = toTimestamp(session.log.header.timestamp, NO_TIME);
   const resume = agent === "claude" ? `claude --resume ${sessionId}` : `codex resume ${sessionId}`;
   return {
     sessionId,
@@ -70,7 +70,7 @@ function rolloutPath(sessionId: string, began: string): string[] {
 /** Characters of a directory in the name of its folder, before a hash takes the place of the others. */
 const LONGEST_SLUG = 200;
 
-/** Returns the name of the folder in which Claude Code keeps the sessions of a directory. */
+/** Returns the name of Claude Code's folder for the sessions of a directory. */
 function slugOf(cwd: string): string {
   const slug = cwd.replace(/[^A-Za-z0-9]/g, "-");
   if (slug.length <= LONGEST_SLUG) return slug;

@@ -1,4 +1,4 @@
-/** The order in which the entries of a session are written for another agent: each after the one that it continues. */
+/** The order of a session's entries in another agent's file: each after the one that it continues. */
 
 import { ROOT } from "../../tree/nodes.ts";
 import type { Tree } from "../../tree/tree.ts";
@@ -10,14 +10,13 @@ export interface Route {
   readonly leaf: number;
   /** Returns the entry that one continues, or {@link ROOT}. */
   before(position: number): number;
-  /** Returns how many entries of the route continue one; for {@link ROOT}, how many continue none. */
+  /** Returns how many entries of the route continue one; for {@link ROOT}, how many are roots. */
   followers(position: number): number;
   /** Returns the entry that alone continues one, or {@link ROOT}. */
   next(position: number): number;
 }
 
-/** Returns the path to a leaf. */
-export function pathRoute(tree: Tree, leaf: number): Route {
+export function makePathRoute(tree: Tree, leaf: number): Route {
   const order = tree.path(leaf);
   const depthOf = (position: number): number => tree.depth(position);
   return {
@@ -29,8 +28,8 @@ export function pathRoute(tree: Tree, leaf: number): Route {
   };
 }
 
-/** Returns the whole tree. Of the entries that continue one, the one on the path to the leaf comes last, with all after it. */
-export function treeRoute(tree: Tree, leaf: number): Route {
+/** Returns the whole tree. Among siblings, the entry on the path to the leaf comes last, with all after it. */
+export function makeTreeRoute(tree: Tree, leaf: number): Route {
   const { nodes } = tree;
   const isOnPath = new Uint8Array(nodes.count);
   for (const position of tree.path(leaf)) isOnPath[position] = 1;

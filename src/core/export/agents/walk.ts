@@ -1,30 +1,30 @@
 /**
- * Takes the entries of a session through the format of another agent, and counts what became of each. Providers want
- * every call answered directly after it: results that come later are brought there, those without a call are left out,
- * and a call without one gets a result that says so.
+ * Takes the entries of a session through the format of another agent, and counts the fidelity of each. Providers want
+ * every call answered directly after it: later results are moved there, results without a call are left out, and a call
+ * without a result gets one that says so.
  */
 
-import { type Edit, editsAmong, messageText } from "../../context/context.ts";
+import { collectEdits, type Edit, getMessageText } from "../../context/context.ts";
 import { Tally } from "../../foreign/fidelity.ts";
-import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
-import { withAttachments } from "../../format/attachments.ts";
-import { stringOf, toolCalls } from "../../format/message.ts";
-import { bytesOf, concat, parse } from "../../json/json.ts";
-import type { Fidelity } from "../../ports/fidelity.ts";
+import { isObject, type JsonObject, NO_TIME, toTimestamp } from "../../foreign/messages.ts";
+import { resolveAttachments } from "../../format/attachments.ts";
+import { getToolCalls, toStored } from "../../format/message.ts";
+import { concat, parse, toBytes } from "../../json/json.ts";
+import type { FidelityReport } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
-import { carriedTexts } from "../carried.ts";
-import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
-import { lineOf } from "./lines.ts";
+import { readCarriedTexts } from "../carried.ts";
+import { type AgentFormat, dropEntry, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
+import { toRecordLine } from "./lines.ts";
 import { OpenCalls } from "./open-calls.ts";
 import type { Route } from "./route.ts";
 
-/** The state after an entry, for those that continue it. */
+/** The state after an entry, for the entries that continue it. */
 interface Reached {
   readonly open: OpenCalls | undefined;
   readonly cursor: string | null;
-  /** How many entries that continue it are still to come, and the end of the path if it is that. */
+  /** Number of entries still to come that continue it, and one more if it is the end of the path. */
   followers: number;
-  /** Whether others that are still to come have the same calls. */
+  /** True if others that are still to come have the same calls. */
   isShared: boolean;
   /** The place behind the results that were added for all calls that are open there, which further branches share. */
   closed?: string | null;
@@ -56,23 +56,23 @@ export class ExportWalk {
     this.route = route;
     this.format = format;
     this.tally = new Tally(format.agent);
-    this.edits = editsAmong(session.tree, session, [...session.tree.path(route.leaf)]);
+    this.edits = collectEdits(session.tree, session, [...session.tree.path(route.leaf)]);
   }
 
   /** Yields the lines of the file, each with its line feed. */
   *lines(): Generator<string> {
     const { format, route } = this;
-    for (const record of format.begin()) yield lineOf(record);
-    for (const position of route.order) for (const record of this.step(position)) yield lineOf(record);
+    for (const record of format.begin()) yield toRecordLine(record);
+    for (const position of route.order) for (const record of this.step(position)) yield toRecordLine(record);
     const { atLeaf } = this;
     format.cursor = atLeaf?.cursor ?? null;
-    for (const record of this.close(atLeaf, undefined, route.leaf)) yield lineOf(record);
-    for (const record of format.end()) yield lineOf(record);
+    for (const record of this.close(atLeaf, undefined, route.leaf)) yield toRecordLine(record);
+    for (const record of format.end()) yield toRecordLine(record);
     for (const sentence of format.warnings()) this.tally.warn(0, sentence);
   }
 
-  /** Returns what became of the entries, once all lines were taken. */
-  report(): Fidelity {
+  /** Returns the fidelity of the entries, once all lines were taken. */
+  report(): FidelityReport {
     return this.tally.report();
   }
 
@@ -88,7 +88,7 @@ export class ExportWalk {
     let isShared = before !== undefined && (before.isShared || before.followers > 0);
     if (before) before.isShared = isShared;
     if (this.brought.delete(position)) {
-      // It stands behind its call.
+      // It is already behind its call.
     } else if (this.isResult(position)) {
       if (isShared) open = open?.copy();
       isShared = false;
@@ -112,13 +112,12 @@ export class ExportWalk {
     return records;
   }
 
-  /** Adds a result to its call. */
   private answer(records: JsonObject[], position: number, open: OpenCalls | undefined): void {
     const entry = this.read(position);
-    const call = entry && open ? open.callOf(stringOf(entry.message?.toolCallId)) : -1;
+    const call = entry && open ? open.callOf(toStored(entry.message?.toolCallId)) : -1;
     const isLeftOut = this.edits.get(position)?.leavesOut === true;
     if (!entry || !open || call < 0 || isLeftOut) {
-      this.note(position, records, dropped(isLeftOut ? LEFT_OUT : entry ? UNASKED : UNREADABLE));
+      this.note(position, records, dropEntry(isLeftOut ? LEFT_OUT : entry ? UNASKED : UNREADABLE));
       return;
     }
     this.note(position, records, this.resultOf(open, call, entry));
@@ -129,13 +128,13 @@ export class ExportWalk {
     try {
       return this.format.result({ call: calls[call], speaker, result });
     } catch {
-      return dropped(UNREADABLE);
+      return dropEntry(UNREADABLE);
     }
   }
 
   /**
-   * Returns the results of the calls that are open before an entry, or at the end of a branch: those that come after it,
-   * as far as nothing else may be meant, and one for each call that has none.
+   * Returns the results of the calls that are open before an entry, or at the end of a branch: the results after it, if
+   * only these can be meant, and one for each unanswered call.
    */
   private close(reached: Reached | undefined, before: number | undefined, at: number): readonly JsonObject[] {
     const open = reached?.open;
@@ -159,7 +158,7 @@ export class ExportWalk {
     return records;
   }
 
-  /** Returns results for the calls that have none; `id` is of the place where they stand. */
+  /** Returns results for unanswered calls; `id` is of the place of these results. */
   private lost(open: OpenCalls, id: string): JsonObject[] {
     const records: JsonObject[] = [];
     let number = 0;
@@ -173,7 +172,7 @@ export class ExportWalk {
     return records;
   }
 
-  /** Adds an entry that is part of the conversation, and returns what is open after it. */
+  /** Adds an entry that is part of the conversation, and returns the calls that are open after it. */
   private speak(records: JsonObject[], position: number): OpenCalls | undefined {
     const { format } = this;
     const calls: OutgoingCall[] = [];
@@ -188,12 +187,12 @@ export class ExportWalk {
     return new OpenCalls(position, calls);
   }
 
-  /** Adds a compaction with the messages that it carries, and returns what is open after them. */
+  /** Adds a compaction with the messages that it carries, and returns the calls that are open after them. */
   private addCompaction(records: JsonObject[], position: number, compaction: Outgoing): OpenCalls | undefined {
     let open: OpenCalls | undefined;
-    let { fate } = compaction;
+    let { fidelity } = compaction;
     const warnings = new Set(compaction.warning === undefined ? [] : [compaction.warning]);
-    // These calls take the place of those that they are copies of, and have their ids.
+    // These calls replace those that they are copies of, and have their ids.
     const ids = new Set<string>();
     const carry = (): JsonObject[] => {
       const carried: JsonObject[] = [];
@@ -207,20 +206,20 @@ export class ExportWalk {
         const outgoing = isResult ? this.carriedResult(entry, open) : this.format.entry(entry, calls);
         carried.push(...outgoing.records);
         if (calls.length > 0 && outgoing.records.length > 0) open = new OpenCalls(position, calls);
-        if (outgoing.fate !== "preserved") fate = "derived";
+        if (outgoing.fidelity !== "preserved") fidelity = "derived";
         if (outgoing.warning !== undefined) warnings.add(outgoing.warning);
       }
       return carried;
     };
     const whole = this.format.carrying(compaction.records, carry);
     const warning = warnings.size === 0 ? {} : { warning: [...warnings].join(" ") };
-    this.note(position, records, { records: whole, fate, ...warning });
+    this.note(position, records, { records: whole, fidelity, ...warning });
     return open;
   }
 
   private carriedResult(entry: OutgoingEntry, open: OpenCalls | undefined): Outgoing {
-    const call = open ? open.callOf(stringOf(entry.message?.toolCallId)) : -1;
-    if (!open || call < 0) return dropped(UNASKED);
+    const call = open ? open.callOf(toStored(entry.message?.toolCallId)) : -1;
+    if (!open || call < 0) return dropEntry(UNASKED);
     open.answer(call);
     return this.resultOf(open, call, entry);
   }
@@ -229,10 +228,10 @@ export class ExportWalk {
   private *carriedBy(position: number): Generator<OutgoingEntry> {
     const { session, time: at } = this;
     let index = 0;
-    for (const text of carriedTexts(session, position)) {
+    for (const text of readCarriedTexts(session, position)) {
       const { usage: _, ...message } = parse(text) as JsonObject;
-      const type = ENTRY_OF_ROLE[stringOf(message.role)] ?? "message";
-      const line = concat([bytesOf('{"message":'), text, bytesOf("}")]);
+      const type = ENTRY_OF_ROLE[toStored(message.role)] ?? "message";
+      const line = concat([toBytes('{"message":'), text, toBytes("}")]);
       yield {
         position,
         id: `${session.log.nodes.id(position)}/kept${index++}`,
@@ -245,7 +244,7 @@ export class ExportWalk {
   }
 
   private callsIn({ id, message }: OutgoingEntry, used = this.callIds): OutgoingCall[] {
-    return toolCalls(message?.content).map((call, index) => {
+    return getToolCalls(message?.content).map((call, index) => {
       let out = this.format.callId(call.id);
       if (out === undefined || used.has(out)) out = this.format.newCallId(`${id}/${index}`);
       used.add(out);
@@ -255,21 +254,25 @@ export class ExportWalk {
   }
 
   private outgoing(position: number, make: (entry: OutgoingEntry) => Outgoing): Outgoing {
-    if (this.edits.get(position)?.leavesOut) return dropped(LEFT_OUT);
+    if (this.edits.get(position)?.leavesOut) return dropEntry(LEFT_OUT);
     const entry = this.read(position);
-    if (!entry) return dropped(UNREADABLE);
+    if (!entry) return dropEntry(UNREADABLE);
     try {
       const made = make(entry);
-      if (!this.edits.has(position) || made.fate !== "preserved") return made;
-      return { ...made, fate: "derived", warning: "Its content is the one that a context edit put in place." };
+      if (!this.edits.has(position) || made.fidelity !== "preserved") return made;
+      return { ...made, fidelity: "derived", warning: "Its content is the one that a context edit put in place." };
     } catch {
-      return dropped(UNREADABLE);
+      return dropEntry(UNREADABLE);
     }
   }
 
-  private note(position: number, records: JsonObject[], { fate, warning, records: made }: Outgoing): void {
+  private note(position: number, records: JsonObject[], { fidelity, warning, records: made }: Outgoing): void {
     records.push(...made);
-    this.tally.note(position + 1, { kind: this.kindOf(position), fate, ...(warning === undefined ? {} : { warning }) });
+    this.tally.note(position + 1, {
+      kind: this.kindOf(position),
+      fidelity,
+      ...(warning === undefined ? {} : { warning }),
+    });
   }
 
   private kindOf(position: number): string {
@@ -280,7 +283,7 @@ export class ExportWalk {
     return role === "" ? type : `${type}/${role}`;
   }
 
-  /** Returns an entry; undefined where nothing of it can be read. */
+  /** Returns an entry; undefined if nothing of it can be read. */
   private read(position: number): OutgoingEntry | undefined {
     const { session } = this;
     const { nodes } = session.log;
@@ -292,7 +295,7 @@ export class ExportWalk {
       return undefined;
     }
     if (!isObject(entry) || entry.damaged === true) return undefined;
-    this.time = timeIn(entry.timestamp, this.time);
+    this.time = toTimestamp(entry.timestamp, this.time);
     const message = this.messageIn(position, entry, line);
     if (nodes.type(position) === "message" && !message) return undefined;
     return { position, id: nodes.id(position), at: this.time, entry, line, message };
@@ -305,24 +308,24 @@ export class ExportWalk {
     if (!isMessage && (!edit || !session.log.nodes.isType(position, "custom_message"))) return undefined;
     if (!edit && !holdsAttachment(entry.message)) return isObject(entry.message) ? entry.message : undefined;
     const item = { position, kind: "message" as const, ...(edit ? { edit: edit.position } : {}) };
-    const text = messageText(session.tree, session, item, line);
+    const text = getMessageText(session.tree, session, item, line);
     if (!text) return undefined;
-    const whole = withAttachments(text, (sha256, size) => session.log.attachment(position, sha256, size));
+    const whole = resolveAttachments(text, (sha256, size) => session.log.attachment(position, sha256, size));
     const message = parse(whole);
     return isObject(message) ? message : undefined;
   }
 
   private isAnswer(position: number): boolean {
     const { nodes } = this.session.log;
-    return nodes.role(position) === "assistant" && !nodes.lacksMessage(position);
+    return nodes.role(position) === "assistant" && !nodes.hasNoMessage(position);
   }
 
   private isResult(position: number): boolean {
     const { nodes } = this.session.log;
-    return nodes.role(position) === "toolResult" && !nodes.lacksMessage(position);
+    return nodes.role(position) === "toolResult" && !nodes.hasNoMessage(position);
   }
 
-  /** Whether an entry is a part of the conversation, so that no result may come after it for a call before it. */
+  /** Returns whether an entry is part of the conversation, so that no later result can answer an earlier call. */
   private speaks(position: number): boolean {
     return SPEAKING.has(this.session.log.nodes.type(position));
   }

@@ -1,13 +1,13 @@
 /**
  * Claude Code's session files, `<sessionId>.jsonl` in a folder for each directory, and those of its subagents. A record
  * with a `uuid` continues the one that its `parentUuid` names; others are about the session, and the last one counts.
- * What subagents said was in the session's own file before they had theirs (`side-chains.ts`).
+ * In older versions, the session's own file has the messages of its subagents (`side-chains.ts`).
  */
 
 import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
-import { innerSessions } from "./side-chains.ts";
-import { claudeSkim } from "./skim.ts";
+import { trackInnerSessions } from "./side-chains.ts";
+import { makeClaudeSkim } from "./skim.ts";
 import { ClaudeTranslation } from "./translation.ts";
 
 /** Kinds of records without a uuid that only Claude Code writes. */
@@ -24,15 +24,15 @@ export const claude: Translator = {
   isRecord: (record) =>
     typeof record.type === "string" &&
     (typeof record.sessionId === "string" || (isOfClaude(record) && !("message" in record))),
-  inner: innerSessions,
-  skim: claudeSkim,
+  inner: trackInnerSessions,
+  skim: makeClaudeSkim,
   begin: (tools) => new ClaudeTranslation(tools),
 };
 
 function recognises({ bytes, lines }: Beginnings): boolean {
   if (lines.some(isOfClaude)) return true;
   if (lines.length > 0) return false;
-  // The first line is longer than what was read of it. Its own members come before or after a long message.
+  // The first line is longer than the part that was read. Its own members come before or after a long message.
   const begun = new TextDecoder().decode(bytes.subarray(0, 4096));
   return /^\s*\{/.test(begun) && /"parentUuid":(?:null|")/.test(begun) && /"sessionId":"/.test(begun);
 }

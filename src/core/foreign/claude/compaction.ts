@@ -1,42 +1,41 @@
-/** Compactions of Claude Code: a boundary, which says what was kept, and the summary that comes after it. */
+/** Compactions of Claude Code: a boundary, which names the kept messages, and the summary after it. */
 
-import { countIn, isObject, textIn } from "../messages.ts";
+import { isObject, toCount, toText } from "../messages.ts";
 import type { RecordPlace, StepItem } from "./step.ts";
 
 export interface CompactBoundary {
   readonly uuid: string;
   readonly at: string;
-  /** The end of what was compacted. */
+  /** The last compacted record. */
   readonly parent: RecordPlace;
-  /** The uuids of what was kept, where the boundary names any; the first one counts that is there. */
+  /** The uuids of the kept records, if the boundary names any; the first one that exists counts. */
   readonly kept: readonly string[];
   readonly tokensBefore: number;
   readonly details: unknown;
-  /** The boundary as it is, in whose place the compaction comes when its summary is there. */
+  /** The boundary as it is. The compaction replaces it when its summary comes. */
   readonly raw: StepItem;
   /** Records between the boundary and its summary, which come after the compaction. */
   readonly after: { readonly uuid: string; readonly item: StepItem }[];
 }
 
-/** Returns what the record of a boundary says. */
-export function boundaryIn(
+export function parseBoundary(
   record: Readonly<Record<string, unknown>>,
 ): Pick<CompactBoundary, "kept" | "tokensBefore" | "details"> {
   const { compactMetadata } = record;
   if (!isObject(compactMetadata)) return { kept: [], tokensBefore: 0, details: undefined };
   const { preservedSegment, preservedMessages, preTokens } = compactMetadata;
-  const head = isObject(preservedSegment) ? textIn(preservedSegment.headUuid) : undefined;
+  const head = isObject(preservedSegment) ? toText(preservedSegment.headUuid) : undefined;
   const list = isObject(preservedMessages) ? preservedMessages.uuids : undefined;
   const uuids = Array.isArray(list) ? list.filter((uuid) => typeof uuid === "string") : [];
   return {
     kept: head === undefined ? uuids : [head],
-    tokensBefore: countIn(preTokens),
+    tokensBefore: toCount(preTokens),
     details: compactMetadata,
   };
 }
 
-/** Returns the first entry that was kept; undefined when none was that is on the way to the boundary. */
-export function keptIn(
+/** Returns the first kept entry; undefined if no kept entry is on the way to the boundary. */
+export function findKeptEntry(
   { kept, parent }: CompactBoundary,
   places: ReadonlyMap<string, RecordPlace>,
 ): string | undefined {
@@ -51,7 +50,7 @@ export function keptIn(
   return first?.first ?? undefined;
 }
 
-export function compactionItem(
+export function makeCompactionItem(
   { at, tokensBefore, details }: CompactBoundary,
   id: string,
   summary: string,

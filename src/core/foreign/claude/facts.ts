@@ -1,6 +1,6 @@
-/** The facts of a session that its records say, and where it goes on. */
+/** The facts of a session that its records say, and its leaf. */
 
-import { type JsonObject, textIn, timeIn } from "../messages.ts";
+import { type JsonObject, toText, toTimestamp } from "../messages.ts";
 import type { AboutSession } from "../translator.ts";
 import type { RecordPlace } from "./step.ts";
 
@@ -16,7 +16,8 @@ export class ClaudeFacts {
     const { nativeIds } = this;
     if (typeof sessionId === "string" && sessionId !== "" && nativeIds.size < MOST_IDS) nativeIds.add(sessionId);
     if (typeof cwd === "string" && cwd !== "") this.cwd ??= cwd;
-    if (this.started === undefined && typeof timestamp === "string") this.started = timeIn(timestamp, "") || undefined;
+    if (this.started === undefined && typeof timestamp === "string")
+      this.started = toTimestamp(timestamp, "") || undefined;
   }
 
   /** `name`: that of the file; `agentName`: that of the subagent whose file it is. */
@@ -54,7 +55,7 @@ export class ClaudeLeaf {
   }
 
   noteNamed({ explicit, leafUuid }: JsonObject): void {
-    if (explicit === true) this.named = textIn(leafUuid) ?? null;
+    if (explicit === true) this.named = toText(leafUuid) ?? null;
   }
 
   /** Notes a compaction: whatever was continued before it is compacted now. */

@@ -1,18 +1,18 @@
 /**
- * Texts that Claude Code puts where a person's would be. They are told by the members of their record, and only where
- * those say nothing by how they begin.
+ * Texts that Claude Code writes in a person's place. The members of their record identify them; if these do not, the
+ * beginning of the text does.
  */
 
 import { isObject } from "../messages.ts";
 
 interface Harness {
   readonly kind: string;
-  /** Whether a person sees it. */
+  /** True if a person sees it. */
   readonly isShown: boolean;
   readonly isSeenByModel: boolean;
 }
 
-/** Beginnings of texts that no person wrote, and what they are. */
+/** Beginnings of texts that no person wrote, and their kinds. */
 const BEGINNINGS: readonly (readonly [beginning: string, kind: string, isShown: boolean])[] = [
   ["<local-command-caveat>", "command-caveat", false],
   ["<local-command-stdout>", "command-output", true],
@@ -27,8 +27,8 @@ const BEGINNINGS: readonly (readonly [beginning: string, kind: string, isShown: 
   ["[Request interrupted by user", "interrupt", true],
 ];
 
-/** Returns what a user record is when it is no turn of a person; undefined when it is one. */
-export function harnessOf(record: Readonly<Record<string, unknown>>, text: string): Harness | undefined {
+/** Returns the kind of a user record that is no turn of a person; undefined for a person's. */
+export function detectClaudeHarness(record: Readonly<Record<string, unknown>>, text: string): Harness | undefined {
   if (record.isVisibleInTranscriptOnly === true)
     return { kind: "transcript-only", isShown: true, isSeenByModel: false };
   if (record.isMeta === true) return { kind: "meta", isShown: false, isSeenByModel: true };

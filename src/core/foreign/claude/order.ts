@@ -1,8 +1,8 @@
-/** Records that come before the one that they continue. The order in the file does not matter to Claude Code. */
+/** Records before the one that they continue. The order in the file does not matter to Claude Code. */
 
-import { isObject, type JsonObject, textIn } from "../messages.ts";
+import { isObject, type JsonObject, toText } from "../messages.ts";
 import type { SourceRecord, TranslationTools } from "../translator.ts";
-import { uuidIn } from "./side-chains.ts";
+import { getRecordUuid } from "./side-chains.ts";
 
 /** A record of the conversation with its uuid. */
 export interface WaitingRecord {
@@ -16,21 +16,21 @@ export class EarlyRecords {
   private readonly comesLater: TranslationTools["comesLater"];
   /** Records by the uuid of the one that they wait for. */
   private readonly waiting = new Map<string, SourceRecord[]>();
-  /** The uuids of those that wait, each with the one that it waits for. */
+  /** The uuids of the waiting records, each with the one that it waits for. */
   private readonly parents = new Map<string, string>();
   /** The uuids of records that others continue and that were not in the file. */
   private readonly missing = new Set<string>();
-  /** Whether one of these came later nevertheless. */
+  /** True if one of these came later nevertheless. */
   isOvertaken = false;
 
   constructor({ comesLater }: Pick<TranslationTools, "comesLater">) {
     this.comesLater = comesLater;
   }
 
-  /** Keeps a record if the one that it continues is yet to come; returns whether it does. */
+  /** Keeps a record if the one that it continues is yet to come; returns whether it was kept. */
   hold(source: SourceRecord, record: JsonObject, uuid: string, isKnown: (parent: string) => boolean): boolean {
     const { waiting, parents } = this;
-    const parent = textIn(record.parentUuid) ?? textIn(record.logicalParentUuid);
+    const parent = toText(record.parentUuid) ?? toText(record.logicalParentUuid);
     if (parent === undefined || parent === uuid || isKnown(parent)) return false;
     if (!parents.has(parent) && !this.comesLater(parent)) {
       this.missing.add(parent);
@@ -44,7 +44,7 @@ export class EarlyRecords {
     return true;
   }
 
-  /** Yields the records that waited for one that was taken, and those that waited for these. */
+  /** Yields the records that waited for a taken one, and those that waited for these. */
   *after(uuid: string): Generator<WaitingRecord> {
     if (this.missing.has(uuid)) this.isOvertaken = true;
     const next = [uuid];
@@ -84,9 +84,9 @@ export class EarlyRecords {
 
 function uuidOf(source: SourceRecord): string {
   const record = isObject(source.value) ? source.value : {};
-  return uuidIn(source, record, typeOf(record)) as string;
+  return getRecordUuid(source, record, typeOf(record)) as string;
 }
 
 function typeOf(record: JsonObject): string {
-  return textIn(record.type) ?? "(no type)";
+  return toText(record.type) ?? "(no type)";
 }

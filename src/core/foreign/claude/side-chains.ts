@@ -1,12 +1,12 @@
 /**
- * The side chains in a session's own file, as older versions of Claude Code wrote what a subagent said: records with
+ * The side chains in a session's own file, as older versions of Claude Code wrote a subagent's messages: records with
  * `isSidechain` among those of the session that began it. Each is a session of its own. Its name is the subagent's id,
- * where its records have one, else the uuid of its first record.
+ * if its records have one, else the uuid of its first record.
  */
 
 import { parse } from "../../json/json.ts";
-import { ownName } from "../file-name.ts";
-import { isObject, type JsonObject, textIn } from "../messages.ts";
+import { getOwnName } from "../file-name.ts";
+import { isObject, type JsonObject, toText } from "../messages.ts";
 import type { InnerSessionOf, SourceRecord } from "../translator.ts";
 
 /** Records with a uuid that are parts of the conversation. */
@@ -15,40 +15,40 @@ export const SPOKEN = new Set(["user", "assistant"]);
 /** Names that can be a part of a path as they are. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
 
-export interface SideChain {
+export interface Sidechain {
   readonly name: string;
-  /** Whether it begins with this record. */
+  /** True if it begins with this record. */
   readonly isNew: boolean;
 }
 
-export class SideChains {
+export class Sidechains {
   private readonly file: string;
   /** The names of side chains by the uuids of their records. */
   private readonly byUuid = new Map<string, string>();
   private readonly names = new Set<string>();
   private last: string | undefined;
   /**
-   * Whether the file is a subagent's, in which every record is of a side chain; undefined before the first record of
-   * the conversation. A session whose first record is of a side chain is told from it by the name of its file.
+   * True if the file is a subagent's, so that every record is of a side chain; undefined before the first record of the
+   * conversation. The name of the file distinguishes it from a session whose first record is of a side chain.
    */
   isAgents: boolean | undefined;
 
-  /** `file`: the name of the file, as `TranslationTools.name`. `isAgents`: where that is known. */
+  /** `file`: the name of the file, as `TranslationTools.name`. `isAgents`: missing if unknown. */
   constructor(file: string, isAgents?: boolean) {
     this.file = file;
     this.isAgents = isAgents;
   }
 
   /** Returns the side chain of the next record; undefined for one of the session itself. */
-  of(source: Pick<SourceRecord, "bytes" | "value" | "number">): SideChain | undefined {
+  of(source: Pick<SourceRecord, "bytes" | "value" | "number">): Sidechain | undefined {
     const { value, number } = source;
     if (!isObject(value)) return undefined;
-    const uuid = uuidIn(source, value, textIn(value.type) ?? "");
+    const uuid = getRecordUuid(source, value, toText(value.type) ?? "");
     if (uuid === undefined) return undefined;
-    const isSide = value.isSidechain === true && saysSidechain(source.bytes);
-    this.isAgents ??= isSide && value.sessionId !== ownName(this.file);
-    if (!isSide || this.isAgents) return undefined;
-    const name = this.byUuid.get(uuid) ?? this.continued(value) ?? chainName(value, uuid, number);
+    const isSidechain = value.isSidechain === true && saysSidechain(source.bytes);
+    this.isAgents ??= isSidechain && value.sessionId !== getOwnName(this.file);
+    if (!isSidechain || this.isAgents) return undefined;
+    const name = this.byUuid.get(uuid) ?? this.continued(value) ?? getChainName(value, uuid, number);
     this.byUuid.set(uuid, name);
     const isNew = !this.names.has(name);
     this.names.add(name);
@@ -61,20 +61,20 @@ export class SideChains {
     const { parentUuid, agentId } = record;
     if (isPlain(agentId, record)) return agentId;
     if (typeof parentUuid === "string") return this.byUuid.get(parentUuid);
-    // Nobody replies to nothing: such files name no parents.
+    // A record without parents is no reply: such files name no parents.
     return parentUuid === undefined || isReply(record) ? this.last : undefined;
   }
 }
 
 /** Returns the name of the side chain that begins with a record. */
-export function chainName(record: JsonObject, uuid: string, number: number): string {
+export function getChainName(record: JsonObject, uuid: string, number: number): string {
   const { agentId } = record;
   if (isPlain(agentId, record)) return agentId;
   return isPlain(uuid, record) ? uuid : `line-${number}`;
 }
 
-/** Returns the uuid of a record of the conversation; one that has none is told by its line. */
-export function uuidIn(
+/** Returns the uuid of a record of the conversation; for one without, a name made from its line number. */
+export function getRecordUuid(
   { number }: Pick<SourceRecord, "number">,
   { uuid, message }: JsonObject,
   type: string,
@@ -83,9 +83,9 @@ export function uuidIn(
   return SPOKEN.has(type) && isObject(message) ? `line:${number}` : undefined;
 }
 
-/** Begins to tell the records of side chains in the lines of a file. Lines of the session itself are hardly read. */
-export function innerSessions(file: string): InnerSessionOf {
-  const chains = new SideChains(file);
+/** Makes a function that finds the records of side chains among lines. It reads little of the session's own. */
+export function trackInnerSessions(file: string): InnerSessionOf {
+  const chains = new Sidechains(file);
   return (bytes, number) => {
     if (chains.isAgents !== undefined && !saysSidechain(bytes)) return undefined;
     return chains.of({ bytes, value: parse(bytes), number })?.name;
@@ -94,7 +94,7 @@ export function innerSessions(file: string): InnerSessionOf {
 
 const MEMBER = Buffer.from('"isSidechain"');
 
-/** Whether a line may say that it is of a side chain. A line that spells the name otherwise, as no agent does, does not. */
+/** Returns whether a line may be of a side chain. It misses an escaped member name, which no agent writes. */
 function saysSidechain({ buffer, byteOffset, length }: Uint8Array): boolean {
   const line = Buffer.from(buffer, byteOffset, length);
   for (let at = line.indexOf(MEMBER); at >= 0; at = line.indexOf(MEMBER, at)) {
@@ -105,7 +105,7 @@ function saysSidechain({ buffer, byteOffset, length }: Uint8Array): boolean {
   return false;
 }
 
-/** Whether an id is a name. That of the session is none: the session's own file is known by it. */
+/** Returns whether an id is the name of a side chain. The session's own id is not: it means the file itself. */
 function isPlain(id: unknown, { sessionId }: JsonObject): id is string {
   return typeof id === "string" && PLAIN.test(id) && id !== sessionId;
 }

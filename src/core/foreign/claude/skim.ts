@@ -1,9 +1,9 @@
 /** Counts the messages of Claude Code's lines by how these begin. */
 
-import { beginningIn, begunMembers, type Skim } from "../skim.ts";
+import { parseBegunMembers, readLineBeginning, type Skim } from "../skim.ts";
 
 /** Types of records about the session that lists do not show. */
-const ASIDE = new Set([
+const NOT_SPOKEN = new Set([
   "file-history-snapshot",
   "file-history-delta",
   "queue-operation",
@@ -12,16 +12,16 @@ const ASIDE = new Set([
   "mode",
 ]);
 
-export function claudeSkim(): Skim {
+export function makeClaudeSkim(): Skim {
   // The blocks of one answer are lines of their own.
   let answer = "";
   return (line) => {
-    const begun = beginningIn(line);
-    const { values, starts } = begunMembers(begun);
+    const begun = readLineBeginning(line);
+    const { values, starts } = parseBegunMembers(begun);
     // It belongs to a session of its own.
     if (values.get("isSidechain") === "true") return undefined;
     const type = values.get("type")?.slice(1, -1) ?? "";
-    if (ASIDE.has(type)) return 0;
+    if (NOT_SPOKEN.has(type)) return 0;
     const at = starts.get("message");
     if (at === undefined || (type !== "user" && type !== "assistant")) return undefined;
     if (type === "user") return begun.includes('"isMeta":true') ? 0 : 1;

@@ -1,30 +1,30 @@
 /**
  * One API message with the results of its calls. Claude Code writes each block of a message as a record of its own, and
- * parallel results as siblings: a step gathers them, until a record comes that belongs to another.
+ * parallel results as siblings: a step gathers them, until a record of another step comes.
  */
 
 import {
-  assistantMessage,
-  countIn,
   isObject,
   type JsonObject,
+  makeAssistantMessage,
   NO_USAGE,
   type SourceUsage,
-  textIn,
+  toCount,
+  toText,
 } from "../messages.ts";
 import type { TranslatedEntry } from "../translator.ts";
 
 /** An entry without its place in the tree. */
 export type StepItem = Omit<TranslatedEntry, "parentId">;
 
-/** Where a record of the agent's is among our entries: those who continue it come after `end`. */
+/** The place of an agent's record among our entries: its successors come after `end`. */
 export interface RecordPlace {
   /** The entry that was made of it; null for the place before the first. */
   readonly first: string | null;
-  /** The last of those that were put behind it without being a branch. */
+  /** The last entry that was put behind it without being a branch. */
   end: string | null;
   readonly parent: RecordPlace | null;
-  /** Whether it is a message of the model with calls, whose results are all in one line behind it. */
+  /** True for a message of the model with calls whose results are all in one line behind it. */
   calls: boolean;
   /** The calls that have a result in that line: a second one of the same call begins a branch. */
   answered?: Set<string>;
@@ -38,11 +38,11 @@ export interface AnswerStep {
   readonly content: Readonly<Record<string, unknown>>[];
   readonly callIds: Set<string>;
   usage: SourceUsage;
-  /** As the API says it; null while it has not. */
+  /** As the API reports it; null before that. */
   stopReason: string | null;
   readonly error: string | undefined;
   readonly results: StepItem[];
-  /** Entries that were written meanwhile and come after the results. */
+  /** Entries that were written in between and come after the results. */
   readonly after: StepItem[];
 }
 
@@ -56,11 +56,10 @@ const STOP_REASONS: Readonly<Record<string, "stop" | "length" | "toolUse" | "err
   refusal: "error",
 };
 
-/** Returns the items of a step in their order. */
-export function itemsOf(step: AnswerStep): StepItem[] {
+export function getStepItems(step: AnswerStep): StepItem[] {
   const { place, content, model, usage, stopReason, error, at, callIds } = step;
   const otherwise = callIds.size > 0 ? "toolUse" : "stop";
-  const message = assistantMessage({
+  const message = makeAssistantMessage({
     content,
     api: "anthropic-messages",
     provider: "anthropic",
@@ -70,27 +69,27 @@ export function itemsOf(step: AnswerStep): StepItem[] {
     ...(error === undefined ? {} : { errorMessage: error }),
     at,
   });
-  const speech: StepItem = { type: "message", id: place.first as string, timestamp: at, members: message };
-  return [speech, ...step.results, ...step.after];
+  const answer: StepItem = { type: "message", id: place.first as string, timestamp: at, members: message };
+  return [answer, ...step.results, ...step.after];
 }
 
 /** Returns the calls that items answer; undefined unless all of them are results. */
-export function answersOf(items: readonly StepItem[]): string[] | undefined {
+export function getAnsweredCalls(items: readonly StepItem[]): string[] | undefined {
   const messages = items.map(({ type, members }) =>
     type === "message" && isObject(members.message) ? members.message : {},
   );
   const areResults = messages.every(({ role }: JsonObject) => role === "toolResult");
-  return areResults ? messages.map(({ toolCallId }: JsonObject) => textIn(toolCallId) ?? "") : undefined;
+  return areResults ? messages.map(({ toolCallId }: JsonObject) => toText(toolCallId) ?? "") : undefined;
 }
 
-/** Returns the usage that an API message says it has, with its cost where the record says that. */
-export function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
+/** Returns the usage of an API message, with the cost from its record if that has one. */
+export function parseClaudeUsage({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
   if (!isObject(usage)) return NO_USAGE;
   return {
-    input: countIn(usage.input_tokens),
-    output: countIn(usage.output_tokens),
-    cacheRead: countIn(usage.cache_read_input_tokens),
-    cacheWrite: countIn(usage.cache_creation_input_tokens),
-    cost: countIn(costUSD),
+    input: toCount(usage.input_tokens),
+    output: toCount(usage.output_tokens),
+    cacheRead: toCount(usage.cache_read_input_tokens),
+    cacheWrite: toCount(usage.cache_creation_input_tokens),
+    cost: toCount(costUSD),
   };
 }

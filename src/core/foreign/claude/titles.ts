@@ -1,6 +1,6 @@
-/** The title of a session of Claude Code's: a person's own comes before one that was made up. */
+/** The title of a session of Claude Code: a person's own wins over a generated one. */
 
-import { textIn } from "../messages.ts";
+import { toText } from "../messages.ts";
 
 /** Types of records with a title, the ones that count more first, with the member that has it. */
 const TITLES: readonly (readonly [type: string, member: string])[] = [
@@ -15,8 +15,8 @@ export class Titles {
   private shown: string | undefined;
 
   /**
-   * Takes a record with a title. Returns the session's title where that changes by it, null where it does not, and
-   * undefined for any other record. `isHere`: whether a record with a uuid is in this file.
+   * Takes a record with a title. Returns the session's title if that changes, null if it does not, and undefined for
+   * any other record. `isHere`: returns whether a record with a uuid is in this file.
    */
   take(
     type: string,
@@ -24,10 +24,10 @@ export class Titles {
     isHere: (uuid: string) => boolean,
   ): string | null | undefined {
     const member = TITLES.find(([name]) => name === type)?.[1];
-    const title = member === undefined ? undefined : textIn(record[member]);
+    const title = member === undefined ? undefined : toText(record[member]);
     if (title === undefined) return undefined;
     // Older versions wrote the summaries of other sessions into a new one's file.
-    if (type === "summary" && !isHere(textIn(record.leafUuid) ?? "")) return undefined;
+    if (type === "summary" && !isHere(toText(record.leafUuid) ?? "")) return undefined;
     this.known.set(type, title.replace(/[\r\n]+/g, " ").trim());
     const best = TITLES.map(([name]) => this.known.get(name)).find((one) => one !== undefined && one !== "");
     if (best === undefined || best === this.shown) return null;

@@ -1,33 +1,40 @@
 /** The work on one file of Claude Code's. */
 
-import { bytesOf } from "../../json/json.ts";
-import { ownName } from "../file-name.ts";
+import { toBytes } from "../../json/json.ts";
+import { getOwnName } from "../file-name.ts";
 import {
   isObject,
   type JsonObject,
+  makeToolResultMessage,
+  makeUserMessage,
   NO_TIME,
   NO_USAGE,
-  textIn,
-  timeIn,
-  toolResultMessage,
-  userMessage,
+  toText,
+  toTimestamp,
 } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
-import { chained } from "../turns.ts";
-import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
-import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
+import { chainEntries } from "../turns.ts";
+import { getClaudeBlocks, joinTextBlocks, translateAnswerBlock, translateUserBlock } from "./blocks.ts";
+import { type CompactBoundary, findKeptEntry, makeCompactionItem, parseBoundary } from "./compaction.ts";
 import { ClaudeFacts, ClaudeLeaf } from "./facts.ts";
-import { harnessOf } from "./harness.ts";
+import { detectClaudeHarness } from "./harness.ts";
 import { EarlyRecords, type WaitingRecord } from "./order.ts";
-import { chainName, type SideChain, SideChains, SPOKEN, uuidIn } from "./side-chains.ts";
-import { type AnswerStep, answersOf, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
+import { getChainName, getRecordUuid, type Sidechain, Sidechains, SPOKEN } from "./side-chains.ts";
+import {
+  type AnswerStep,
+  getAnsweredCalls,
+  getStepItems,
+  parseClaudeUsage,
+  type RecordPlace,
+  type StepItem,
+} from "./step.ts";
 import { Titles } from "./titles.ts";
 
 /** A record that continues another, as far as all of them have the same members. */
@@ -44,12 +51,12 @@ const MOST_CHAINS = 1000;
 export class ClaudeTranslation implements Translation {
   private readonly tools: TranslationTools;
   private readonly places = new Map<string, RecordPlace>();
-  /** Bytes of the record that has a uuid, by which one that is written again is told from another one. */
+  /** Bytes of the record with a uuid: another length means another record, an equal one a repeated record. */
   private readonly lengths = new Map<string, number>();
   /** The last entry of each record with results. */
   private readonly resultEnds = new Map<string, string>();
   private readonly root: RecordPlace = { first: null, end: null, parent: null, calls: false };
-  /** The place of the last record of the conversation, which records about the session come after. */
+  /** The place of the last record of the conversation. Records about the session come after it. */
   private last = this.root;
   private step: AnswerStep | null = null;
   private boundary: CompactBoundary | null = null;
@@ -65,21 +72,21 @@ export class ClaudeTranslation implements Translation {
   private lastId: string | null = null;
   private time = NO_TIME;
   private readonly facts = new ClaudeFacts();
-  /** Whether records name the one that they continue; undefined as long as that is open. */
+  /** True if records name the one that they continue; undefined until that is known. */
   private namesParents: boolean | undefined;
-  private readonly chains: SideChains;
+  private readonly chains: Sidechains;
   private readonly chainNames: string[] = [];
-  /** Takes the records of side chains, only to say what becomes of them. */
-  private aside: ClaudeTranslation | undefined;
+  /** Takes the records of side chains, only to report their fidelity. */
+  private sidechain: ClaudeTranslation | undefined;
   /** The name of the subagent, in a file of one. */
   private agentName: string | undefined;
 
   private readonly early: EarlyRecords;
 
-  /** `isAgents`: see SideChains. */
+  /** `isAgents`: see {@link Sidechains}. */
   constructor(tools: TranslationTools, isAgents?: boolean) {
     this.tools = tools;
-    this.chains = new SideChains(tools.name, isAgents);
+    this.chains = new Sidechains(tools.name, isAgents);
     this.early = new EarlyRecords(tools);
   }
 
@@ -90,21 +97,21 @@ export class ClaudeTranslation implements Translation {
   take(source: SourceRecord): RecordVerdict {
     const record = source.value;
     if (!isObject(record)) return this.keepRaw(source, "(no object)");
-    const type = textIn(record.type) ?? "(no type)";
+    const type = toText(record.type) ?? "(no type)";
     this.facts.note(record);
-    const uuid = uuidIn(source, record, type);
+    const uuid = getRecordUuid(source, record, type);
     if (uuid === undefined) return this.takeMetadata(source, record, type);
     const chain = this.chains.of(source);
-    if (chain) return this.takeAside(source, record, chain);
-    if (this.isAgents) this.agentName ??= chainName(record, uuid, source.number);
+    if (chain) return this.takeSidechainRecord(source, record, chain);
+    if (this.isAgents) this.agentName ??= getChainName(record, uuid, source.number);
     const length = source.bytes.length;
-    if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
+    if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fidelity: "preserved" };
     if (this.early.hold(source, record, uuid, (parent) => this.isKnown(parent))) {
       const first = this.early.openCircle(uuid);
-      if (!first) return { kind: type, fate: "preserved" };
+      if (!first) return { kind: type, fidelity: "preserved" };
       this.takeHeld([first, ...this.early.after(first.uuid)]);
       const warning = "It and records before it continue each other, in a circle. The first of them begins it.";
-      return { kind: type, fate: "preserved", warning };
+      return { kind: type, fidelity: "preserved", warning };
     }
     try {
       return this.takeSpoken(source, record, uuid, type);
@@ -124,7 +131,7 @@ export class ClaudeTranslation implements Translation {
 
   private takeSpoken(source: SourceRecord, record: JsonObject, uuid: string, type: string): RecordVerdict {
     const { length } = source.bytes;
-    this.time = timeIn(record.timestamp, this.time);
+    this.time = toTimestamp(record.timestamp, this.time);
     const node: NodeRecord = { source, record, uuid, at: this.time };
     const again = this.places.has(uuid)
       ? `${type} has the uuid of an earlier record and is another version of it.`
@@ -139,47 +146,47 @@ export class ClaudeTranslation implements Translation {
     this.add(this.rawItem(source, members));
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     const { step, boundary } = this;
-    const entries = step ? chained(itemsOf(step), step.place.parent?.end ?? null) : [];
+    const entries = step ? chainEntries(getStepItems(step), step.place.parent?.end ?? null) : [];
     if (boundary) {
       const items = [boundary.raw, ...boundary.after.map(({ item }) => item)];
-      return { entries: chained(items, boundary.parent.end), isPartial: true };
+      return { entries: chainEntries(items, boundary.parent.end), isPartial: true };
     }
     return { entries, isPartial: step !== null && step.stopReason === null && step.results.length === 0 };
   }
 
   about(): AboutSession {
     const { agentName, chainNames } = this;
-    const waiting = this.waiting().entries;
+    const waiting = this.pending().entries;
     const lastId = waiting.at(-1)?.id ?? this.lastId;
     const leaf = this.leaf.place;
     const leafId = leaf !== null && leaf === this.step?.place ? lastId : leaf?.end;
     return {
-      ...this.facts.about(ownName(this.tools.name), agentName),
+      ...this.facts.about(getOwnName(this.tools.name), agentName),
       ...(leaf === null || leafId === lastId ? {} : { leafId: leafId ?? null }),
       ...(chainNames.length === 0 ? {} : { inner: [...chainNames] }),
     };
   }
 
   /**
-   * Leaves a record to the session that its side chain is. An entry says where that begins, and the report what becomes
-   * of the record there.
+   * Leaves a record to the session of its side chain. An entry marks the beginning of that session, and the report has
+   * the fidelity of the record there.
    */
-  private takeAside(source: SourceRecord, record: JsonObject, { name, isNew }: SideChain): RecordVerdict {
+  private takeSidechainRecord(source: SourceRecord, record: JsonObject, { name, isNew }: Sidechain): RecordVerdict {
     const { tools } = this;
     const isKnown = !isNew || this.chainNames.length < MOST_CHAINS;
     if (isNew) {
       if (isKnown) this.chainNames.push(name);
-      const at = timeIn(record.timestamp, this.time);
+      const at = toTimestamp(record.timestamp, this.time);
       const id = tools.ids.entry(`sidechain:${name}`);
       this.add({ type: "custom", id, timestamp: at, members: { customType: "claude:sidechain", data: { id: name } } });
     }
-    if (tools.isSurvey) return { kind: "sidechain", fate: "preserved" };
+    if (tools.isSurvey) return { kind: "sidechain", fidelity: "preserved" };
     const ids = { entry: (nativeId: string): string => nativeId };
-    this.aside ??= new ClaudeTranslation({ ...tools, ids, emit: () => {} }, true);
+    this.sidechain ??= new ClaudeTranslation({ ...tools, ids, emit: () => {} }, true);
     const value = isNew ? { ...record, parentUuid: null } : record;
-    const verdict = this.aside.take({ ...source, value });
+    const verdict = this.sidechain.take({ ...source, value });
     const many = `The file has more than ${MOST_CHAINS} side chains. Open this one and those after it by their paths.`;
     return { ...verdict, kind: `sidechain/${verdict.kind}`, ...(isKnown ? {} : { warning: many }) };
   }
@@ -188,7 +195,7 @@ export class ClaudeTranslation implements Translation {
     return this.early.isOvertaken;
   }
 
-  /** Whether a record is known that others continue. */
+  /** True if a record is known that others continue. */
   private isKnown(uuid: string): boolean {
     const { boundary, places } = this;
     const isFirst = this.isAgents && places.size === 0;
@@ -211,29 +218,29 @@ export class ClaudeTranslation implements Translation {
     const item = this.rawItem(node.source, this.rawMembers(node.source), node.uuid);
     if (this.boundary) {
       this.boundary.after.push({ uuid: node.uuid, item });
-      return { kind, fate: "preserved" };
+      return { kind, fidelity: "preserved" };
     }
     const parent = this.parentOf(node);
     if (this.step && parent.place === this.step.place) {
       this.places.set(node.uuid, this.step.place);
       this.step.after.push(item);
-      return { kind, fate: "preserved" };
+      return { kind, fidelity: "preserved" };
     }
     this.put(node, parent.place, [item]);
-    return { kind, fate: "preserved", ...parent.warning };
+    return { kind, fidelity: "preserved", ...parent.warning };
   }
 
   /** Returns the place that a record continues. One whose parent is not there continues the last before it. */
   private parentOf({ record }: NodeRecord, isReply = false): { place: RecordPlace; warning: { warning?: string } } {
     const { parentUuid, logicalParentUuid } = record;
     if (parentUuid === null) {
-      // Nobody replies to nothing: programs wrote such a file that give no record a parent.
+      // In a file whose records have no parents, no record is a reply: programs wrote such files.
       const isOfChain = logicalParentUuid === undefined;
       if (isReply && isOfChain && this.last !== this.root) this.namesParents ??= false;
       if (this.namesParents !== false || !isOfChain) return { place: this.root, warning: {} };
       return { place: this.last, warning: {} };
     }
-    // The oldest versions, and programs that write such files, name none.
+    // The oldest versions, and programs that write such files, name no session.
     if (parentUuid === undefined) return { place: this.last, warning: {} };
     this.namesParents ??= true;
     const place = typeof parentUuid === "string" ? this.places.get(parentUuid) : undefined;
@@ -247,10 +254,10 @@ export class ClaudeTranslation implements Translation {
   /** Emits entries for a record, and remembers its place. */
   private put({ uuid, record }: NodeRecord, parent: RecordPlace, items: readonly StepItem[]): void {
     this.settle();
-    const answers = parent.calls ? answersOf(items) : undefined;
+    const answers = parent.calls ? getAnsweredCalls(items) : undefined;
     const isAgain = answers?.some((id) => parent.answered?.has(id)) === true;
-    const after = this.resultEnds.get(textIn(record.parentUuid) ?? "") ?? parent.first;
-    const entries = chained(items, isAgain ? after : parent.end);
+    const after = this.resultEnds.get(toText(record.parentUuid) ?? "") ?? parent.first;
+    const entries = chainEntries(items, isAgain ? after : parent.end);
     for (const entry of entries) this.tools.emit(entry);
     const end = entries.at(-1)?.id ?? parent.end;
     this.lastId = end ?? this.lastId;
@@ -270,7 +277,7 @@ export class ClaudeTranslation implements Translation {
     this.last = place;
   }
 
-  /** Adds something that is no part of the conversation behind what was written last. */
+  /** Adds an entry outside the conversation behind the last written one. */
   private add(item: StepItem): void {
     if (this.step) {
       this.step.after.push(item);
@@ -282,13 +289,13 @@ export class ClaudeTranslation implements Translation {
     this.lastId = item.id;
   }
 
-  /** Emits what waits. */
+  /** Emits the pending entries. */
   private settle(): void {
     const { step, boundary } = this;
     this.step = null;
     this.boundary = null;
     if (step) {
-      for (const entry of chained(itemsOf(step), step.place.parent?.end ?? null)) {
+      for (const entry of chainEntries(getStepItems(step), step.place.parent?.end ?? null)) {
         this.tools.emit(entry);
         step.place.end = entry.id;
         this.lastId = entry.id;
@@ -303,8 +310,8 @@ export class ClaudeTranslation implements Translation {
   private takeAnswer(node: NodeRecord, message: JsonObject): RecordVerdict {
     const { record, uuid, at } = node;
     const kind = "assistant";
-    const messageId = textIn(message.id);
-    const blocks = blocksOf(message.content);
+    const messageId = toText(message.id);
+    const blocks = getClaudeBlocks(message.content);
     let warning: { warning?: string } = {};
     if (!this.step || messageId === undefined || this.step.messageId !== messageId || this.places.has(uuid)) {
       const parent = this.parentOf(node, true);
@@ -316,36 +323,36 @@ export class ClaudeTranslation implements Translation {
       this.step = {
         place: { first, end: first, parent: parent.place, calls: false },
         messageId,
-        model: textIn(message.model) ?? "unknown",
+        model: toText(message.model) ?? "unknown",
         at,
         content: [],
         callIds: new Set(),
-        usage: isNew ? usageIn(message, record) : NO_USAGE,
+        usage: isNew ? parseClaudeUsage(message, record) : NO_USAGE,
         stopReason: null,
-        error: isError ? textOfBlocks(blocks) : undefined,
+        error: isError ? joinTextBlocks(blocks) : undefined,
         results: [],
         after: [],
       };
-    } else if (!this.counted.has(messageId)) this.step.usage = usageIn(message, record);
+    } else if (!this.counted.has(messageId)) this.step.usage = parseClaudeUsage(message, record);
     const { step } = this;
     for (const block of blocks) {
-      step.content.push(answerBlock(block));
+      step.content.push(translateAnswerBlock(block));
       if (block.type !== "tool_use" || typeof block.id !== "string") continue;
       step.callIds.add(block.id);
       step.place.calls = true;
-      this.toolNames.set(block.id, textIn(block.name) ?? "");
+      this.toolNames.set(block.id, toText(block.name) ?? "");
     }
-    step.stopReason = textIn(message.stop_reason) ?? step.stopReason;
+    step.stopReason = toText(message.stop_reason) ?? step.stopReason;
     this.places.set(uuid, step.place);
     this.last = step.place;
-    return { kind, fate: "preserved", ...warning };
+    return { kind, fidelity: "preserved", ...warning };
   }
 
   private takeGiven(node: NodeRecord, message: JsonObject): RecordVerdict {
     const { record, uuid, at } = node;
-    const blocks = blocksOf(message.content);
+    const blocks = getClaudeBlocks(message.content);
     const results = blocks.filter(({ type }) => type === "tool_result");
-    if (record.isCompactSummary === true) return this.takeSummary(node, textOfBlocks(blocks));
+    if (record.isCompactSummary === true) return this.takeSummary(node, joinTextBlocks(blocks));
     const rest = blocks.filter(({ type }) => type !== "tool_result");
     const items: StepItem[] = results.map((block, index) => this.resultItem(node, block, index));
     const said = this.saidItem(node, message, rest, results.length > 0);
@@ -354,33 +361,33 @@ export class ClaudeTranslation implements Translation {
     const { step } = this;
     if (
       step &&
-      results.some(({ tool_use_id }) => step.callIds.has(textIn(tool_use_id) ?? "")) &&
-      !results.some(({ tool_use_id }) => step.place.answered?.has(textIn(tool_use_id) ?? "")) &&
+      results.some(({ tool_use_id }) => step.callIds.has(toText(tool_use_id) ?? "")) &&
+      !results.some(({ tool_use_id }) => step.place.answered?.has(toText(tool_use_id) ?? "")) &&
       !this.places.has(uuid)
     ) {
       step.results.push(...items);
       this.resultEnds.set(uuid, items[items.length - 1].id);
       step.place.answered ??= new Set();
-      for (const { tool_use_id } of results) step.place.answered.add(textIn(tool_use_id) ?? "");
+      for (const { tool_use_id } of results) step.place.answered.add(toText(tool_use_id) ?? "");
       if (said) step.after.push(said.item);
       this.places.set(uuid, step.place);
       this.last = step.place;
-      return { kind, fate: "preserved" };
+      return { kind, fidelity: "preserved" };
     }
     const { place, warning } = this.parentOf(node, results.length > 0);
     if (said) items.push(said.item);
-    if (items.length === 0) items.push(this.item("message", uuid, at, userMessage("", at)));
+    if (items.length === 0) items.push(this.item("message", uuid, at, makeUserMessage("", at)));
     this.put(node, place, items);
-    return { kind, fate: "preserved", ...warning };
+    return { kind, fidelity: "preserved", ...warning };
   }
 
   private resultItem({ record, uuid, at }: NodeRecord, block: JsonObject, index: number): StepItem {
-    const toolCallId = textIn(block.tool_use_id) ?? "";
+    const toolCallId = toText(block.tool_use_id) ?? "";
     const details = index === 0 ? record.toolUseResult : undefined;
-    const message = toolResultMessage({
+    const message = makeToolResultMessage({
       toolCallId,
       toolName: this.toolNames.get(toolCallId) ?? "",
-      content: blocksOf(block.content).map(givenBlock),
+      content: getClaudeBlocks(block.content).map(translateUserBlock),
       isError: block.is_error === true,
       details: typeof details === "string" ? undefined : details,
       at,
@@ -388,15 +395,15 @@ export class ClaudeTranslation implements Translation {
     return this.item("message", index === 0 ? uuid : `${uuid}/${index}`, at, message);
   }
 
-  /** Returns the item of what a record says besides results: a person's turn, or what the program put in its place. */
+  /** Returns the item of a record's content besides results: a person's turn, or the program's text in its place. */
   private saidItem(node: NodeRecord, message: JsonObject, blocks: readonly JsonObject[], hasResults: boolean) {
     const { record, uuid, at } = node;
     if (blocks.length === 0) return undefined;
     const nativeId = hasResults ? `${uuid}/text` : uuid;
     const isText = typeof message.content === "string";
-    const content = isText ? message.content : blocks.map(givenBlock);
-    const harness = harnessOf(record, textOfBlocks(blocks));
-    if (!harness) return { kind: "user", item: this.item("message", nativeId, at, userMessage(content, at)) };
+    const content = isText ? message.content : blocks.map(translateUserBlock);
+    const harness = detectClaudeHarness(record, joinTextBlocks(blocks));
+    if (!harness) return { kind: "user", item: this.item("message", nativeId, at, makeUserMessage(content, at)) };
     const { kind, isShown, isSeenByModel } = harness;
     const customType = `claude:${kind}`;
     const item = isSeenByModel
@@ -410,12 +417,12 @@ export class ClaudeTranslation implements Translation {
   private takeBoundary(node: NodeRecord): RecordVerdict {
     this.settle();
     const { source, record, uuid } = node;
-    const logical = textIn(record.logicalParentUuid);
+    const logical = toText(record.logicalParentUuid);
     const named = logical === undefined ? undefined : this.places.get(logical);
     const parent = named ?? this.parentOf(node).place;
     const raw = this.rawItem(source, this.rawMembers(source));
     this.boundary = {
-      ...boundaryIn(record),
+      ...parseBoundary(record),
       uuid,
       at: node.at,
       parent: parent === this.root ? this.last : parent,
@@ -426,7 +433,7 @@ export class ClaudeTranslation implements Translation {
     const lost = logical !== undefined && !named;
     const warning =
       "The record that was compacted last is not in the file. The compaction continues what is written before it.";
-    return { kind: "system/compact_boundary", fate: "derived", ...(lost ? { warning } : {}) };
+    return { kind: "system/compact_boundary", fidelity: "derived", ...(lost ? { warning } : {}) };
   }
 
   private takeSummary(node: NodeRecord, summary: string): RecordVerdict {
@@ -446,14 +453,14 @@ export class ClaudeTranslation implements Translation {
         null,
       );
     }
-    return { kind, fate: "derived" };
+    return { kind, fidelity: "derived" };
   }
 
   private putCompaction(boundary: CompactBoundary, summary: string, summaryUuid: string | null): void {
     const { uuid, parent } = boundary;
     const id = this.tools.ids.entry(uuid);
-    const kept = keptIn(boundary, this.places) ?? id;
-    this.tools.emit({ ...compactionItem(boundary, id, summary, kept), parentId: parent.end });
+    const kept = findKeptEntry(boundary, this.places) ?? id;
+    this.tools.emit({ ...makeCompactionItem(boundary, id, summary, kept), parentId: parent.end });
     const place: RecordPlace = { first: id, end: id, parent, calls: false };
     for (const { uuid: other, item } of boundary.after) {
       this.tools.emit({ ...item, parentId: place.end });
@@ -472,18 +479,18 @@ export class ClaudeTranslation implements Translation {
     const title = this.titles.take(type, record, (uuid) => this.places.has(uuid));
     if (title !== undefined) {
       if (title !== null) this.add(this.rawItem(source, { name: title }, undefined, "session_info"));
-      return { kind: type, fate: title === null ? "preserved" : "derived" };
+      return { kind: type, fidelity: title === null ? "preserved" : "derived" };
     }
     // Most of these are written again and again as they are.
     const sum = this.tools.sha256(source.bytes);
-    if (this.latest.get(type) === sum) return { kind: type, fate: "preserved" };
+    if (this.latest.get(type) === sum) return { kind: type, fidelity: "preserved" };
     this.latest.set(type, sum);
     return this.keepRaw(source, type);
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.add(this.rawItem(source, this.rawMembers(source)));
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {
@@ -502,7 +509,7 @@ export class ClaudeTranslation implements Translation {
   /** Returns an item for a record; another version of a record that was there gets an id of its own. */
   private item(type: string, nativeId: string, timestamp: string, members: JsonObject): StepItem {
     const [uuid] = nativeId.split("/");
-    const id = this.places.has(uuid) ? `${nativeId}#${this.tools.sha256(bytesOf(JSON.stringify(members)))}` : nativeId;
+    const id = this.places.has(uuid) ? `${nativeId}#${this.tools.sha256(toBytes(JSON.stringify(members)))}` : nativeId;
     return { type, id: this.tools.ids.entry(id), timestamp, members };
   }
 }

@@ -1,12 +1,12 @@
 /**
  * Files of Cline and of the programs that came from it. Cline's own are documents with the messages in a list,
- * `<id>.messages.json`; before, and in Roo Code and Kilo Code, each task has a list of messages alone,
- * `api_conversation_history.json`, and beside it what is shown of it, `ui_messages.json`. Kilo Code writes what Roo Code
- * writes, and cannot be told from it by that.
+ * `<id>.messages.json`. In older versions, and in Roo Code and Kilo Code, each task has a plain list of messages,
+ * `api_conversation_history.json`, and in the same folder the list that a person sees, `ui_messages.json`. Kilo Code
+ * writes the same content as Roo Code, so that a file does not show which of them wrote it.
  */
 
 import { parse } from "../../json/json.ts";
-import { documentRecords, listRecords, partsOf, wholeOf } from "../documents.ts";
+import { listRecords, readDocumentRecords, splitParts, toWholePart } from "../documents.ts";
 import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { ScreenTranslation } from "./screen.ts";
@@ -15,7 +15,7 @@ import { ClineTranslation } from "./translation.ts";
 export const clineMessages: Translator = {
   agent: "cline",
   title: "Cline",
-  form: { kind: "document", records: (document) => documentRecords(document, "messages") },
+  form: { kind: "document", records: (document) => readDocumentRecords(document, "messages") },
   recognises: isContract,
   begin: (tools) => new ClineTranslation(tools),
 };
@@ -32,7 +32,7 @@ export const rooHistory: Translator = {
   recognises: isOfRoo,
 };
 
-/** The list of all that is shown of a task, for tasks of which nothing else is there. */
+/** The list that a person sees of a task, for tasks without any other file. */
 export const clineScreen: Translator = {
   ...clineMessages,
   form: list,
@@ -40,7 +40,7 @@ export const clineScreen: Translator = {
   begin: (tools) => new ScreenTranslation(tools),
 };
 
-/** The same of Roo Code and Kilo Code, as far as it says anything that only these say. */
+/** The same of Roo Code and Kilo Code, if it has a mark that only these write. */
 export const rooScreen: Translator = {
   ...clineScreen,
   agent: rooHistory.agent,
@@ -48,24 +48,24 @@ export const rooScreen: Translator = {
   recognises: isScreenOfRoo,
 };
 
-/** Returns the translator of a list of messages that lies where tasks have theirs, though it says nothing of whose it is. */
-export function ofTask(bytes: Uint8Array): Translator | undefined {
+/** Returns the translator of a list of messages at the path of a task's list that does not name its program. */
+export function recogniseTask(bytes: Uint8Array): Translator | undefined {
   return listOfMessages(bytes) === null ? undefined : clineHistory;
 }
 
-/** Returns the translator of the same files of Roo Code and Kilo Code, for a file of theirs that says nothing of whose it is. */
-export function asOfRoo(translator: Translator): Translator {
+/** Returns the translator of the same files of Roo Code and Kilo Code, for one that does not name its program. */
+export function toRooTranslator(translator: Translator): Translator {
   return translator === clineHistory ? rooHistory : translator === clineScreen ? rooScreen : translator;
 }
 
 /**
- * Returns whether a file of a task has a message, or a line of what is shown, that can be read. Of a file that is cut off,
- * its beginning tells.
+ * Returns whether a file of a task has a readable message, or a readable line for a person. For a truncated file, its
+ * beginning decides.
  */
 export function holdsMessage(bytes: Uint8Array, isCut: boolean): boolean {
   if (listOfMessages(bytes) === null && !isScreen({ bytes })) return false;
   if (isCut) return true;
-  const { parts } = partsOf(bytes, wholeOf(bytes));
+  const { parts } = splitParts(bytes, toWholePart(bytes));
   return parts.some((part) => {
     const one = part.isWhole ? parse(bytes, part.start, part.end) : undefined;
     return isObject(one) && ("role" in one || typeof one.say === "string" || typeof one.ask === "string");
@@ -73,7 +73,7 @@ export function holdsMessage(bytes: Uint8Array, isCut: boolean): boolean {
 }
 
 function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
-  return listRecords(document, wholeOf(document));
+  return listRecords(document, toWholePart(document));
 }
 
 function isContract({ bytes }: Beginnings): boolean {
@@ -81,7 +81,7 @@ function isContract({ bytes }: Beginnings): boolean {
   // Each of its facts is on a line of its own, and damage may be anywhere.
   const isOwn = /^[ \t]+"messages":\s*\[/m.test(text) && /^[ \t]+"agent":\s*"(?:lead|subagent|teammate)"/m.test(text);
   if (isOwn && /^[ \t]+"(?:updated_at|sessionId)":\s*"/m.test(text)) return true;
-  const all = new Set(partsOf(bytes, wholeOf(bytes)).parts.map(({ name }) => name));
+  const all = new Set(splitParts(bytes, toWholePart(bytes)).parts.map(({ name }) => name));
   return ["version", "updated_at", "sessionId", "messages"].every((name) => all.has(name)) && !all.has("projectHash");
 }
 
@@ -115,7 +115,7 @@ function isScreen({ bytes }: Pick<Beginnings, "bytes">): boolean {
   return /"ts"\s*:\s*\d/.test(text) && /"type"\s*:\s*"(?:say|ask)"/.test(text) && /"(?:say|ask)"\s*:\s*"\w/.test(text);
 }
 
-/** Marks of Roo Code and Kilo Code in what is shown of a task, and of Cline. */
+/** Marks of Roo Code and Kilo Code in the list that a person sees, and of Cline. */
 const ROO_SHOWN =
   /"say"\s*:\s*"(?:rooignore_error|codebase_search_result|subtask_result|user_edit_todos|condense_context_error)"|\\"apiProtocol\\"|"isProtected"\s*:/;
 const CLINE_SHOWN = /"(?:modelInfo|conversationHistoryIndex|lastCheckpointHash)"\s*:/;

@@ -1,7 +1,7 @@
-/** Texts that Cline and its relatives put where a person's would be, and what they say of the session. */
+/** Texts that Cline and its relatives write in a person's place, and the facts of the session in them. */
 
-import { folderName, ownName } from "../file-name.ts";
-import { type JsonObject, textIn, timeIn } from "../messages.ts";
+import { getFolderName, getOwnName } from "../file-name.ts";
+import { type JsonObject, toText, toTimestamp } from "../messages.ts";
 
 const ENVIRONMENT = "<environment_details>";
 /** Beginnings of texts that the program wrote. */
@@ -15,7 +15,7 @@ const NOTICES = [
 ];
 /** Tags that the program puts around a person's text. */
 const AROUND = ["task", "user_message", "feedback", "user_input", "answer"];
-/** Characters of a text in which the head of a tool's answer is looked for. */
+/** Characters of a text that are searched for the head of a tool's answer. */
 const HEAD = 4000;
 
 /** Names of the files of a task, whose folder has the task's id as its name. */
@@ -23,23 +23,23 @@ const TASK_FILES = new Set(["api_conversation_history", "ui_messages"]);
 /** An id of a task: when it began, in milliseconds, or a UUID. */
 const TASK_ID = /^(?:\d{10,16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
 
-/** Returns the id of the task that a file is of, where its place says it. */
-export function taskIdIn(name: string): string | undefined {
-  const folder = folderName(name);
-  return TASK_FILES.has(ownName(name)) && folder !== undefined && TASK_ID.test(folder) ? folder : undefined;
+/** Returns the id of a file's task, if its path has it. */
+export function parseTaskId(name: string): string | undefined {
+  const folder = getFolderName(name);
+  return TASK_FILES.has(getOwnName(name)) && folder !== undefined && TASK_ID.test(folder) ? folder : undefined;
 }
 
-/** Returns when the task of a file began, where its id says it. */
-export function taskTimeIn(name: string): string | undefined {
-  const id = taskIdIn(name);
-  const at = id !== undefined && /^\d{13}$/.test(id) ? timeIn(Number(id), "") : "";
+/** Returns the start of a file's task, if its id has it. */
+export function parseTaskTime(name: string): string | undefined {
+  const id = parseTaskId(name);
+  const at = id !== undefined && /^\d{13}$/.test(id) ? toTimestamp(Number(id), "") : "";
   return at === "" ? undefined : at;
 }
 
-/** Returns what the program wrote a text for; undefined for a person's. */
-export function harnessIn(block: JsonObject): "environment" | "notice" | "tool-output" | undefined {
+/** Returns the purpose of a text that the program wrote; undefined for a person's. */
+export function detectClineHarness(block: JsonObject): "environment" | "notice" | "tool-output" | undefined {
   if (block.type !== "text") return undefined;
-  const text = (textIn(block.text) ?? "").trimStart();
+  const text = (toText(block.text) ?? "").trimStart();
   if (text.startsWith(ENVIRONMENT)) return "environment";
   if (NOTICES.some((beginning) => text.startsWith(beginning))) return "notice";
   // Before models had tools of their own, tools answered in this way.
@@ -47,7 +47,7 @@ export function harnessIn(block: JsonObject): "environment" | "notice" | "tool-o
 }
 
 /** Returns a person's text without the tag that is around all of it. */
-export function unwrapped(text: string): string {
+export function unwrapText(text: string): string {
   const trimmed = text.trim();
   for (const tag of AROUND) {
     const close = `</${tag}>`;
@@ -58,7 +58,7 @@ export function unwrapped(text: string): string {
   return text;
 }
 
-/** Facts of a session that the details of its environment say. */
+/** Facts of a session in the details of its environment. */
 interface EnvironmentFacts {
   readonly cwd: string | undefined;
   readonly model: string | undefined;
@@ -66,7 +66,7 @@ interface EnvironmentFacts {
   readonly at: string | undefined;
 }
 
-export function environmentFacts(text: string): EnvironmentFacts {
+export function parseEnvironment(text: string): EnvironmentFacts {
   const folder = /^# Current (?:Workspace|Working) Directory \((?:Primary: )?([^\n]+)\) Files/m.exec(text)?.[1];
   const model = /^<model>([^<\n]+)<\/model>/m.exec(text)?.[1];
   const iso = /^Current time in ISO 8601 UTC format: (\S+)/m.exec(text)?.[1];

@@ -1,37 +1,37 @@
 /**
- * The work on what Cline or a relative of it shows of a task: what was said, without the calls as the model made them.
- * Where the messages themselves are there, they say more.
+ * Translates the list that Cline or a relative of it shows of a task. It has the conversation without the calls as the
+ * model made them. The messages themselves say more, if they exist.
  */
 
 import { parseText } from "../../json/json.ts";
 import {
-  countIn,
-  imageBlock,
   isObject,
   type JsonObject,
+  makeImageBlock,
+  makeTextBlock,
+  makeThinkingBlock,
   NO_TIME,
   NO_USAGE,
   type SourceUsage,
-  textBlock,
-  textIn,
-  thinkingBlock,
-  timeIn,
+  toCount,
+  toText,
+  toTimestamp,
 } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
-import { modelOf } from "./blocks.ts";
-import { taskIdIn, taskTimeIn } from "./harness.ts";
+import { getMessageModel } from "./blocks.ts";
+import { parseTaskId, parseTaskTime } from "./harness.ts";
 
-/** Kinds of records that a person said. */
+/** Kinds of records with a person's messages. */
 const GIVEN = new Set(["say/task", "say/user_feedback"]);
-/** Kinds of records that the model said. */
+/** Kinds of records with the model's messages. */
 const SPOKEN = new Set([
   "say/text",
   "say/reasoning",
@@ -48,15 +48,15 @@ export class ScreenTranslation implements Translation {
   private readonly copies = new Map<string, number>();
   private isBegun = false;
   private isPartial = false;
-  /** Tokens of requests of which nothing was shown yet. */
+  /** Tokens of requests without a shown answer so far. */
   private usage: SourceUsage = NO_USAGE;
-  /** Whether the next thing that the model says is another answer. */
+  /** True if the model's next text begins another answer. */
   private isNext = true;
   private session: { first?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
-    this.time = taskTimeIn(tools.name) ?? NO_TIME;
+    this.time = parseTaskTime(tools.name) ?? NO_TIME;
     this.turns = new Turns(tools);
   }
 
@@ -65,7 +65,7 @@ export class ScreenTranslation implements Translation {
     const kind = isObject(value) ? kindOf(value) : undefined;
     if (!isObject(value) || kind === undefined) {
       this.turns.keep(source, this.time);
-      return { kind: "(no message)", fate: "preserved" };
+      return { kind: "(no message)", fidelity: "preserved" };
     }
     this.noteTime(value.ts);
     this.isPartial = value.partial === true;
@@ -73,21 +73,21 @@ export class ScreenTranslation implements Translation {
     this.isBegun = true;
     if (verdict) return verdict;
     this.turns.keep(source, this.time);
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 
   keep(source: SourceRecord, members: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 
-  waiting(): Unsettled {
-    const { entries } = this.turns.waiting();
+  pending(): PendingEntries {
+    const { entries } = this.turns.pending();
     return { entries, isPartial: this.isPartial && entries.length > 0 };
   }
 
   about(): AboutSession {
-    const { first, started = taskTimeIn(this.tools.name) } = this.session;
-    const nativeId = taskIdIn(this.tools.name) ?? first;
+    const { first, started = parseTaskTime(this.tools.name) } = this.session;
+    const nativeId = parseTaskId(this.tools.name) ?? first;
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
       ...(started === undefined ? {} : { started }),
@@ -100,66 +100,66 @@ export class ScreenTranslation implements Translation {
     if (kind === "say/api_req_started") return this.takeRequest(record, kind);
     if (kind === "say/condense_context" && isObject(record.contextCondense))
       return this.takeSummary(record, kind, record.contextCondense);
-    if (!SPOKEN.has(kind) || textIn(record.text) === undefined || record.text === "") return undefined;
+    if (!SPOKEN.has(kind) || toText(record.text) === undefined || record.text === "") return undefined;
     return this.takeSpoken(record, kind);
   }
 
   private takeGiven(record: JsonObject, kind: string): RecordVerdict {
     const images = Array.isArray(record.images) ? record.images.map(pictureOf).filter((one) => one !== undefined) : [];
-    const content = [textBlock(textIn(record.text) ?? ""), ...images];
+    const content = [makeTextBlock(toText(record.text) ?? ""), ...images];
     this.turns.user(this.nativeId(kind, record), content, this.time);
     this.isNext = true;
-    return { kind, fate: hasMore(record) ? "derived" : "preserved" };
+    return { kind, fidelity: hasMore(record) ? "derived" : "preserved" };
   }
 
   private takeSpoken(record: JsonObject, kind: string): RecordVerdict {
-    const text = textIn(record.text) ?? "";
+    const text = toText(record.text) ?? "";
     const { current } = this.turns;
     const answer =
       current && !this.isNext
         ? current
         : this.turns.begin({
             nativeId: this.nativeId(kind, record),
-            ...modelOf(record.modelInfo, undefined),
+            ...getMessageModel(record.modelInfo, undefined),
             usage: this.usage,
             at: this.time,
           });
     if (this.isNext) this.usage = NO_USAGE;
     this.isNext = false;
-    const thought = textIn(record.reasoning);
-    if (thought !== undefined && thought !== "") answer.content.push(thinkingBlock(thought));
+    const thought = toText(record.reasoning);
+    if (thought !== undefined && thought !== "") answer.content.push(makeThinkingBlock(thought));
     const asked = kind.startsWith("ask/") ? questionIn(text) : undefined;
-    answer.content.push(kind === "say/reasoning" ? thinkingBlock(text) : textBlock(asked ?? text));
-    return { kind, fate: asked !== undefined || hasMore(record) ? "derived" : "preserved" };
+    answer.content.push(kind === "say/reasoning" ? makeThinkingBlock(text) : makeTextBlock(asked ?? text));
+    return { kind, fidelity: asked !== undefined || hasMore(record) ? "derived" : "preserved" };
   }
 
   private takeRequest(record: JsonObject, kind: string): RecordVerdict {
     const facts = objectIn(record.text) ?? {};
     const { usage } = this;
     this.usage = {
-      input: usage.input + countIn(facts.tokensIn),
-      output: usage.output + countIn(facts.tokensOut),
-      cacheRead: (usage.cacheRead ?? 0) + countIn(facts.cacheReads),
-      cacheWrite: (usage.cacheWrite ?? 0) + countIn(facts.cacheWrites),
-      cost: (usage.cost ?? 0) + countIn(facts.cost),
+      input: usage.input + toCount(facts.tokensIn),
+      output: usage.output + toCount(facts.tokensOut),
+      cacheRead: (usage.cacheRead ?? 0) + toCount(facts.cacheReads),
+      cacheWrite: (usage.cacheWrite ?? 0) + toCount(facts.cacheWrites),
+      cost: (usage.cost ?? 0) + toCount(facts.cost),
     };
     this.isNext = true;
-    return { kind, fate: "derived" };
+    return { kind, fidelity: "derived" };
   }
 
   private takeSummary(record: JsonObject, kind: string, condensed: JsonObject): RecordVerdict {
     const nativeId = this.nativeId(kind, record);
     this.turns.add("compaction", nativeId, this.time, {
-      summary: textIn(condensed.summary) ?? "",
+      summary: toText(condensed.summary) ?? "",
       firstKeptEntryId: this.tools.ids.entry(nativeId),
-      tokensBefore: countIn(condensed.prevContextTokens),
+      tokensBefore: toCount(condensed.prevContextTokens),
     });
     this.isNext = true;
-    return { kind, fate: "derived" };
+    return { kind, fidelity: "derived" };
   }
 
   private noteTime(ts: unknown): void {
-    const at = typeof ts === "number" ? timeIn(ts, "") : "";
+    const at = typeof ts === "number" ? toTimestamp(ts, "") : "";
     if (at === "") return;
     this.time = at;
     this.session.started ??= at;
@@ -188,13 +188,13 @@ function hasMore(record: JsonObject): boolean {
 
 function pictureOf(image: unknown): JsonObject | undefined {
   const found = typeof image === "string" ? /^data:(image\/[\w.+-]+);base64,/.exec(image.slice(0, 100)) : null;
-  return found ? imageBlock((image as string).slice(found[0].length), found[1]) : undefined;
+  return found ? makeImageBlock((image as string).slice(found[0].length), found[1]) : undefined;
 }
 
 /** Returns the question of a text that has it in an object. */
 function questionIn(text: string): string | undefined {
   const { question, response } = objectIn(text) ?? {};
-  return textIn(question) ?? textIn(response);
+  return toText(question) ?? toText(response);
 }
 
 function objectIn(text: unknown): JsonObject | undefined {

@@ -1,22 +1,31 @@
 /**
- * The work on one file of messages of Cline, or of a relative of it. The messages come one after the other, the results
- * of calls in the person's next one. What was summarised or hidden is marked, and a compaction says it here.
+ * Translates one file of messages of Cline, or of a relative of it. The messages come one after the other, the results
+ * of calls in the person's next one. Summarised or hidden messages are marked there and become a compaction here.
  */
 
-import { bytesOf, jsonText } from "../../json/json.ts";
-import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
+import { toBytes, toJsonText } from "../../json/json.ts";
+import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   TranslatedEntry,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
-import { clineBlocks, clineUsage, givenOf, haveMore, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
-import { environmentFacts, harnessIn, taskIdIn, taskTimeIn, unwrapped } from "./harness.ts";
+import {
+  getMessageModel,
+  haveMoreMembers,
+  parseClineUsage,
+  toClineBlocks,
+  toResultBlocks,
+  toSpokenBlocks,
+  toThoughtBlock,
+  translateGivenBlock,
+} from "./blocks.ts";
+import { detectClineHarness, parseEnvironment, parseTaskId, parseTaskTime, unwrapText } from "./harness.ts";
 
 /** Members of a message whose content is in its entries, or in the compaction that it is marked for. */
 const SAID = new Set(
@@ -30,7 +39,7 @@ const GIVEN = new Set(["message", "custom_message"]);
 /** Kinds of messages that the program wrote in a person's place. */
 const SYSTEM = new Set(["system", "status", "error"]);
 
-/** How the model sees a list of messages, as the program says it beside the list. */
+/** The model's view of a list of messages, as the program stores it next to the list. */
 interface SeenMessages {
   /** The first and the last of the messages that are left out. */
   readonly leftOut: readonly [number, number] | undefined;
@@ -44,7 +53,7 @@ export class ClineTranslation implements Translation {
   private time: string;
   private readonly copies = new Map<string, number>();
   private readonly toolNames = new Map<string, string>();
-  /** Whether the current answer has only a thought, to which the next record belongs. */
+  /** True if the current answer has only a thought, which the next record continues. */
   private isThought = false;
   /** The text of the first message, which stays when those after it are hidden. */
   private task: string | undefined;
@@ -56,7 +65,7 @@ export class ClineTranslation implements Translation {
   /** Entries of messages that are left out, and their calls. */
   private readonly leftOut: string[] = [];
   private readonly leftOutCalls = new Set<string>();
-  /** Blocks of the message as the model sees them, where that is otherwise. */
+  /** Blocks of the message as the model sees them, if these differ. */
   private readonly seenBlocks = new Map<JsonObject, JsonObject>();
   private session: { own?: string; parent?: string; derived?: string; cwd?: string; started?: string } = {};
 
@@ -65,7 +74,7 @@ export class ClineTranslation implements Translation {
       if (this.isLeftOut && GIVEN.has(entry.type)) this.leftOut.push(entry.id);
       tools.emit(entry);
     };
-    this.time = taskTimeIn(tools.name) ?? NO_TIME;
+    this.time = parseTaskTime(tools.name) ?? NO_TIME;
     this.tools = { ...tools, emit };
     this.turns = new Turns(this.tools);
   }
@@ -93,25 +102,25 @@ export class ClineTranslation implements Translation {
     if (!isObject(value)) return this.keepRaw(source, "(no object)");
     const { role, ts } = value;
     if (role === undefined && value.content === undefined && value.type === undefined) return this.takeFacts(value);
-    this.noteTime(timeIn(ts, ""));
-    if (value.type === "reasoning" && clineBlocks(value.content).length === 0) return this.takeThought(value);
+    this.noteTime(toTimestamp(ts, ""));
+    if (value.type === "reasoning" && toClineBlocks(value.content).length === 0) return this.takeThought(value);
     if (role === "assistant") return this.takeAnswer(value);
     if (role === "user") return this.takeGiven(value);
-    return this.keepRaw(source, textIn(role) ?? textIn(value.type) ?? "(no role)");
+    return this.keepRaw(source, toText(role) ?? toText(value.type) ?? "(no role)");
   }
 
   keep(source: SourceRecord, members: JsonObject): void {
     this.turns.keep(source, this.time, members);
   }
 
-  waiting(): Unsettled {
-    const { entries } = this.turns.waiting();
+  pending(): PendingEntries {
+    const { entries } = this.turns.pending();
     return { entries, isPartial: this.isThought && entries.length > 0 };
   }
 
   about(): AboutSession {
-    const { own, parent, derived, cwd, started = taskTimeIn(this.tools.name) } = this.session;
-    const nativeId = own ?? taskIdIn(this.tools.name) ?? derived;
+    const { own, parent, derived, cwd, started = parseTaskTime(this.tools.name) } = this.session;
+    const nativeId = own ?? parseTaskId(this.tools.name) ?? derived;
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
       ...(parent === undefined ? {} : { nativeParentId: parent }),
@@ -120,7 +129,7 @@ export class ClineTranslation implements Translation {
     };
   }
 
-  // --- what the model sees -------------------------------------------------------------------------------------
+  // --- the model's view ----------------------------------------------------------------------------------------
 
   private takeSeen({ conversationHistoryDeletedRange: range, contextHistory }: JsonObject): RecordVerdict {
     const texts = new Map<number, Map<number, string>>();
@@ -134,12 +143,12 @@ export class ClineTranslation implements Translation {
       }
     const leftOut = Array.isArray(range) ? ([Number(range[0]), Number(range[1])] as const) : undefined;
     this.seen = { leftOut, texts };
-    return { kind: "(what the model sees)", fate: "derived" };
+    return { kind: "(what the model sees)", fidelity: "derived" };
   }
 
   /** Returns the blocks of a message, and notes how the model sees them. */
   private blocksOf(message: JsonObject): readonly JsonObject[] {
-    const blocks = clineBlocks(message.content);
+    const blocks = toClineBlocks(message.content);
     this.seenBlocks.clear();
     const texts = this.isLeftOut ? undefined : this.seen.texts.get(this.index);
     for (const [n, text] of texts ?? []) if (blocks[n]) this.seenBlocks.set(blocks[n], withText(blocks[n], text));
@@ -160,11 +169,11 @@ export class ClineTranslation implements Translation {
 
   private takeAnswer(message: JsonObject): RecordVerdict {
     const { modelInfo, metrics } = message;
-    const blocks = spokenBlocks(message);
+    const blocks = toSpokenBlocks(message);
     const { current } = this.turns;
     if (this.isThought && current && !this.turns.hasResults) {
       current.content.push(...blocks);
-      current.usage = clineUsage(metrics);
+      current.usage = parseClineUsage(metrics);
     } else this.begin(message, blocks);
     this.isThought = false;
     for (const { type, id, name } of blocks) {
@@ -176,28 +185,31 @@ export class ClineTranslation implements Translation {
     const given = this.blocksOf(message);
     const answer = this.turns.current;
     if (this.seenBlocks.size > 0 && answer) {
-      const seen = spokenBlocks({ ...message, content: given.map((block) => this.seenBlocks.get(block) ?? block) });
+      const seen = toSpokenBlocks({ ...message, content: given.map((block) => this.seenBlocks.get(block) ?? block) });
       this.edit(answer.id, { content: [...answer.content.slice(0, answer.content.length - blocks.length), ...seen] });
     }
     const isLess = isObject(modelInfo) && ("family" in modelInfo || "mode" in modelInfo);
-    return { kind: "assistant", fate: isLess || haveMore(clineBlocks(message.content)) ? "derived" : "preserved" };
+    return {
+      kind: "assistant",
+      fidelity: isLess || haveMoreMembers(toClineBlocks(message.content)) ? "derived" : "preserved",
+    };
   }
 
   /** Takes a thought that is a record of its own, before the message that it belongs to. */
   private takeThought(message: JsonObject): RecordVerdict {
-    const thought = thoughtOf(message);
+    const thought = toThoughtBlock(message);
     const { current } = this.turns;
     if (this.isThought && current && !this.turns.hasResults) current.content.push(thought);
     else this.begin(message, [thought]);
     this.isThought = true;
-    return { kind: "reasoning", fate: "preserved" };
+    return { kind: "reasoning", fidelity: "preserved" };
   }
 
   private begin(message: JsonObject, blocks: readonly JsonObject[]): void {
     const answer = this.turns.begin({
       nativeId: this.nativeId(message),
-      ...modelOf(message.modelInfo, this.model),
-      usage: clineUsage(message.metrics),
+      ...getMessageModel(message.modelInfo, this.model),
+      usage: parseClineUsage(message.metrics),
       at: this.time,
     });
     answer.content.push(...blocks);
@@ -207,7 +219,8 @@ export class ClineTranslation implements Translation {
     const nativeId = this.nativeId(message);
     const blocks = this.blocksOf(message);
     for (const block of blocks)
-      if (harnessIn(block) === "environment") this.noteEnvironment(textIn(block.text) ?? "", message.ts === undefined);
+      if (detectClineHarness(block) === "environment")
+        this.noteEnvironment(toText(block.text) ?? "", message.ts === undefined);
     if (message.isSummary === true) return this.takeSummary(nativeId, message, blocks, "user/summary");
     if (message.isTruncationMarker === true) return this.takeTruncation(nativeId, message, blocks);
     const { metadata } = message;
@@ -222,30 +235,30 @@ export class ClineTranslation implements Translation {
     if (blocks.length === 0) this.turns.user(nativeId, "", this.time);
     this.noteRest(message);
     const kind = results.length > 0 ? "user/tool_result" : "user";
-    return { kind, fate: isLess || haveMore(blocks) ? "derived" : "preserved" };
+    return { kind, fidelity: isLess || haveMoreMembers(blocks) ? "derived" : "preserved" };
   }
 
   private takeResult(nativeId: string, block: JsonObject): void {
-    const toolCallId = textIn(block.tool_use_id) ?? "";
+    const toolCallId = toText(block.tool_use_id) ?? "";
     const id = this.turns.result(nativeId, {
       toolCallId,
-      toolName: this.toolNames.get(toolCallId) ?? textIn(block.name) ?? "",
-      content: resultOf(block.content),
+      toolName: this.toolNames.get(toolCallId) ?? toText(block.name) ?? "",
+      content: toResultBlocks(block.content),
       isError: block.is_error === true,
       at: this.time,
     });
     const seen = this.seenBlocks.get(block);
     // Its call is left out.
     if (!this.isLeftOut && this.leftOutCalls.has(toolCallId)) this.edit(id, null);
-    else if (seen) this.edit(id, { content: resultOf(seen.content) });
+    else if (seen) this.edit(id, { content: toResultBlocks(seen.content) });
   }
 
-  /** Adds what a message says besides results. Returns whether entries say it in another way. */
+  /** Adds the content of a message besides results. Returns whether entries change its form. */
   private takeSaid(nativeId: string, message: JsonObject, blocks: readonly JsonObject[]): boolean {
     const { metadata } = message;
     const isSystem = isObject(metadata) && SYSTEM.has(String(metadata.displayRole)) && metadata.kind !== "compaction";
-    const kinds = blocks.map((block) => (isSystem ? "notice" : harnessIn(block)));
-    // What a tool answered in text goes on in the texts after its head.
+    const kinds = blocks.map((block) => (isSystem ? "notice" : detectClineHarness(block)));
+    // A tool's answer in text continues in the texts after its head.
     const isOutput = kinds.includes("tool-output");
     let isLess = false;
     let made = 0;
@@ -265,14 +278,14 @@ export class ClineTranslation implements Translation {
       const kind = kinds[n];
       if (kind === "environment" || kind === "notice") {
         flush();
-        const given = givenOf(block);
+        const given = translateGivenBlock(block);
         seen.push(this.seenOf(block) ?? given);
         add([given], kind);
         continue;
       }
-      const given = givenOf(block);
-      const text = textIn(given.text);
-      const person = text === undefined || isOutput ? text : unwrapped(text);
+      const given = translateGivenBlock(block);
+      const text = toText(given.text);
+      const person = text === undefined || isOutput ? text : unwrapText(text);
       isLess ||= person !== text || block.type === "file";
       said.push(person === undefined ? given : { ...given, text: person });
       seen.push(this.seenOf(block) ?? said[said.length - 1]);
@@ -283,7 +296,7 @@ export class ClineTranslation implements Translation {
 
   private seenOf(block: JsonObject): JsonObject | undefined {
     const seen = this.seenBlocks.get(block);
-    return seen && givenOf(seen);
+    return seen && translateGivenBlock(seen);
   }
 
   private addSaid(nativeId: string, content: readonly JsonObject[], kind: string | undefined): string {
@@ -309,10 +322,10 @@ export class ClineTranslation implements Translation {
   ): RecordVerdict {
     const { metadata } = message;
     const facts = isObject(metadata) ? metadata : {};
-    const summary = blocks.filter((block) => harnessIn(block) !== "environment").map(givenOf);
+    const summary = blocks.filter((block) => detectClineHarness(block) !== "environment").map(translateGivenBlock);
     const tokensBefore = typeof facts.tokensBefore === "number" ? facts.tokensBefore : 0;
     this.compact(nativeId, textOfGiven(summary), tokensBefore, isObject(metadata) ? metadata : undefined);
-    return { kind, fate: "derived" };
+    return { kind, fidelity: "derived" };
   }
 
   /** Takes the mark behind messages that are hidden: of those before it, the first one alone is seen. */
@@ -321,7 +334,7 @@ export class ClineTranslation implements Translation {
     const { truncationId } = message;
     const details = typeof truncationId === "string" ? { truncationId } : undefined;
     this.compact(nativeId, this.task === undefined ? marked : `${this.task}\n\n${marked}`, 0, details);
-    return { kind: "user/truncation", fate: "derived" };
+    return { kind: "user/truncation", fidelity: "derived" };
   }
 
   private compact(nativeId: string, summary: string, tokensBefore: number, details: JsonObject | undefined): void {
@@ -338,12 +351,12 @@ export class ClineTranslation implements Translation {
     const { sessionId, agent, origin } = rest;
     if (typeof sessionId === "string" && sessionId !== "") {
       this.session.own ??= sessionId;
-      const parent = isObject(origin) ? textIn(origin.parentThreadId) : undefined;
+      const parent = isObject(origin) ? toText(origin.parentThreadId) : undefined;
       const above = sessionId.indexOf("__");
       if (parent !== undefined) this.session.parent ??= parent;
       else if (agent !== "lead" && above > 0) this.session.parent ??= sessionId.slice(0, above);
     }
-    const raw = bytesOf(jsonText(rest));
+    const raw = toBytes(toJsonText(rest));
     this.turns.note("custom", this.unique("facts"), this.time, { customType: `import:${this.tools.agent}`, data: raw });
     if (typeof prompt === "string" && prompt !== "") {
       const data = { text: prompt };
@@ -352,7 +365,7 @@ export class ClineTranslation implements Translation {
         data,
       });
     }
-    return { kind: "(session)", fate: "derived" };
+    return { kind: "(session)", fidelity: "derived" };
   }
 
   /** Keeps members of a message that no entry has. */
@@ -360,22 +373,22 @@ export class ClineTranslation implements Translation {
     const names = Object.keys(message).filter((name) => !SAID.has(name) && !MARKS.has(name));
     if (names.length === 0) return;
     const data = Object.fromEntries(names.map((name) => [name, message[name]]));
-    const raw = bytesOf(jsonText(data));
+    const raw = toBytes(toJsonText(data));
     const nativeId = this.unique(`rest:${this.tools.sha256(raw)}`);
     this.turns.note("custom", nativeId, this.time, { customType: `${this.tools.agent}:members`, data: raw });
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.turns.keep(source, this.time);
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 
-  /** `isOnlyTime`: whether the message has no other time, as older ones have none. */
+  /** `isOnlyTime`: true if the message has no other time, as in older files. */
   private noteEnvironment(text: string, isOnlyTime: boolean): void {
-    const { cwd, model, at } = environmentFacts(text);
+    const { cwd, model, at } = parseEnvironment(text);
     this.session.cwd ??= cwd;
     this.model = model ?? this.model;
-    if (isOnlyTime) this.noteTime(timeIn(at, ""));
+    if (isOnlyTime) this.noteTime(toTimestamp(at, ""));
   }
 
   private noteTime(at: string): void {
@@ -384,11 +397,11 @@ export class ClineTranslation implements Translation {
     this.session.started ??= at;
   }
 
-  /** Returns the id of a message: its own, or one that follows from its time, or else from what it says. */
+  /** Returns the id of a message: its own, or one that follows from its time, or from its content. */
   private nativeId(message: JsonObject): string {
     const { id, role, ts, content } = message;
     this.session.derived ??= beginningOf(message);
-    const sum = (): string => this.tools.sha256(bytesOf(jsonText([role, content])));
+    const sum = (): string => this.tools.sha256(toBytes(toJsonText([role, content])));
     if (typeof id === "string" && id !== "") return this.unique(id);
     if (typeof ts === "number") return this.unique(`${String(role)}:${ts}`);
     return this.unique(`${String(role)}:${sum()}`);
@@ -416,19 +429,19 @@ function withText(block: JsonObject, text: string): JsonObject {
   return { ...block, content: content.map((part, n) => (n === first ? { ...part, text } : part)) };
 }
 
-/** Characters of a first text, and of what is around it, by which a task without an id is told. Lists read no more. */
+/** Characters of a first text, and of the text around it, that identify a task without an id. Lists read no more. */
 const FIRST_TEXT = 200;
 const FIRST_DETAILS = 1000;
 
-/** Returns by what a task is told whose file has no id: when and how it began. */
+/** Returns an identity for a task whose file has no id: its time and its beginning. */
 function beginningOf({ ts, content }: JsonObject): string {
   if (typeof ts === "number") return `first:${ts}`;
-  const blocks = clineBlocks(content);
-  const texts = blocks.map(({ text }) => (textIn(text) ?? "").slice(0, FIRST_DETAILS));
-  const at = texts.map((text) => environmentFacts(text).at).find((one) => one !== undefined);
+  const blocks = toClineBlocks(content);
+  const texts = blocks.map(({ text }) => (toText(text) ?? "").slice(0, FIRST_DETAILS));
+  const at = texts.map((text) => parseEnvironment(text).at).find((one) => one !== undefined);
   return `first:${at ?? ""}:${(texts[0] ?? "").slice(0, FIRST_TEXT)}`;
 }
 
 function textOfGiven(blocks: readonly JsonObject[]): string {
-  return blocks.map(({ text }) => textIn(text) ?? "").join("\n\n");
+  return blocks.map(({ text }) => toText(text) ?? "").join("\n\n");
 }

@@ -1,11 +1,11 @@
 /**
- * Codex's rollout files: lines of `{timestamp, type, payload}`. The conversation is in the response items; events say
- * much of it again, and what was spent and taken back.
+ * Codex's rollout files: lines of `{timestamp, type, payload}`. The conversation is in the response items; events
+ * repeat much of it, and have the usage and the rollbacks.
  */
 
 import { isObject } from "../messages.ts";
 import type { Beginnings, SourceBase, Translator } from "../translator.ts";
-import { codexSkim } from "./skim.ts";
+import { makeCodexSkim } from "./skim.ts";
 import { CodexTranslation } from "./translation.ts";
 
 const TYPES = new Set(["session_meta", "response_item", "event_msg", "turn_context", "compacted"]);
@@ -18,7 +18,7 @@ export const codex: Translator = {
   isRecord: ({ timestamp, type, payload }) =>
     typeof timestamp === "string" && typeof type === "string" && isObject(payload),
   base,
-  skim: codexSkim,
+  skim: makeCodexSkim,
   begin: (tools) => new CodexTranslation(tools),
 };
 
@@ -34,7 +34,7 @@ function base(first: unknown): SourceBase | undefined {
 function recognises({ bytes, lines }: Beginnings): boolean {
   if (lines.some(({ type, payload }) => TYPES.has(type as string) && isObject(payload))) return true;
   if (lines.length > 0) return false;
-  // The first line holds the instructions and is longer than what was read of it.
+  // The first line holds the instructions and is longer than the part that was read.
   const begun = new TextDecoder().decode(bytes.subarray(0, 512));
   return /^\s*\{/.test(begun) && /"type":"session_meta"/.test(begun) && /"payload":\{/.test(begun);
 }

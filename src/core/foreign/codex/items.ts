@@ -1,33 +1,42 @@
 /** Response items as parts of our messages. */
 
 import { parseText } from "../../json/json.ts";
-import { imageBlock, isObject, type JsonObject, otherBlock, textBlock, textIn, thinkingBlock } from "../messages.ts";
+import {
+  isObject,
+  type JsonObject,
+  makeImageBlock,
+  makeOtherBlock,
+  makeTextBlock,
+  makeThinkingBlock,
+  toText,
+} from "../messages.ts";
 
 /** Returns the blocks of a message or of a tool's output: text, or a list of parts. */
-export function blocksIn(content: unknown): JsonObject[] {
-  if (typeof content === "string") return content === "" ? [] : [textBlock(content)];
-  if (!Array.isArray(content)) return isObject(content) ? blocksIn(content.content ?? JSON.stringify(content)) : [];
+export function toCodexBlocks(content: unknown): JsonObject[] {
+  if (typeof content === "string") return content === "" ? [] : [makeTextBlock(content)];
+  if (!Array.isArray(content))
+    return isObject(content) ? toCodexBlocks(content.content ?? JSON.stringify(content)) : [];
   return content.filter(isObject).map((part) => {
     const { text, image_url: url } = part;
-    if (typeof text === "string") return textBlock(text);
-    const [, mimeType, data] = /^data:([\w/+.-]{1,100});base64,(.*)$/s.exec(textIn(url) ?? "") ?? [];
-    return imageBlock(data, mimeType) ?? otherBlock(part);
+    if (typeof text === "string") return makeTextBlock(text);
+    const [, mimeType, data] = /^data:([\w/+.-]{1,100});base64,(.*)$/s.exec(toText(url) ?? "") ?? [];
+    return makeImageBlock(data, mimeType) ?? makeOtherBlock(part);
   });
 }
 
-export function textOfParts(content: unknown): string {
-  return textOf(blocksIn(content));
+export function joinPartTexts(content: unknown): string {
+  return joinBlockTexts(toCodexBlocks(content));
 }
 
-export function textOf(blocks: readonly JsonObject[]): string {
-  return blocks.map(({ text }) => textIn(text) ?? "").join("");
+export function joinBlockTexts(blocks: readonly JsonObject[]): string {
+  return blocks.map(({ text }) => toText(text) ?? "").join("");
 }
 
 /** Returns a thought. With encrypted content it is kept as it is, because only its provider can read that. */
-export function thoughtIn(item: JsonObject): JsonObject {
+export function toCodexThought(item: JsonObject): JsonObject {
   const parts = [item.summary, item.content].flatMap((list) => (Array.isArray(list) ? list.filter(isObject) : []));
-  const text = parts.map((part) => textIn(part.text) ?? "").join("\n\n");
-  return thinkingBlock(text, typeof item.encrypted_content === "string" ? JSON.stringify(item) : undefined);
+  const text = parts.map((part) => toText(part.text) ?? "").join("\n\n");
+  return makeThinkingBlock(text, typeof item.encrypted_content === "string" ? JSON.stringify(item) : undefined);
 }
 
 /** A call of a tool, as one of the items that are calls has it. */
@@ -38,27 +47,29 @@ interface CodexCall {
 }
 
 /** Returns the call that an item is; undefined for any other item. */
-export function callIn(item: JsonObject): CodexCall | undefined {
+export function parseCodexCall(item: JsonObject): CodexCall | undefined {
   const { type, name, namespace } = item;
-  const id = textIn(item.call_id) ?? textIn(item.id) ?? "";
-  const full = [textIn(namespace), textIn(name)].filter((part) => part !== undefined && part !== "").join(".");
+  const id = toText(item.call_id) ?? toText(item.id) ?? "";
+  const full = [toText(namespace), toText(name)].filter((part) => part !== undefined && part !== "").join(".");
   if (type === "function_call") return { id, name: full, args: argumentsIn(item.arguments) };
-  if (type === "custom_tool_call") return { id, name: full, args: { input: textIn(item.input) ?? "" } };
+  if (type === "custom_tool_call") return { id, name: full, args: { input: toText(item.input) ?? "" } };
   if (type === "local_shell_call") return { id, name: "local_shell", args: isObject(item.action) ? item.action : {} };
   if (type === "tool_search_call") return { id, name: "tool_search", args: argumentsIn(item.arguments) };
   return undefined;
 }
 
 /** Returns the parts of a tool's answer, for an item that is one. */
-export function outputIn(item: JsonObject): { readonly callId: string; readonly content: JsonObject[] } | undefined {
+export function parseCodexOutput(
+  item: JsonObject,
+): { readonly callId: string; readonly content: JsonObject[] } | undefined {
   const { type } = item;
   if (typeof type !== "string" || !type.endsWith("_output")) return undefined;
   const { output = item.tools } = item;
   const content = Array.isArray(output) || typeof output === "string" ? output : JSON.stringify(output ?? "");
-  return { callId: textIn(item.call_id) ?? "", content: blocksIn(content) };
+  return { callId: toText(item.call_id) ?? "", content: toCodexBlocks(content) };
 }
 
-/** Returns the value of arguments, which are the text of JSON. What is none stays the text that it is. */
+/** Returns the value of arguments, which are JSON text. A text that is no JSON stays as it is. */
 function argumentsIn(text: unknown): unknown {
   if (typeof text !== "string") return text;
   try {
@@ -82,8 +93,8 @@ const BEGINNINGS: readonly (readonly [beginning: string, kind: string])[] = [
   ["<user_shell_command>", "shell-command"],
 ];
 
-/** Returns what a message in the user's place is if no person wrote it. */
-export function harnessKind(item: JsonObject, text: string): string | undefined {
+/** Returns the kind of a message in the user's place that no person wrote. */
+export function detectHarnessKind(item: JsonObject, text: string): string | undefined {
   const about = item.internal_chat_message_metadata_passthrough;
   const kinds = isObject(about) ? about.content_item_kinds : undefined;
   const named = Array.isArray(kinds) ? kinds.filter((kind) => typeof kind === "string" && kind.includes(".")) : [];

@@ -1,6 +1,6 @@
 /** Counts the messages of Codex's lines by how these begin. */
 
-import { beginningIn, type Skim } from "../skim.ts";
+import { readLineBeginning, type Skim } from "../skim.ts";
 
 const LINE = /^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)","payload":\{(?:"type":"([a-z_]+)")?/;
 /** Events that change the conversation, or its name. */
@@ -8,7 +8,7 @@ const READ = new Set(["thread_rolled_back", "thread_name_updated"]);
 /** Texts that the program puts in a person's place begin so. */
 const HARNESS = /"text":"(?:<|# AGENTS\.md)/;
 
-export function codexSkim(): Skim {
+export function makeCodexSkim(): Skim {
   // The parts of one answer are lines of their own, up to the first result.
   let isInAnswer = false;
   const part = (): number => {
@@ -17,7 +17,7 @@ export function codexSkim(): Skim {
     return count;
   };
   return (line) => {
-    const begun = beginningIn(line);
+    const begun = readLineBeginning(line);
     const [, type, kind = ""] = LINE.exec(begun) ?? [];
     if (type === "turn_context" || type === "world_state") return 0;
     if (type === "event_msg" && !READ.has(kind)) {
@@ -33,7 +33,7 @@ export function codexSkim(): Skim {
     if (kind !== "message" && !kind.endsWith("_output")) return undefined;
     if (begun.includes('"role":"assistant"')) return part();
     isInAnswer = false;
-    const isTold = kind === "message" && (!begun.includes('"role":"user"') || HARNESS.test(begun));
-    return isTold ? 0 : 1;
+    const isHarness = kind === "message" && (!begun.includes('"role":"user"') || HARNESS.test(begun));
+    return isHarness ? 0 : 1;
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Copilot CLI's `events.jsonl`: events in the order in which they happened, each with what is said about it in `data`.
- * `parentId` is the event before, and no tree.
+ * Copilot CLI's `events.jsonl`: events in the order in which they happened, each with its content in `data`. `parentId`
+ * is the event before, and no tree.
  */
 
 import { isObject } from "../messages.ts";

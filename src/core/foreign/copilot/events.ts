@@ -1,30 +1,30 @@
 /** The contents of Copilot's events as blocks and results of ours. */
 
 import {
-  countIn,
-  imageBlock,
   isObject,
   type JsonObject,
+  makeImageBlock,
+  makeTextBlock,
+  makeThinkingBlock,
+  makeToolCallBlock,
   type SourceUsage,
-  textBlock,
-  textIn,
-  thinkingBlock,
-  toolCallBlock,
+  toCount,
+  toText,
 } from "../messages.ts";
 
 /** Pictures and other bytes that an event has once and others name, by their id. */
 type Assets = ReadonlyMap<string, JsonObject>;
 
-/** Returns the blocks of an answer. `reasoning`: what an event before said that the model thought. */
-export function answerBlocks(data: JsonObject, reasoning: string): JsonObject[] {
+/** Returns the blocks of an answer. `reasoning`: the model's thought from an earlier event. */
+export function toCopilotBlocks(data: JsonObject, reasoning: string): JsonObject[] {
   const { content, toolRequests } = data;
   const blocks: JsonObject[] = [];
   const thought = thoughtOf(data, reasoning);
   if (thought) blocks.push(thought);
-  if (typeof content === "string" && content !== "") blocks.push(textBlock(content));
+  if (typeof content === "string" && content !== "") blocks.push(makeTextBlock(content));
   const requests = Array.isArray(toolRequests) ? toolRequests.filter(isObject) : [];
   for (const { toolCallId, name, arguments: args } of requests)
-    blocks.push(toolCallBlock(textIn(toolCallId) ?? "", textIn(name) ?? "", argumentsOf(args)));
+    blocks.push(makeToolCallBlock(toText(toolCallId) ?? "", toText(name) ?? "", argumentsOf(args)));
   return blocks;
 }
 
@@ -32,14 +32,14 @@ function thoughtOf(
   { reasoningText, reasoningOpaque, encryptedContent }: JsonObject,
   reasoning: string,
 ): JsonObject | undefined {
-  const text = textIn(reasoningText) ?? reasoning;
-  const opaque = textIn(reasoningOpaque) ?? textIn(encryptedContent);
-  if (text === "") return opaque === undefined ? undefined : { ...thinkingBlock("", opaque), redacted: true };
-  const signed = thinkingBlock(text, textIn(reasoningOpaque));
+  const text = toText(reasoningText) ?? reasoning;
+  const opaque = toText(reasoningOpaque) ?? toText(encryptedContent);
+  if (text === "") return opaque === undefined ? undefined : { ...makeThinkingBlock("", opaque), redacted: true };
+  const signed = makeThinkingBlock(text, toText(reasoningOpaque));
   return typeof encryptedContent === "string" ? { ...signed, encryptedContent } : signed;
 }
 
-/** Returns arguments as the object that they are, also where they are written as a text. */
+/** Returns arguments as the object that they are, even if they are written as a text. */
 function argumentsOf(args: unknown): unknown {
   if (typeof args !== "string") return args;
   try {
@@ -50,43 +50,43 @@ function argumentsOf(args: unknown): unknown {
   }
 }
 
-/** Returns what the model saw of a tool's result, and the rest of what the event says. */
-export function outcomeIn(data: JsonObject, assets: Assets) {
+/** Returns the model's view of a tool's result, and the rest of the event. */
+export function parseToolOutcome(data: JsonObject, assets: Assets) {
   const { result, error, success, toolCallId: _, ...more } = data;
   const isError = success === false;
   const given = isObject(result) ? result : {};
   const { content, binaryResultsForLlm, ...rest } = given;
   const binaries = Array.isArray(binaryResultsForLlm) ? binaryResultsForLlm.filter(isObject) : [];
-  const pictures = binaries.map((one) => pictureOf(one, assets)).filter((one) => one !== undefined);
+  const pictures = binaries.map((one) => resolvePicture(one, assets)).filter((one) => one !== undefined);
   const others = pictures.length < binaries.length ? { binaryResultsForLlm } : {};
-  const reason = isObject(error) ? textIn(error.message) : textIn(error);
-  // A result of some other form is what the model saw of it.
-  const said = textIn(content) ?? textIn(result) ?? reason ?? (result === undefined ? "" : JSON.stringify(result));
+  const reason = isObject(error) ? toText(error.message) : toText(error);
+  // The model saw a result of any other form as it is.
+  const said = toText(content) ?? toText(result) ?? reason ?? (result === undefined ? "" : JSON.stringify(result));
   const details = { ...more, ...rest, ...others, ...(error === undefined ? {} : { error }) };
-  return { content: [textBlock(said), ...pictures], isError, details };
+  return { content: [makeTextBlock(said), ...pictures], isError, details };
 }
 
 /** Returns a picture that an event has or names; undefined for anything else. */
-export function pictureOf({ data, mimeType, assetId }: JsonObject, assets: Assets): JsonObject | undefined {
+export function resolvePicture({ data, mimeType, assetId }: JsonObject, assets: Assets): JsonObject | undefined {
   const asset = typeof assetId === "string" ? assets.get(assetId) : undefined;
-  const type = textIn(mimeType) ?? textIn(asset?.mimeType) ?? "";
-  const bytes = textIn(data) ?? textIn(asset?.data);
-  return type.startsWith("image/") ? imageBlock(bytes, type) : undefined;
+  const type = toText(mimeType) ?? toText(asset?.mimeType) ?? "";
+  const bytes = toText(data) ?? toText(asset?.data);
+  return type.startsWith("image/") ? makeImageBlock(bytes, type) : undefined;
 }
 
-export function usageInEvent(data: JsonObject): SourceUsage {
-  const cacheRead = countIn(data.cacheReadTokens);
-  const cacheWrite = countIn(data.cacheWriteTokens);
+export function parseEventUsage(data: JsonObject): SourceUsage {
+  const cacheRead = toCount(data.cacheReadTokens);
+  const cacheWrite = toCount(data.cacheWriteTokens);
   return {
-    input: Math.max(0, countIn(data.inputTokens) - cacheRead - cacheWrite),
-    output: countIn(data.outputTokens),
+    input: Math.max(0, toCount(data.inputTokens) - cacheRead - cacheWrite),
+    output: toCount(data.outputTokens),
     cacheRead,
     cacheWrite,
   };
 }
 
-/** Returns who wrote a user's message when no person did, as a word. */
-export function sourceIn({ source, isAutopilotContinuation }: JsonObject): string | undefined {
+/** Returns the writer of a user's message that no person wrote, as a word. */
+export function getMessageSource({ source, isAutopilotContinuation }: JsonObject): string | undefined {
   if (isAutopilotContinuation === true) return "autopilot";
   if (typeof source !== "string" || source === "" || source === "user") return undefined;
   const word = source.toLowerCase().replace(/[^a-z].*$/s, "");

@@ -1,18 +1,18 @@
 /** The work on one log of Copilot CLI's events. */
 
-import { apiOf } from "../apis.ts";
-import { folderName, ownName } from "../file-name.ts";
-import { countIn, isObject, type JsonObject, NO_TIME, textBlock, textIn, timeIn } from "../messages.ts";
+import { getApi } from "../apis.ts";
+import { getFolderName, getOwnName } from "../file-name.ts";
+import { isObject, type JsonObject, makeTextBlock, NO_TIME, toCount, toText, toTimestamp } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
 import { type OpenAnswer, Turns } from "../turns.ts";
-import { answerBlocks, outcomeIn, pictureOf, sourceIn, usageInEvent } from "./events.ts";
+import { getMessageSource, parseEventUsage, parseToolOutcome, resolvePicture, toCopilotBlocks } from "./events.ts";
 
 const PROVIDER = "github-copilot";
 
@@ -26,7 +26,7 @@ interface CopilotEvent {
 
 type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
 
-/** Events that say nothing but that something is about to begin or has ended. */
+/** Events that only mark a beginning or an end. */
 const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
 
 export class CopilotTranslation implements Translation {
@@ -38,16 +38,16 @@ export class CopilotTranslation implements Translation {
   private time = NO_TIME;
   /** The call of the API that the current answer is of. */
   private apiCall: string | undefined;
-  /** Whether more pieces of that answer are to come. */
+  /** True if more pieces of that answer are to come. */
   private isPartial = false;
   private reasoning = "";
-  /** The usage of calls of the API whose answers have not come yet. */
+  /** The usage of calls of the API without an answer so far. */
   private readonly usages = new Map<string, JsonObject>();
   private readonly toolNames = new Map<string, string>();
   private readonly assets = new Map<string, JsonObject>();
   /** The entry before each message of a person's. */
   private readonly places = new Map<string, string | null>();
-  /** Bytes of each event, by which one that is written again is told from another one with its id. */
+  /** Bytes of each event: an event with a known id is a repeated one if its length is equal. */
   private readonly lengths = new Map<string, number>();
 
   constructor(tools: TranslationTools) {
@@ -76,21 +76,21 @@ export class CopilotTranslation implements Translation {
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
     if (!isObject(value)) return this.keepRaw(source, "(no object)");
-    const kind = textIn(value.type) ?? "(no type)";
-    this.time = timeIn(value.timestamp, this.time);
+    const kind = toText(value.type) ?? "(no type)";
+    this.time = toTimestamp(value.timestamp, this.time);
     if (!isObject(value.data)) return this.keepRaw(source, kind);
     const { data } = value;
-    // What a subagent does is no part of the conversation that it was started in.
+    // A subagent's work is not part of the conversation that started it.
     if (typeof value.agentId === "string" || typeof data.parentToolCallId === "string")
       return this.keepRaw(source, `subagent/${kind}`);
-    if (MARKS.has(kind)) return { kind, fate: "dropped" };
+    if (MARKS.has(kind)) return { kind, fidelity: "dropped" };
     const taker = Object.hasOwn(this.takers, kind) ? this.takers[kind] : undefined;
-    // A transient event is of something that other events say as a whole, when it is over.
-    if (!taker && value.ephemeral === true) return { kind, fate: "dropped" };
+    // A later event repeats the whole content of a transient one.
+    if (!taker && value.ephemeral === true) return { kind, fidelity: "dropped" };
     if (!taker) return this.keepRaw(source, kind);
-    const nativeId = textIn(value.id) ?? `line:${source.number}`;
+    const nativeId = toText(value.id) ?? `line:${source.number}`;
     const before = this.lengths.get(nativeId);
-    if (before === source.bytes.length) return { kind, fate: "preserved" };
+    if (before === source.bytes.length) return { kind, fidelity: "preserved" };
     if (before !== undefined) {
       const warning = "The event has the id of an earlier one that says something else. It is kept as it is.";
       return { ...this.keepRaw(source, kind), warning };
@@ -103,8 +103,8 @@ export class CopilotTranslation implements Translation {
     this.turns.keep(source, this.time, members);
   }
 
-  waiting(): Unsettled {
-    return { ...this.turns.waiting(), isPartial: this.isPartial && this.turns.current !== null };
+  pending(): PendingEntries {
+    return { ...this.turns.pending(), isPartial: this.isPartial && this.turns.current !== null };
   }
 
   about(): AboutSession {
@@ -117,10 +117,10 @@ export class CopilotTranslation implements Translation {
     };
   }
 
-  /** Returns the id of a session whose file does not say it: its folder's name, or that of an older file itself. */
+  /** Returns the id of a session whose file does not have it: its folder's name, or that of an older file itself. */
   private idByPlace(): string | undefined {
     const { name } = this.tools;
-    return ownName(name) === "events" ? folderName(name) : ownName(name);
+    return getOwnName(name) === "events" ? getFolderName(name) : getOwnName(name);
   }
 
   // --- about the session ---------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ export class CopilotTranslation implements Translation {
     if (typeof sessionId === "string" && sessionId !== "") session.id ??= sessionId;
     if (typeof parent === "string" && parent !== "") session.parent ??= parent;
     if (isObject(context) && typeof context.cwd === "string") session.cwd ??= context.cwd;
-    const started = timeIn(startTime, at);
+    const started = toTimestamp(startTime, at);
     if (started !== NO_TIME) session.started ??= started;
     this.turns.keep(source, at);
     if (typeof selectedModel === "string") this.model = selectedModel;
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
@@ -143,16 +143,16 @@ export class CopilotTranslation implements Translation {
     if (typeof newModel !== "string") return this.raw(source);
     this.model = newModel;
     this.turns.note("model_change", nativeId, at, { provider: PROVIDER, modelId: newModel });
-    return { fate: Object.keys(more).length === 0 ? "preserved" : "derived" };
+    return { fidelity: Object.keys(more).length === 0 ? "preserved" : "derived" };
   }
 
   private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
-    const name = textIn(data.title)
+    const name = toText(data.title)
       ?.replace(/[\r\n]+/g, " ")
       .trim();
     if (!name) return this.raw(source);
     this.turns.note("session_info", nativeId, at, { name });
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private takeAsset({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
@@ -168,92 +168,94 @@ export class CopilotTranslation implements Translation {
     if (typeof content !== "string") return this.raw(source);
     this.reasoning = "";
     const given = Array.isArray(attachments) ? attachments.filter(isObject) : [];
-    const pictures = given.map((one) => pictureOf(one, this.assets)).filter((one) => one !== undefined);
-    const blocks = [...(content === "" ? [] : [textBlock(content)]), ...pictures];
-    const by = sourceIn(data);
+    const pictures = given.map((one) => resolvePicture(one, this.assets)).filter((one) => one !== undefined);
+    const blocks = [...(content === "" ? [] : [makeTextBlock(content)]), ...pictures];
+    const by = getMessageSource(data);
     this.places.set(nativeId, this.turns.tip);
     if (by !== undefined)
       this.turns.add("custom_message", nativeId, at, { customType: `copilot:${by}`, content: blocks, display: false });
     else this.turns.user(nativeId, blocks, at);
-    // The program sends more than the person wrote: the date, hints, and what is in attached files.
+    // The program adds to the person's text: the date, hints, and the contents of attached files.
     const isMore = typeof transformedContent === "string" && transformedContent !== content;
     if (isMore || pictures.length < given.length) this.turns.keep(source, at);
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { content, kind } = data;
     if (typeof content !== "string") return this.raw(source);
-    const members = { customType: "copilot:notification", content: [textBlock(content)], details: { kind } };
+    const members = { customType: "copilot:notification", content: [makeTextBlock(content)], details: { kind } };
     this.turns.add("custom_message", nativeId, at, { ...members, display: true });
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private takeReasoning({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
-    this.reasoning = textIn(data.content) ?? "";
+    this.reasoning = toText(data.content) ?? "";
     return this.raw(source);
   }
 
   private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { apiCallId, chunkIndex, chunkCount, outputTokens } = data;
-    this.isPartial = countIn(chunkIndex) + 1 < countIn(chunkCount);
-    const model = textIn(data.model) ?? this.model;
-    const call = textIn(apiCallId);
+    this.isPartial = toCount(chunkIndex) + 1 < toCount(chunkCount);
+    const model = toText(data.model) ?? this.model;
+    const call = toText(apiCallId);
     const { current, hasResults } = this.turns;
     const isMore = current !== null && !hasResults && call !== undefined && call === this.apiCall;
-    const usage = { input: 0, output: countIn(outputTokens) };
-    const begun = { nativeId, api: apiOf(PROVIDER, model), provider: PROVIDER, model, usage, at };
-    const answer = isMore && countIn(chunkIndex) > 0 ? current : this.turns.begin(begun);
+    const usage = { input: 0, output: toCount(outputTokens) };
+    const begun = { nativeId, api: getApi(PROVIDER, model), provider: PROVIDER, model, usage, at };
+    const answer = isMore && toCount(chunkIndex) > 0 ? current : this.turns.begin(begun);
     const record = call === undefined ? undefined : this.usages.get(call);
     if (record) this.useRecord(answer, record);
     else if (answer === current)
       answer.usage = { ...current.usage, output: Math.max(current.usage.output, usage.output) };
     this.apiCall = call;
-    const blocks = answerBlocks(data, this.reasoning);
+    const blocks = toCopilotBlocks(data, this.reasoning);
     this.reasoning = "";
     answer.content.push(...blocks);
     for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(String(id), String(name));
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private takeUsage({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { current } = this.turns;
-    const call = textIn(data.apiCallId);
+    const call = toText(data.apiCallId);
     if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall))
       return this.raw(source);
     this.useRecord(current, data);
-    return { fate: "derived" };
+    return { fidelity: "derived" };
   }
 
-  /** Takes what a call of the API took, which is said before its answer. */
+  /** Takes the usage of a call of the API, which comes before its answer. */
   private takeUsageRecord({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { usage } = data;
-    const call = isObject(usage) ? textIn(usage.apiCallId) : undefined;
+    const call = isObject(usage) ? toText(usage.apiCallId) : undefined;
     if (!isObject(usage) || call === undefined) return this.raw(source);
     const { current } = this.turns;
     if (current && call === this.apiCall) this.useRecord(current, usage);
     else this.usages.set(call, usage);
-    return { fate: "derived" };
+    return { fidelity: "derived" };
   }
 
   private useRecord(answer: OpenAnswer, usage: JsonObject): void {
-    answer.usage = usageInEvent(usage);
+    answer.usage = parseEventUsage(usage);
     if (usage.finishReason === "length") answer.stopReason = "length";
     this.usages.delete(String(usage.apiCallId));
   }
 
   private takeToolStart({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { toolCallId } = data;
-    // What an answer asked for is said there.
-    return typeof toolCallId === "string" && this.toolNames.has(toolCallId) ? { fate: "preserved" } : this.raw(source);
+    // That record has the calls of the answer.
+    return typeof toolCallId === "string" && this.toolNames.has(toolCallId)
+      ? { fidelity: "preserved" }
+      : this.raw(source);
   }
 
   private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
-    const toolCallId = textIn(data.toolCallId) ?? "";
+    const toolCallId = toText(data.toolCallId) ?? "";
     const toolName = this.toolNames.get(toolCallId);
     if (toolName === undefined) return this.raw(source);
-    this.turns.result(nativeId, { toolCallId, toolName, ...outcomeIn(data, this.assets), at });
-    return { fate: "preserved" };
+    this.turns.result(nativeId, { toolCallId, toolName, ...parseToolOutcome(data, this.assets), at });
+    return { fidelity: "preserved" };
   }
 
   // --- the tree ------------------------------------------------------------------------------------------------
@@ -262,32 +264,32 @@ export class CopilotTranslation implements Translation {
     const { success, summaryContent, preCompactionTokens, ...details } = data;
     if (success !== true || typeof summaryContent !== "string") return this.raw(source);
     const firstKeptEntryId = this.tools.ids.entry(nativeId);
-    const members = { summary: summaryContent, firstKeptEntryId, tokensBefore: countIn(preCompactionTokens), details };
+    const members = { summary: summaryContent, firstKeptEntryId, tokensBefore: toCount(preCompactionTokens), details };
     this.turns.add("compaction", nativeId, at, members);
-    return { fate: "derived" };
+    return { fidelity: "derived" };
   }
 
   private takeCleared({ source, at }: CopilotEvent): ReturnType<TakeEvent> {
     this.turns.goTo(null);
     this.turns.keep(source, at);
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
-  /** Goes back to the place before an event, where that and what came after it are still in the file. */
+  /** Goes back to the place before an event, if it and the entries after it are still in the file. */
   private takeRewind({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const place = typeof data.upToEventId === "string" ? this.places.get(data.upToEventId) : undefined;
     if (place !== undefined) this.turns.goTo(place);
     this.turns.keep(source, at);
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private raw(source: SourceRecord): ReturnType<TakeEvent> {
     this.turns.keep(source, this.time);
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.turns.keep(source, this.time);
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 }

@@ -4,10 +4,10 @@
  */
 
 import { parse } from "../../json/json.ts";
-import { documentRecords, isArrayAt, partsOf, recordOf, restAfter, wholeOf } from "../documents.ts";
+import { isArrayAt, readDocumentRecords, readRest, splitParts, toRecordBytes, toWholePart } from "../documents.ts";
 import { isObject, type JsonObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
-import { geminiSkim } from "./skim.ts";
+import { makeGeminiSkim } from "./skim.ts";
 import { GeminiTranslation } from "./translation.ts";
 
 const TYPES = new Set(["user", "gemini", "info", "warning", "error"]);
@@ -20,13 +20,13 @@ export const geminiLines: Translator = {
   form: { kind: "lines" },
   recognises: ({ lines }) => lines.some(isOfGemini),
   isRecord: (record) => isOfGemini(record) || isMessageRecord(record),
-  skim: geminiSkim,
+  skim: makeGeminiSkim,
   begin: (tools) => new GeminiTranslation(tools),
 };
 
 export const geminiDocument: Translator = {
   ...geminiLines,
-  form: { kind: "document", records: (document) => documentRecords(document, "messages") },
+  form: { kind: "document", records: (document) => readDocumentRecords(document, "messages") },
   recognises: isDocument,
 };
 
@@ -40,19 +40,19 @@ function isOfGemini(record: JsonObject): boolean {
 
 function isDocument({ bytes }: Beginnings): boolean {
   if (isIndented(bytes)) return true;
-  const { parts, end } = partsOf(bytes, wholeOf(bytes));
+  const { parts, end } = splitParts(bytes, toWholePart(bytes));
   // Another line comes after the first one.
-  const [rest] = restAfter(bytes, end);
+  const [rest] = readRest(bytes, end);
   if (rest?.[0] === 0x7b) return false;
   const list = parts.find((part) => part.name === "messages" && isArrayAt(bytes, part));
   if (!list) return false;
   const names = new Set(parts.map(({ name }) => name));
   if (names.has("sessionId") && names.has("projectHash")) return true;
-  const [first] = partsOf(bytes, list).parts;
-  return first !== undefined && isMessage(recordOf(bytes, first)) && !names.has("version");
+  const [first] = splitParts(bytes, list).parts;
+  return first !== undefined && isMessage(toRecordBytes(bytes, first)) && !names.has("version");
 }
 
-/** Whether a document has, on lines of their own, what only Gemini CLI's have: it may be damaged elsewhere. */
+/** Returns whether a document has, on lines of their own, members of Gemini CLI's only: it may be damaged elsewhere. */
 function isIndented(bytes: Uint8Array): boolean {
   const text = new TextDecoder().decode(bytes);
   return /^[ \t]+"projectHash": "/m.test(text) && /^[ \t]+"messages": \[/m.test(text);

@@ -1,35 +1,34 @@
 /**
- * Marks by which messages of Gemini CLI are known again. It writes the messages of a conversation anew, with other ids
- * and as parts instead of text, and what they say is what they are told by.
+ * Marks that recognise messages of Gemini CLI. It writes the messages of a conversation anew, with other ids and as
+ * parts instead of text, so that a mark is made from their content.
  */
 
-import { bytesOf } from "../../json/json.ts";
+import { toBytes } from "../../json/json.ts";
 import type { Env } from "../../ports/env.ts";
-import { isObject, type JsonObject, textIn } from "../messages.ts";
+import { isObject, type JsonObject, toText } from "../messages.ts";
 import {
   type AnsweredCall,
-  answeredCalls,
-  callsOf,
+  filterResponses,
   type GeminiResult,
-  givenResult,
-  partsOf,
-  responsesOf,
+  getGeminiCalls,
+  pairCallResults,
+  parseGeminiResult,
+  toGeminiParts,
 } from "./parts.ts";
 
-/** The mark of a message that only says what calls gave: it goes with the message that made the calls. */
+/** The mark of a message that has only results of calls: it belongs to the message with the calls. */
 const RESPONSE = "response";
 
-/** Returns the mark of a person's message. */
-export function userMark(message: JsonObject, sha256: Env["sha256"]): string {
-  const parts = partsOf(message.content);
-  if (responsesOf(parts).length > 0) return RESPONSE;
+export function markUserMessage(message: JsonObject, sha256: Env["sha256"]): string {
+  const parts = toGeminiParts(message.content);
+  if (filterResponses(parts).length > 0) return RESPONSE;
   const others = parts.filter(({ text }) => typeof text !== "string");
-  return markOf(["user", summed(textOfParts(parts), sha256), others], sha256);
+  return markOf(["user", summed(joinGeminiText(parts), sha256), others], sha256);
 }
 
-/** Returns the mark of a model's message with what its calls gave. */
-export function answerMark(message: JsonObject, answered: readonly AnsweredCall[], sha256: Env["sha256"]): string {
-  const said = textOfParts(partsOf(message.content).filter(({ thought }) => thought !== true));
+/** Returns the mark of a model's message with the results of its calls. */
+export function markAnswer(message: JsonObject, answered: readonly AnsweredCall[], sha256: Env["sha256"]): string {
+  const said = joinGeminiText(toGeminiParts(message.content).filter(({ thought }) => thought !== true));
   const calls = answered.map(({ call, result }) => {
     const { id, name } = call;
     return [id, name, result ? result.content.map((block) => summedBlock(block, sha256)) : null];
@@ -38,39 +37,39 @@ export function answerMark(message: JsonObject, answered: readonly AnsweredCall[
 }
 
 /** Returns the marks of messages that come one after the other. */
-export function marksOf(messages: readonly JsonObject[], sha256: Env["sha256"]): string[] {
+export function markMessages(messages: readonly JsonObject[], sha256: Env["sha256"]): string[] {
   return messages.map((message, index) => {
-    if (message.type !== "gemini") return userMark(message, sha256);
+    if (message.type !== "gemini") return markUserMessage(message, sha256);
     const results = new Map<string, GeminiResult>();
     for (let next = index + 1; next < messages.length && messages[next].type !== "gemini"; next++) {
-      const responses = responsesOf(partsOf(messages[next].content));
+      const responses = filterResponses(toGeminiParts(messages[next].content));
       if (responses.length === 0) break;
       for (const response of responses) noteResponse(results, response);
     }
-    return answerMark(message, answeredCalls(message, results), sha256);
+    return markAnswer(message, pairCallResults(message, results), sha256);
   });
 }
 
-/** Remembers what a call gave, if its response has the call's id and is the first one. */
+/** Remembers the result of a call, if its response has the call's id and is the first one. */
 export function noteResponse(results: Map<string, GeminiResult>, response: JsonObject): void {
-  const id = textIn(response.id);
-  if (id !== undefined && !results.has(id)) results.set(id, givenResult(response));
+  const id = toText(response.id);
+  if (id !== undefined && !results.has(id)) results.set(id, parseGeminiResult(response));
 }
 
-/** Whether a text is the summary that stands for a conversation from then on. */
+/** Returns whether a text is the summary that replaces a conversation from then on. */
 export function isSnapshot(message: JsonObject): boolean {
-  return message.type === "user" && textOfParts(partsOf(message.content)).includes("<state_snapshot>");
+  return message.type === "user" && joinGeminiText(toGeminiParts(message.content)).includes("<state_snapshot>");
 }
 
-/** Whether a message of the model only acknowledges a summary. */
+/** Returns whether a message of the model only acknowledges a summary. */
 export function isAcknowledgement(message: JsonObject | undefined): boolean {
-  if (message?.type !== "gemini" || callsOf(message).length > 0) return false;
-  return textOfParts(partsOf(message.content)).startsWith("Got it.");
+  if (message?.type !== "gemini" || getGeminiCalls(message).length > 0) return false;
+  return joinGeminiText(toGeminiParts(message.content)).startsWith("Got it.");
 }
 
-/** Returns the text of parts without what Gemini CLI leaves out of it when it writes it as text. */
-export function textOfParts(parts: readonly JsonObject[]): string {
-  const text = parts.map((part) => textIn(part.text) ?? "").join("");
+/** Returns the text of parts, as Gemini CLI writes it when it stores parts as text. */
+export function joinGeminiText(parts: readonly JsonObject[]): string {
+  const text = parts.map((part) => toText(part.text) ?? "").join("");
   return withoutComments(text.replace(/[\u200B-\u200F\uFEFF]/g, "")).trim();
 }
 
@@ -85,13 +84,13 @@ function withoutComments(text: string): string {
   }
 }
 
-/** Characters from which on a text is in a mark by its hash: JSON.stringify takes ten times as long. */
+/** Characters from which on a mark has a text's hash: JSON.stringify takes ten times as long. */
 const LONG = 256;
 
 /** Characters that are hashed together: the bytes of a text of many megabytes are not needed at once. */
 const HASHED = 1 << 16;
 
-/** Returns what a text is in a mark: a long one a list, which no text is. */
+/** Returns a text's form in a mark: for a long one a list, which no text is. */
 function summed(text: string, sha256: Env["sha256"]): unknown {
   if (text.length < LONG) return text;
   const sums: unknown[] = [];
@@ -113,7 +112,7 @@ function summedBlock(block: JsonObject, sha256: Env["sha256"]): unknown {
 }
 
 function markOf(value: unknown, sha256: Env["sha256"]): string {
-  return sha256(bytesOf(textOrEmpty(value))).slice(0, 16);
+  return sha256(toBytes(textOrEmpty(value))).slice(0, 16);
 }
 
 function textOrEmpty(value: unknown): string {
@@ -127,7 +126,7 @@ function textOrEmpty(value: unknown): string {
 }
 
 /** Returns the messages of a list that are part of a conversation with a model. */
-export function spokenOf(list: unknown): JsonObject[] {
+export function filterSpoken(list: unknown): JsonObject[] {
   if (!Array.isArray(list)) return [];
   return list
     .filter(isObject)

@@ -3,7 +3,7 @@
 /** A message of the conversation. */
 export interface GeminiTurn {
   id: string;
-  /** By which it is known again; empty while it is open. */
+  /** Its mark; empty while it is open. */
   mark: string;
   /** The entry that it continues. */
   readonly before: string | null;
@@ -29,7 +29,7 @@ export class GeminiPath {
     return this.turns[index]?.id === id ? index : -1;
   }
 
-  /** Gives a turn another id, by which later records name it. */
+  /** Gives a turn another id, which later records use. */
   rename(index: number, id: string): void {
     this.turns[index].id = id;
     this.places.set(id, index);
@@ -43,7 +43,7 @@ export class GeminiPath {
     return same;
   }
 
-  /** Returns where turns with these marks are, one after the other; -1 where they are not, or there are none. */
+  /** Returns the index of consecutive turns with these marks; -1 if there are none. */
   placeOf(marks: readonly string[], from: number): number {
     const { turns } = this;
     if (marks.length === 0) return -1;

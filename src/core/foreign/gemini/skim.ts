@@ -1,19 +1,19 @@
 /** Counts the messages of Gemini CLI's lines by how these begin, and by the results that are in them. */
 
-import { bytesOf } from "../../json/json.ts";
-import { beginningIn, type Skim } from "../skim.ts";
+import { toBytes } from "../../json/json.ts";
+import { readLineBeginning, type Skim } from "../skim.ts";
 
 const LINE = /^\{"id":"([^"\\]+)","timestamp":"[^"]*","type":"(user|gemini)"/;
 /** The beginning of a result; in a text, its quotes are escaped. */
-const RESULT = bytesOf('"functionResponse":{');
+const RESULT = toBytes('"functionResponse":{');
 
-export function geminiSkim(): Skim {
+export function makeGeminiSkim(): Skim {
   // A message is written again when something is added to it.
   const counted = new Map<string, number>();
   return (line) => {
-    const begun = beginningIn(line);
+    const begun = readLineBeginning(line);
     if (begun.startsWith('{"$set":{"lastUpdated":"') && line.length < 80) return 0;
-    // The conversation told once more has hardly anything new, and needs all that was not read to tell what.
+    // The repeated conversation has hardly anything new, and counting the new part would need all the unread lines.
     if (begun.startsWith('{"$set":{"messages":[')) return 0;
     const [, id, type] = LINE.exec(begun) ?? [];
     if (id === undefined) return undefined;

@@ -1,55 +1,55 @@
 /**
- * The work on one file of Gemini CLI's. A record with the id of an earlier one replaces it, `$rewindTo` takes back the
- * message that it names and all after it, and `$set` with messages says what the conversation is from then on. Nothing
- * of what was before is lost: it stays as a branch.
+ * Translates one file of Gemini CLI. A record with the id of an earlier one replaces it, `$rewindTo` takes back the
+ * message that it names and all after it, and `$set` with messages replaces the conversation from then on. The earlier
+ * conversation is never lost: it stays as a branch.
  */
 
-import { bytesOf, jsonText } from "../../json/json.ts";
-import { folderName } from "../file-name.ts";
+import { toBytes, toJsonText } from "../../json/json.ts";
+import { getFolderName } from "../file-name.ts";
 import {
-  assistantMessage,
-  countIn,
   isObject,
   type JsonObject,
+  makeAssistantMessage,
+  makeToolResultMessage,
+  makeUserMessage,
   NO_TIME,
   NO_USAGE,
-  textIn,
-  timeIn,
-  toolResultMessage,
-  userMessage,
+  toCount,
+  toText,
+  toTimestamp,
 } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   TranslatedEntry,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
-import { chained } from "../turns.ts";
+import { chainEntries } from "../turns.ts";
 import {
-  answerMark,
+  filterSpoken,
   isAcknowledgement,
   isSnapshot,
-  marksOf,
+  joinGeminiText,
+  markAnswer,
+  markMessages,
+  markUserMessage,
   noteResponse,
-  spokenOf,
-  textOfParts,
-  userMark,
 } from "./marks.ts";
 import {
   type AnsweredCall,
-  answerBlocks,
-  answeredCalls,
-  callsOf,
+  filterResponses,
   type GeminiResult,
-  givenPart,
-  givenResult,
+  getGeminiCalls,
   isResponse,
-  partsOf,
-  responsesOf,
-  usageOf,
+  pairCallResults,
+  parseGeminiResult,
+  parseGeminiUsage,
+  toGeminiBlocks,
+  toGeminiParts,
+  translateUserPart,
 } from "./parts.ts";
 import { GeminiPath, type GeminiTurn } from "./path.ts";
 
@@ -61,9 +61,9 @@ interface OpenTurn {
   readonly nativeId: string;
   record: JsonObject;
   at: string;
-  /** The results of its calls, as later messages say them. */
+  /** The results of its calls, from later messages. */
   readonly results: Map<string, GeminiResult>;
-  /** Entries that were written meanwhile and come after the results. */
+  /** Entries that were written in between and come after the results. */
   readonly after: GeminiItem[];
 }
 
@@ -75,7 +75,7 @@ const HARNESS: readonly (readonly [beginning: string, kind: string])[] = [
   ["<hook_context>", "hook-context"],
   ["<state_snapshot>", "snapshot"],
 ];
-/** Turns up to which a message may be before the last one so that another version of it is a branch. */
+/** Number of turns between a message and the last one up to which another version of it becomes a branch. */
 const MOST_LATER = 200;
 
 export class GeminiTranslation implements Translation {
@@ -91,7 +91,7 @@ export class GeminiTranslation implements Translation {
   /** Records about the session that were kept, the last of each kind. */
   private readonly latest = new Map<string, string>();
   private title: string | undefined;
-  /** Messages whose tokens were counted: a message that is told once more as a branch has them again. */
+  /** Messages with counted tokens: a message that is repeated as a branch has them again. */
   private readonly counted = new Set<string>();
   private tokens = 0;
   private session: { sessionId?: string; parent?: string; cwd?: string; started?: string } = {};
@@ -108,18 +108,18 @@ export class GeminiTranslation implements Translation {
     if (typeof id === "string") return this.takeMessage(source, value, id);
     if (isObject($set)) return this.takeSet(source, $set);
     if (typeof sessionId === "string" || typeof projectHash === "string") return this.takeFacts(value);
-    return this.keepRaw(source, textIn(value.type) ?? "(no type)");
+    return this.keepRaw(source, toText(value.type) ?? "(no type)");
   }
 
   keep({ bytes }: SourceRecord, members: JsonObject): void {
     this.note(this.item("custom", `raw:${this.tools.sha256(bytes)}`, this.time, members));
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     const { open } = this;
     if (!open) return { entries: [], isPartial: false };
-    const entries = chained(this.itemsOf(open, answeredCalls(open.record, open.results)), this.end);
-    const isSaid = callsOf(open.record).length > 0 || textOfParts(partsOf(open.record.content)) !== "";
+    const entries = chainEntries(this.itemsOf(open, pairCallResults(open.record, open.results)), this.end);
+    const isSaid = getGeminiCalls(open.record).length > 0 || joinGeminiText(toGeminiParts(open.record.content)) !== "";
     return { entries, isPartial: !isSaid && open.after.length === 0 };
   }
 
@@ -136,7 +136,7 @@ export class GeminiTranslation implements Translation {
 
   // --- entries -------------------------------------------------------------------------------------------------
 
-  /** Returns an entry without its place. What has the id of an earlier one gets an id of its own. */
+  /** Returns an entry without its place. An entry with the id of an earlier one gets an id of its own. */
   private item(type: string, nativeId: string, timestamp: string, members: JsonObject): GeminiItem {
     return { type, id: this.tools.ids.entry(this.unique(nativeId)), timestamp, members };
   }
@@ -153,7 +153,7 @@ export class GeminiTranslation implements Translation {
     return item.id;
   }
 
-  /** Adds an entry beside the conversation, after the results of the open message. */
+  /** Adds an entry outside the conversation, after the results of the open message. */
   private note(item: GeminiItem): void {
     if (this.open) this.open.after.push(item);
     else this.emit(item);
@@ -174,14 +174,14 @@ export class GeminiTranslation implements Translation {
   private settle(): void {
     const { open } = this;
     if (!open) return;
-    const answered = answeredCalls(open.record, open.results);
+    const answered = pairCallResults(open.record, open.results);
     const items = this.itemsOf(open, answered);
     this.open = null;
     for (const item of items) this.emit(item);
-    open.turn.mark = answerMark(open.record, answered, this.tools.sha256);
+    open.turn.mark = markAnswer(open.record, answered, this.tools.sha256);
     const { tokens } = open.record;
     if (!isObject(tokens)) return;
-    this.tokens = countIn(tokens.total);
+    this.tokens = toCount(tokens.total);
     this.counted.add(open.turn.id);
   }
 
@@ -190,24 +190,24 @@ export class GeminiTranslation implements Translation {
     const { turn, record, at, after } = open;
     const calls = answered.map(({ call }) => call);
     const version = versionOf(open, calls);
-    const content = answerBlocks(record, calls);
-    const speech = assistantMessage({
+    const content = toGeminiBlocks(record, calls);
+    const answer = makeAssistantMessage({
       content,
       api: "google-generative-ai",
       provider: "google",
-      model: textIn(record.model) ?? "unknown",
-      usage: this.counted.has(turn.id) ? NO_USAGE : usageOf(record),
+      model: toText(record.model) ?? "unknown",
+      usage: this.counted.has(turn.id) ? NO_USAGE : parseGeminiUsage(record),
       stopReason: calls.length > 0 ? "toolUse" : "stop",
       at,
     });
     const made = new Map<string, number>();
-    const items: GeminiItem[] = [{ type: "message", id: turn.first as string, timestamp: at, members: speech }];
+    const items: GeminiItem[] = [{ type: "message", id: turn.first as string, timestamp: at, members: answer }];
     for (const { call, result } of answered) {
       if (!result) continue;
       const { content: given, isError, details } = result;
       const { id: toolCallId, name: toolName } = call;
-      const timestamp = timeIn(call.record?.timestamp, at);
-      const members = toolResultMessage({ content: given, isError, details, toolCallId, toolName, at: timestamp });
+      const timestamp = toTimestamp(call.record?.timestamp, at);
+      const members = makeToolResultMessage({ content: given, isError, details, toolCallId, toolName, at: timestamp });
       const nth = (made.get(toolCallId) ?? 0) + 1;
       made.set(toolCallId, nth);
       const id = this.tools.ids.entry(`${version}/result/${toolCallId}${nth === 1 ? "" : `#${nth}`}`);
@@ -218,7 +218,7 @@ export class GeminiTranslation implements Translation {
 
   private keepRaw({ bytes }: SourceRecord, kind: string): RecordVerdict {
     this.keepOnce(kind, bytes);
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 
   /** Keeps a record about the session, if it is not the last one of its kind once more. */
@@ -233,37 +233,38 @@ export class GeminiTranslation implements Translation {
   // --- the conversation ----------------------------------------------------------------------------------------
 
   private takeMessage(source: SourceRecord, record: JsonObject, id: string): RecordVerdict {
-    const type = textIn(record.type) ?? "(no type)";
-    this.time = timeIn(record.timestamp, this.time);
+    const type = toText(record.type) ?? "(no type)";
+    this.time = toTimestamp(record.timestamp, this.time);
     this.noteStart(record.timestamp);
     if (NOTICES.has(type)) {
       this.takeNotice(record, id, type);
-      return { kind: type, fate: "preserved" };
+      return { kind: type, fidelity: "preserved" };
     }
     if (type !== "user" && type !== "gemini") return this.keepRaw(source, type);
-    const kind = type === "user" && responsesOf(partsOf(record.content)).length > 0 ? "user/functionResponse" : type;
+    const kind =
+      type === "user" && filterResponses(toGeminiParts(record.content)).length > 0 ? "user/functionResponse" : type;
     const { open } = this;
     if (open?.turn.id === id && type === "gemini") {
       open.record = record;
       open.at = this.time;
       open.turn.first = this.tools.ids.entry(versionOf(open));
-      return { kind: `${type} (replacing)`, fate: "preserved" };
+      return { kind: `${type} (replacing)`, fidelity: "preserved" };
     }
     const index = this.path.indexOf(id);
     if (index < 0) {
       this.say(record, id, this.time);
-      return { kind, fate: "preserved" };
+      return { kind, fidelity: "preserved" };
     }
     return this.replace(source, record, index);
   }
 
-  /** Takes another version of a message that is settled: it becomes a branch where the earlier one is. */
+  /** Takes another version of a settled message: it becomes a branch at the earlier one's place. */
   private replace(source: SourceRecord, record: JsonObject, index: number): RecordVerdict {
     const kind = `${record.type} (replacing)`;
     const { turns } = this.path;
     this.settle();
     const { id, mark, before, first: old } = turns[index];
-    if (marksOf([record], this.tools.sha256)[0] === mark) return { kind, fate: "preserved" };
+    if (markMessages([record], this.tools.sha256)[0] === mark) return { kind, fidelity: "preserved" };
     if (turns.length - index > MOST_LATER) {
       const warning = "A message long before the last one was replaced. Its new version is kept as it is.";
       return { ...this.keepRaw(source, kind), warning };
@@ -273,18 +274,18 @@ export class GeminiTranslation implements Translation {
     turns.length = index;
     this.goTo(before);
     this.say(record, id, this.time);
-    if (later.length === 0) return { kind, fate: "preserved" };
+    if (later.length === 0) return { kind, fidelity: "preserved" };
     this.goTo(tip);
     turns.length = index;
     for (const turn of [{ id, mark, before, first: old }, ...later]) this.path.push(turn);
     const warning =
       "A message before the last one was replaced. Its new version is a branch, and the old one is continued.";
-    return { kind, fate: "derived", warning };
+    return { kind, fidelity: "derived", warning };
   }
 
   private say(record: JsonObject, id: string, at: string): void {
     if (record.type === "gemini") this.sayAnswer(record, id, at);
-    else if (responsesOf(partsOf(record.content)).length > 0) this.sayResponses(record, id, at);
+    else if (filterResponses(toGeminiParts(record.content)).length > 0) this.sayResponses(record, id, at);
     else this.sayGiven(record, id, at);
   }
 
@@ -301,60 +302,62 @@ export class GeminiTranslation implements Translation {
     this.settle();
     const { content, displayContent } = record;
     const before = this.end;
-    const parts = partsOf(content);
-    const given = typeof content === "string" ? content : parts.map(givenPart);
-    const begun = textOfParts(parts.slice(0, 1));
+    const parts = toGeminiParts(content);
+    const given = typeof content === "string" ? content : parts.map(translateUserPart);
+    const begun = joinGeminiText(parts.slice(0, 1));
     const kind = HARNESS.find(([beginning]) => begun.startsWith(beginning))?.[1];
     if (kind === "session-context") this.session.cwd ??= folderIn(begun);
     const members =
-      kind === undefined ? userMessage(given, at) : { customType: `gemini:${kind}`, content: given, display: false };
+      kind === undefined
+        ? makeUserMessage(given, at)
+        : { customType: `gemini:${kind}`, content: given, display: false };
     const first = this.put(this.item(kind === undefined ? "message" : "custom_message", id, at, members));
-    this.path.push({ id, mark: userMark(record, this.tools.sha256), before, first });
+    this.path.push({ id, mark: markUserMessage(record, this.tools.sha256), before, first });
     if (displayContent === undefined || displayContent === null) return;
     const shown = { customType: "gemini:display", data: { displayContent } };
     this.put(this.item("custom", `${id}/display`, at, shown));
   }
 
-  /** Takes what the program answered to calls. It is written with the calls, too. */
+  /** Takes the program's results of calls. They are written with the calls, too. */
   private sayResponses(record: JsonObject, id: string, at: string): void {
     const { open } = this;
-    const parts = partsOf(record.content);
-    const calls = open ? callsOf(open.record) : [];
+    const parts = toGeminiParts(record.content);
+    const calls = open ? getGeminiCalls(open.record) : [];
     const before = open ? open.turn.first : this.end;
     const made = new Set<unknown>(calls.map((call) => call.id));
     const orphans: JsonObject[] = [];
-    for (const response of responsesOf(parts))
+    for (const response of filterResponses(parts))
       if (open && made.has(response.id)) noteResponse(open.results, response);
       else orphans.push(response);
     const others = parts.filter((part) => !isResponse(part));
-    const recorded = others.length === 0 ? [] : calls.flatMap((call) => partsOf(call.record?.result));
-    const known = new Set(recorded.map(jsonText));
-    const rest = others.filter((part) => !known.has(jsonText(part)));
+    const recorded = others.length === 0 ? [] : calls.flatMap((call) => toGeminiParts(call.record?.result));
+    const known = new Set(recorded.map(toJsonText));
+    const rest = others.filter((part) => !known.has(toJsonText(part)));
     let first: string | null = null;
     for (const [n, response] of orphans.entries()) {
-      const toolCallId = textIn(response.id) ?? "";
-      const answer = { ...givenResult(response), toolCallId, toolName: textIn(response.name) ?? "", at };
-      const entry = this.put(this.item("message", `${id}/${n}`, at, toolResultMessage(answer)));
+      const toolCallId = toText(response.id) ?? "";
+      const answer = { ...parseGeminiResult(response), toolCallId, toolName: toText(response.name) ?? "", at };
+      const entry = this.put(this.item("message", `${id}/${n}`, at, makeToolResultMessage(answer)));
       first ??= entry;
     }
     if (rest.length > 0) {
-      const members = { customType: "gemini:tool-content", content: rest.map(givenPart), display: true };
+      const members = { customType: "gemini:tool-content", content: rest.map(translateUserPart), display: true };
       first ??= this.put(this.item("custom_message", `${id}/rest`, at, members));
     }
-    this.path.push({ id, mark: userMark(record, this.tools.sha256), before, first });
+    this.path.push({ id, mark: markUserMessage(record, this.tools.sha256), before, first });
   }
 
   private takeNotice(record: JsonObject, id: string, type: string): void {
     const { content, displayContent } = record;
     this.notices.set(id, this.path.turns.length);
-    const parts = partsOf(content);
+    const parts = toGeminiParts(content);
     if (parts.every(({ text }) => typeof text === "string")) {
       const data = { content, ...(displayContent === undefined ? {} : { displayContent }) };
       this.note(this.item("custom", id, this.time, { customType: `gemini:${type}`, data }));
       return;
     }
-    // What a tool gave that is no text goes to the model this way.
-    const members = { customType: "gemini:tool-content", content: parts.map(givenPart), display: true };
+    // A tool's result that is no text goes to the model this way.
+    const members = { customType: "gemini:tool-content", content: parts.map(translateUserPart), display: true };
     this.put(this.item("custom_message", id, this.time, members));
   }
 
@@ -367,15 +370,15 @@ export class GeminiTranslation implements Translation {
     const place = index >= 0 ? index : this.notices.get(id);
     if (place !== undefined) {
       this.cutTo(place);
-      return { kind, fate: "preserved" };
+      return { kind, fidelity: "preserved" };
     }
     // Gemini CLI itself forgets all then.
     this.cutTo(0);
     const warning = "The message that was gone back to is not in the file. What comes next begins anew, as a branch.";
-    return { kind, fate: "derived", warning };
+    return { kind, fidelity: "derived", warning };
   }
 
-  /** Takes back all turns from one on: what comes next continues what was before it. */
+  /** Takes back all turns from one on: the next one continues the turn before it. */
   private cutTo(index: number): void {
     const { turns } = this.path;
     if (index >= turns.length) return;
@@ -383,10 +386,10 @@ export class GeminiTranslation implements Translation {
     turns.length = index;
   }
 
-  /** Makes the conversation what a list says it is. */
+  /** Replaces the conversation by that of a list. */
   private setMessages(list: readonly JsonObject[]): void {
     this.settle();
-    const marks = marksOf(list, this.tools.sha256);
+    const marks = markMessages(list, this.tools.sha256);
     const same = this.path.beginsWith(marks);
     // The ids that they have now are the ones that later records name.
     for (let n = 0; n < same; n++) this.path.rename(n, list[n].id as string);
@@ -400,23 +403,23 @@ export class GeminiTranslation implements Translation {
   }
 
   private sayListed(message: JsonObject): void {
-    this.time = timeIn(message.timestamp, this.time);
+    this.time = toTimestamp(message.timestamp, this.time);
     this.say(message, message.id as string, this.time);
   }
 
-  /** Takes a summary with what was kept of the conversation after it. */
+  /** Takes a summary with the kept part of the conversation after it. */
   private compact(list: readonly JsonObject[], marks: readonly string[], same: number): void {
     const [summary] = list;
     const from = isAcknowledgement(list[1]) ? 2 : 1;
     const kept = marks.slice(from);
-    const at = timeIn(summary.timestamp, this.time);
+    const at = toTimestamp(summary.timestamp, this.time);
     const start = this.path.placeOf(kept, same);
     const turns = start < 0 ? [] : this.path.turns.slice(start, start + kept.length);
     if (start >= 0) this.cutTo(start + kept.length);
     const nativeId = this.unique(summary.id as string);
     const id = this.tools.ids.entry(nativeId);
     const firstKeptEntryId = turns.find(({ first }) => first !== null)?.first ?? id;
-    const text = textOfParts(partsOf(summary.content));
+    const text = joinGeminiText(toGeminiParts(summary.content));
     const members = { summary: text, firstKeptEntryId, tokensBefore: this.tokens };
     const before = this.end;
     this.put({ type: "compaction", id, timestamp: at, members });
@@ -437,27 +440,27 @@ export class GeminiTranslation implements Translation {
     if (kind === "subagent") this.noteSubagent(directories);
     // Whatever changes from one writing of a document to the next is left out.
     const facts = { sessionId, startTime, kind, directories, ...more };
-    this.keepOnce("(session)", bytesOf(jsonText(facts)));
+    this.keepOnce("(session)", toBytes(toJsonText(facts)));
     this.name(summary);
-    if (Array.isArray(messages)) this.setMessages(spokenOf(messages));
-    return { kind: "(session)", fate: "derived" };
+    if (Array.isArray(messages)) this.setMessages(filterSpoken(messages));
+    return { kind: "(session)", fidelity: "derived" };
   }
 
-  /** Notes what is known of a subagent: its directory, and the session that began it, after which its folder is named. */
+  /** Notes the facts of a subagent: its directory, and the session that began it, which gives its folder the name. */
   private noteSubagent(directories: unknown): void {
-    const folder = folderName(this.tools.name);
+    const folder = getFolderName(this.tools.name);
     if (folder !== undefined && folder !== "chats") this.session.parent ??= folder;
-    if (Array.isArray(directories)) this.session.cwd ??= textIn(directories[0]);
+    if (Array.isArray(directories)) this.session.cwd ??= toText(directories[0]);
   }
 
   private takeSet(source: SourceRecord, facts: JsonObject): RecordVerdict {
     const names = Object.keys(facts).filter((name) => name !== "lastUpdated");
     const kind = `$set ${names.length === 0 ? "lastUpdated" : names.join(", ")}`;
-    if (names.length === 0) return { kind, fate: "dropped" };
+    if (names.length === 0) return { kind, fidelity: "dropped" };
     const { messages, summary, sessionId } = facts;
     if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
     const isList = Array.isArray(messages);
-    if (isList) this.setMessages(spokenOf(messages));
+    if (isList) this.setMessages(filterSpoken(messages));
     this.name(summary);
     const others = names.filter((name) => !(name === "messages" && isList));
     const isSaid = others.every(
@@ -467,7 +470,7 @@ export class GeminiTranslation implements Translation {
     );
     if (!isSaid && !isList) this.keepOnce(kind, source.bytes);
     // A list has the messages with more than their first records have: signatures, and content as it was sent.
-    return { kind, fate: isList ? "derived" : "preserved" };
+    return { kind, fidelity: isList ? "derived" : "preserved" };
   }
 
   private name(summary: unknown): void {
@@ -479,7 +482,7 @@ export class GeminiTranslation implements Translation {
 
   private noteStart(value: unknown): void {
     if (this.session.started !== undefined) return;
-    const at = timeIn(value, "");
+    const at = toTimestamp(value, "");
     if (at === "") return;
     this.session.started = at;
     if (this.time === NO_TIME) this.time = at;
@@ -487,10 +490,13 @@ export class GeminiTranslation implements Translation {
 }
 
 /**
- * Returns an id of a message as far as it was written. It is written once more when its calls are done: whoever has
- * imported it before that has another entry than the one with calls, and both can stay beside each other.
+ * Returns an id of a message that is not complete. Gemini CLI writes it again when its calls are done. A session that
+ * was imported earlier has another entry than the one with calls, and both can stay in one session.
  */
-function versionOf({ nativeId, record }: Pick<OpenTurn, "nativeId" | "record">, calls = callsOf(record)): string {
+function versionOf(
+  { nativeId, record }: Pick<OpenTurn, "nativeId" | "record">,
+  calls = getGeminiCalls(record),
+): string {
   return calls.length === 0 ? nativeId : `${nativeId}/calls/${calls.length}`;
 }
 

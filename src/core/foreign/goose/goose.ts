@@ -3,8 +3,8 @@
  * the first record, each message is one. Older versions kept the same in a file of lines, the facts in the first.
  */
 
-import { linesIn, valueEnd } from "../../json/json.ts";
-import { documentRecords, isArrayAt, isObjectAt, partsOf, wholeOf } from "../documents.ts";
+import { findValueEnd, splitLines } from "../../json/json.ts";
+import { isArrayAt, isObjectAt, readDocumentRecords, splitParts, toWholePart } from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { GooseTranslation } from "./translation.ts";
 
@@ -23,21 +23,21 @@ export const goose: Translator = {
 };
 
 function records(b: Uint8Array): Iterable<Uint8Array> {
-  return isOlder(b) ? linesIn(b) : documentRecords(b, "conversation");
+  return isOlder(b) ? splitLines(b) : readDocumentRecords(b, "conversation");
 }
 
 /** Returns whether the first line is a whole object, and another one comes after it. */
 function isOlder(b: Uint8Array): boolean {
   const feed = b.indexOf(LINE_FEED);
   if (b[0] !== OPEN_BRACE || feed < 0 || b[feed + 1] !== OPEN_BRACE) return false;
-  return valueEnd(b, 0, feed) >= 0;
+  return findValueEnd(b, 0, feed) >= 0;
 }
 
 function recognises({ bytes, lines }: Beginnings): boolean {
   const [facts, first] = lines;
   if (facts && first && isOlder(bytes))
     return typeof facts.working_dir === "string" && typeof first.created === "number" && Array.isArray(first.content);
-  const { parts } = partsOf(bytes, wholeOf(bytes));
+  const { parts } = splitParts(bytes, toWholePart(bytes));
   const names = new Map(parts.map((part) => [part.name, part]));
   const list = names.get("conversation");
   if (list) return names.has("working_dir") && isArrayAt(bytes, list);

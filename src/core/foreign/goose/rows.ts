@@ -1,9 +1,9 @@
 /**
  * Goose's database (`sessions.db`): `sessions` has the facts, `messages` has the messages with their content and their
- * metadata as JSON. Columns came over the years; those that are there are taken.
+ * metadata as JSON. Newer versions added columns; the existing ones are read.
  */
 
-import { bytesOf, concat, isJson } from "../../json/json.ts";
+import { concat, isJson, toBytes } from "../../json/json.ts";
 import {
   hasColumns,
   hasRow,
@@ -42,7 +42,7 @@ function sessions(tables: SourceTables): StoredSession[] {
     ids.push(id);
     last.set(id, Math.max(last.get(id) ?? 0, row.number));
   }
-  // Times are in seconds. Rows that are written anew get higher numbers, which tell changes within one apart.
+  // Times are in seconds. Rewritten rows get higher numbers, which distinguish changes within one second.
   return sums
     .of(ids)
     .map((session) => ({ ...session, changed: session.changed + ((last.get(session.id) ?? 0) % 1000) }));
@@ -50,7 +50,7 @@ function sessions(tables: SourceTables): StoredSession[] {
 
 function records(tables: SourceTables, id: string): Uint8Array[] {
   const [facts] = tables.rows("sessions", { column: "id", is: id });
-  // The times are in seconds; of those in one, the numbers tell the order.
+  // The times are in seconds; the numbers give the order within one second.
   const messages = Array.from(tables.rows("messages", { column: "session_id", is: id })).sort(
     (a, b) => (a.count("created_timestamp") ?? 0) - (b.count("created_timestamp") ?? 0) || a.number - b.number,
   );
@@ -61,14 +61,14 @@ function messageOf(row: SourceRow): Uint8Array {
   const created = row.count("created_timestamp");
   const seconds = created !== undefined && created > 1e11 ? created / 1000 : created;
   const facts = JSON.stringify({ id: row.text("message_id"), role: row.text("role"), created: seconds });
-  const content = row.bytes("content_json") ?? bytesOf("null");
+  const content = row.bytes("content_json") ?? toBytes("null");
   const metadata = row.bytes("metadata_json");
-  const given = metadata && isJson(metadata) ? [bytesOf(',"metadata":'), metadata] : [];
+  const given = metadata && isJson(metadata) ? [toBytes(',"metadata":'), metadata] : [];
   const before = facts === "{}" ? "{" : `${facts.slice(0, -1)},`;
-  return concat([bytesOf(`${before}"content":`), content, ...given, bytesOf("}")]);
+  return concat([toBytes(`${before}"content":`), content, ...given, toBytes("}")]);
 }
 
-/** Returns the facts of a session as an export has them: columns by their names, and what is JSON as such. */
+/** Returns the facts of a session as an export has them: columns by their names, and JSON texts as their values. */
 function factsOf(tables: SourceTables, row: SourceRow): Uint8Array {
   const members: Record<string, unknown> = {};
   for (const column of tables.columns("sessions")) {
@@ -79,7 +79,7 @@ function factsOf(tables: SourceTables, row: SourceRow): Uint8Array {
       members[column.replace(/_json$/, "")] = jsonIn(value);
     else members[column] = isText && column.endsWith("_at") ? timeIn(value) : value;
   }
-  return bytesOf(JSON.stringify(members));
+  return toBytes(JSON.stringify(members));
 }
 
 /** Returns a time that SQLite wrote, which is UTC without saying so, as ISO 8601; any other text as it is. */

@@ -11,7 +11,7 @@ export const omp: Translator = {
   agent: "omp",
   title: "oh-my-pi",
   form: { kind: "lines" },
-  // A file without a title begins as Pi's: its place says whose it is (`storage/foreign/source.ts`).
+  // A file without a title begins as Pi's: its path decides (`storage/foreign/source.ts`).
   recognises: ({ lines: [first, ...others] }: Beginnings) =>
     first?.type === "title" && typeof first.v === "number" && others.some(({ type }) => type === "session"),
   isRecord: (value) =>

@@ -1,34 +1,34 @@
 /** The work on one file of oh-my-pi's. */
 
-import { modelIn } from "../../context/context.ts";
-import { folderName } from "../file-name.ts";
-import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
+import { parseModelChange } from "../../context/context.ts";
+import { getFolderName } from "../file-name.ts";
+import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
-import { membersAsWritten } from "../written.ts";
-import { mayLackPictures, withoutMissingPictures } from "./references.ts";
+import { getWrittenMembers } from "../written.ts";
+import { mayMissPictures, replaceMissingPictures } from "./references.ts";
 
 const CLEARED = "The person cleared the conversation here. Nothing of what came before is in the context.";
 
-/** Returns another type for an entry, and members in the place of its own; undefined where it stays. */
+/** Returns another type for an entry, and other members; undefined if it stays as it is. */
 type EntryChange = (value: JsonObject) => { readonly type: string; readonly members: JsonObject } | undefined;
 
 const CHANGES: Readonly<Record<string, EntryChange>> = {
   model_change: changedModel,
   title_change: ({ title }) =>
     typeof title === "string" ? { type: "session_info", members: { name: title } } : undefined,
-  model_usage: ({ purpose }) => ({ type: "usage", members: { kind: textIn(purpose) ?? "other" } }),
+  model_usage: ({ purpose }) => ({ type: "usage", members: { kind: toText(purpose) ?? "other" } }),
 };
 
-/** A model of another role, or one that stands in for a while, is not the session's. */
+/** A model of another role, or a temporary substitute, is not the session's. */
 function changedModel(change: JsonObject): ReturnType<EntryChange> {
-  const named = modelIn(change);
+  const named = parseModelChange(change);
   if (typeof named.provider !== "string" || change.modelId !== undefined) return undefined;
   return { type: "model_change", members: { provider: named.provider, modelId: named.model } };
 }
@@ -37,12 +37,12 @@ export class OmpTranslation implements Translation {
   private readonly tools: TranslationTools;
   private header: JsonObject | undefined;
   private time = NO_TIME;
-  /** The entry with the title that stands before the header: the first entries continue it. */
+  /** The entry with the title before the header: the first entries continue it. */
   private root: string | null = null;
   private end: string | null = null;
   private kept = 0;
   private isOfSubagent = false;
-  /** The entries that what follows a cleared conversation continues, by the entry that clears it. */
+  /** The parents of the entries after a cleared conversation, by the entry that clears it. */
   private readonly continued = new Map<string, string>();
 
   constructor(tools: TranslationTools) {
@@ -58,28 +58,28 @@ export class OmpTranslation implements Translation {
     if (type === "title" && source.number === 1) return this.takeTitle(value);
     if (type === "session" && !this.header) return this.takeHeader(value);
     if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
-    this.time = timeIn(timestamp, this.time);
+    this.time = toTimestamp(timestamp, this.time);
     if (type === "session_init") this.isOfSubagent = true;
-    const at = textIn(timestamp) ?? this.time;
+    const at = toText(timestamp) ?? this.time;
     const place = { id, parentId: this.placeOf(value.parentId), timestamp: at };
     this.end = id;
     if (type === "reset_boundary") return this.clear(place);
     const change = Object.hasOwn(CHANGES, type) ? CHANGES[type](value) : undefined;
-    const members: Record<string, unknown> = { ...membersAsWritten(this.tools, source, value), ...change?.members };
-    let lacksPictures = false;
-    if (mayLackPictures(source.bytes))
+    const members: Record<string, unknown> = { ...getWrittenMembers(this.tools, source, value), ...change?.members };
+    let missesPictures = false;
+    if (mayMissPictures(source.bytes))
       for (const name of ["message", "content"])
         if (name in value) {
-          const shown = withoutMissingPictures(value[name]);
+          const shown = replaceMissingPictures(value[name]);
           if (shown === value[name]) continue;
           members[name] = shown;
-          lacksPictures = true;
+          missesPictures = true;
         }
     this.tools.emit({ ...place, type: change?.type ?? type, members });
-    if (!lacksPictures) return { kind: type, fate: change || type !== value.type ? "derived" : "preserved" };
+    if (!missesPictures) return { kind: type, fidelity: change || type !== value.type ? "derived" : "preserved" };
     return {
       kind: type,
-      fate: "derived",
+      fidelity: "derived",
       warning: "Pictures of it are not here: oh-my-pi keeps them in files of its own, or they are empty.",
     };
   }
@@ -90,15 +90,15 @@ export class OmpTranslation implements Translation {
     this.end = id;
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     return { entries: [], isPartial: false };
   }
 
   about(): AboutSession {
     const { id, cwd, timestamp, parentSession } = this.header ?? {};
-    const own = textIn(id);
+    const own = toText(id);
     // A subagent's file is in a folder with the name of the file of the session that began it.
-    const above = this.isOfSubagent ? folderName(this.tools.name) : undefined;
+    const above = this.isOfSubagent ? getFolderName(this.tools.name) : undefined;
     return {
       ...(own === undefined ? {} : { nativeId: own, ownId: own }),
       ...(typeof parentSession === "string" ? { parentSession } : above === undefined ? {} : { nativeParentId: above }),
@@ -108,19 +108,19 @@ export class OmpTranslation implements Translation {
   }
 
   private takeTitle({ title, updatedAt }: JsonObject): RecordVerdict {
-    this.time = timeIn(updatedAt, NO_TIME);
+    this.time = toTimestamp(updatedAt, NO_TIME);
     return this.nameSession(title, "title");
   }
 
   private takeHeader(header: JsonObject): RecordVerdict {
     this.header = header;
-    this.time = timeIn(header.timestamp, this.time);
-    return this.root === null ? this.nameSession(header.title, "session") : { kind: "session", fate: "derived" };
+    this.time = toTimestamp(header.timestamp, this.time);
+    return this.root === null ? this.nameSession(header.title, "session") : { kind: "session", fidelity: "derived" };
   }
 
   /** Names the session before its first entry. */
   private nameSession(name: unknown, kind: string): RecordVerdict {
-    if (typeof name !== "string" || name.trim() === "") return { kind, fate: "dropped" };
+    if (typeof name !== "string" || name.trim() === "") return { kind, fidelity: "dropped" };
     this.root = this.tools.ids.entry("title");
     this.end = this.root;
     this.tools.emit({
@@ -130,13 +130,13 @@ export class OmpTranslation implements Translation {
       timestamp: this.time,
       members: { name },
     });
-    return { kind, fate: "derived" };
+    return { kind, fidelity: "derived" };
   }
 
   /** Returns the entry that one continues which names `parentId`. */
   private placeOf(parentId: unknown): string | null {
     if (parentId === null) return this.root;
-    const above = textIn(parentId) ?? this.end;
+    const above = toText(parentId) ?? this.end;
     return above === null ? null : (this.continued.get(above) ?? above);
   }
 
@@ -156,11 +156,11 @@ export class OmpTranslation implements Translation {
     });
     this.continued.set(id, edit);
     this.end = edit;
-    return { kind: "reset_boundary", fate: "derived" } as const;
+    return { kind: "reset_boundary", fidelity: "derived" } as const;
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 }

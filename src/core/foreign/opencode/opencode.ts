@@ -7,13 +7,13 @@ import {
   type DocumentPart,
   isArrayAt,
   isObjectAt,
+  joinMembers,
   listRecords,
-  membersOf,
-  objectOf,
-  partsOf,
-  recordOf,
-  restAfter,
-  wholeOf,
+  readRest,
+  splitMembers,
+  splitParts,
+  toRecordBytes,
+  toWholePart,
 } from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { OpencodeTranslation } from "./translation.ts";
@@ -26,7 +26,7 @@ export const opencode: Translator = {
   begin: (tools) => new OpencodeTranslation(tools),
 };
 
-/** The facts of a session alone, beside which older versions have its messages in files of their own. */
+/** The facts of a session alone; older versions have its messages in files of their own. */
 export const opencodeFacts: Translator = {
   agent: "opencode",
   title: "opencode",
@@ -36,51 +36,51 @@ export const opencodeFacts: Translator = {
 };
 
 function* records(b: Uint8Array): Generator<Uint8Array> {
-  const { parts, end } = membersOf(b, "messages");
+  const { parts, end } = splitMembers(b, "messages");
   const isInfo = (part: DocumentPart): boolean => part.name === "info" && isObjectAt(b, part);
   const isList = (part: DocumentPart): boolean => part.name === "messages" && isArrayAt(b, part);
-  for (const part of parts) if (isInfo(part)) yield recordOf(b, part);
+  for (const part of parts) if (isInfo(part)) yield toRecordBytes(b, part);
   for (const list of parts.filter(isList)) {
-    const { parts: messages, end: past } = partsOf(b, list);
+    const { parts: messages, end: past } = splitParts(b, list);
     for (const message of messages) yield* messageRecords(b, message);
-    yield* restAfter(b, past, list.end);
+    yield* readRest(b, past, list.end);
   }
-  for (const part of parts) if (!isInfo(part) && !isList(part)) yield objectOf(b, [part]);
-  yield* restAfter(b, end);
+  for (const part of parts) if (!isInfo(part) && !isList(part)) yield joinMembers(b, [part]);
+  yield* readRest(b, end);
 }
 
 function* messageRecords(b: Uint8Array, message: DocumentPart): Generator<Uint8Array> {
-  const { parts, end } = isObjectAt(b, message) ? partsOf(b, message) : { parts: [], end: message.start };
+  const { parts, end } = isObjectAt(b, message) ? splitParts(b, message) : { parts: [], end: message.start };
   const isInfo = (part: DocumentPart): boolean => part.name === "info" && isObjectAt(b, part);
   const isList = (part: DocumentPart): boolean => part.name === "parts" && isArrayAt(b, part);
   if (!parts.some((part) => isInfo(part) || isList(part))) {
-    yield recordOf(b, message);
+    yield toRecordBytes(b, message);
     return;
   }
-  for (const part of parts) if (isInfo(part)) yield recordOf(b, part);
+  for (const part of parts) if (isInfo(part)) yield toRecordBytes(b, part);
   for (const part of parts) {
     if (isInfo(part)) continue;
     if (isList(part)) yield* listRecords(b, part);
-    else yield objectOf(b, [part]);
+    else yield joinMembers(b, [part]);
   }
-  yield* restAfter(b, end, message.end);
+  yield* readRest(b, end, message.end);
 }
 
 function recognises({ bytes }: Beginnings): boolean {
-  const { parts } = partsOf(bytes, wholeOf(bytes));
+  const { parts } = splitParts(bytes, toWholePart(bytes));
   const info = parts.find(({ name }) => name === "info");
-  return info !== undefined && isObjectAt(bytes, info) && isSession(bytes, partsOf(bytes, info).parts);
+  return info !== undefined && isObjectAt(bytes, info) && isSession(bytes, splitParts(bytes, info).parts);
 }
 
 function isFacts({ bytes }: Beginnings): boolean {
-  const { parts } = partsOf(bytes, wholeOf(bytes));
+  const { parts } = splitParts(bytes, toWholePart(bytes));
   const isPart = ["info", "messages", "sessionID", "messageID", "role"].some((name) =>
     parts.some((part) => part.name === name),
   );
   return !isPart && isSession(bytes, parts);
 }
 
-/** Whether members are the facts of a session. */
+/** Returns whether members are the facts of a session. */
 function isSession(bytes: Uint8Array, members: readonly DocumentPart[]): boolean {
   const facts = new Map(members.map((part) => [part.name, part]));
   const id = facts.get("id");

@@ -1,11 +1,11 @@
 /**
- * opencode's database (`opencode.db`, measured with 1.18.34): `session` has the facts, `message` and `part` have what an
- * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done. Version
- * 2 has `session_v2`, and a row of `session_message` for each message, also of those that it took over; the older tables
- * stay as they were. Before it, `session_message` had some of what is in the older tables, which have all.
+ * opencode's database (`opencode.db`, measured with 1.18.34): `session` has the facts, `message` and `part` have the
+ * same as an export except the ids, which are columns of their own. `todo` has the list of tasks. Version 2 has
+ * `session_v2`, and a row of `session_message` for each message, including the migrated ones; the older tables stay as
+ * they were. In older versions, `session_message` had a part of the contents of the older tables, which have all.
  */
 
-import { bytesOf, concat, parse } from "../../json/json.ts";
+import { concat, parse, toBytes } from "../../json/json.ts";
 import { isObject, type JsonObject } from "../messages.ts";
 import {
   hasColumns,
@@ -17,7 +17,7 @@ import {
   type TableFormat,
 } from "../rows.ts";
 import { opencode } from "./opencode.ts";
-import { exportedMessage } from "./session-messages.ts";
+import { toExportedMessage } from "./session-messages.ts";
 
 export const opencodeTables: TableFormat = {
   translator: opencode,
@@ -75,7 +75,7 @@ function sessions(tables: SourceTables): StoredSession[] {
 function records(tables: SourceTables, id: string): Uint8Array[] {
   const [newer] = tables.rows("session_v2", { column: "id", is: id });
   const [facts = newer] = newer ? [newer] : tables.rows("session", { column: "id", is: id });
-  const found: Uint8Array[] = facts ? [bytesOf(JSON.stringify(factsOf(facts)))] : [];
+  const found: Uint8Array[] = facts ? [toBytes(JSON.stringify(factsOf(facts)))] : [];
   const of = (table: string, order: (row: SourceRow) => string): SourceRow[] =>
     inOrder(tables.rows(table, { column: "session_id", is: id }), order);
   const parts = new Map<string, SourceRow[]>();
@@ -108,7 +108,7 @@ function records(tables: SourceTables, id: string): Uint8Array[] {
   }
   for (const rest of parts.values()) for (const part of rest) found.push(recordOf(part, PART_IDS));
   for (const row of of("todo", (todo) => paddedCount(todo, "position")))
-    found.push(bytesOf(JSON.stringify({ todo: valuesOf(tables, "todo", row) })));
+    found.push(toBytes(JSON.stringify({ todo: valuesOf(tables, "todo", row) })));
   return found;
 }
 
@@ -142,12 +142,12 @@ function paddedCount(row: SourceRow, column: string): string {
   return String(row.count(column) ?? 0).padStart(16, "0");
 }
 
-/** Returns a row of `session_message` as records; where it is damaged, as it is. */
+/** Returns a row of `session_message` as records; a damaged one as it is. */
 function wholeMessage(row: SourceRow): Uint8Array[] {
   const data = jsonIn(row.bytes("data"));
   const [id, type] = [row.text("id"), row.text("type")];
   if (id === undefined || type === undefined || !isObject(data)) return [recordOf(row, [["sessionID", "session_id"]])];
-  return exportedMessage({ id, type, data }).map((record) => bytesOf(JSON.stringify(record)));
+  return toExportedMessage({ id, type, data }).map((record) => toBytes(JSON.stringify(record)));
 }
 
 /** Returns the text of a row as an export has it: `data` with the ids after it. */
@@ -155,14 +155,14 @@ function recordOf(row: SourceRow, names: readonly (readonly [name: string, colum
   const ids: Record<string, unknown> = { id: row.text("id") };
   for (const [name, column] of names) ids[name] = row.text(column);
   const data = row.bytes("data");
-  if (!data) return bytesOf(JSON.stringify({ data: row.value("data"), ...ids }));
+  if (!data) return toBytes(JSON.stringify({ data: row.value("data"), ...ids }));
   const text = JSON.stringify(ids).slice(1);
-  // What is no object is damage, and is kept with the ids.
+  // A value that is no object is damage, and is kept with the ids.
   const rest = data.at(-1) === 0x7d ? data.subarray(0, -1) : data;
-  return concat([rest, bytesOf(text === "}" || rest.length <= 1 ? text : `,${text}`)]);
+  return concat([rest, toBytes(text === "}" || rest.length <= 1 ? text : `,${text}`)]);
 }
 
-/** Returns the facts of a session as opencode itself tells them. */
+/** Returns the facts of a session as opencode itself exports them. */
 function factsOf(row: SourceRow): JsonObject {
   const json = (column: string): unknown => jsonIn(row.bytes(column));
   const [additions, deletions, files] = ["additions", "deletions", "files"].map((name) => row.count(`summary_${name}`));

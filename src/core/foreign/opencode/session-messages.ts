@@ -1,11 +1,10 @@
 /**
- * opencode's newer table `session_message`, in which a row is a whole message: as the message and the parts that an
- * export has of the same.
+ * opencode's newer table `session_message`, whose rows are whole messages: translates each to the message and the parts
+ * that an export has.
  */
 
-import { isObject, type JsonObject, textIn } from "../messages.ts";
+import { isObject, type JsonObject, toText } from "../messages.ts";
 
-/** A row of the table. */
 interface SessionMessage {
   readonly id: string;
   readonly type: string;
@@ -13,13 +12,13 @@ interface SessionMessage {
 }
 
 /** Returns a row as a message with its parts; of a kind that has no such form, as it is. */
-export function exportedMessage(row: SessionMessage): JsonObject[] {
+export function toExportedMessage(row: SessionMessage): JsonObject[] {
   const { id, type, data } = row;
   if (type === "user") return [userOf(row), ...givenParts(row)];
   if (type === "synthetic" || type === "system")
-    return [userOf(row), partOf(id, 0, { type: "text", text: textIn(data.text) ?? "", synthetic: true })];
+    return [userOf(row), partOf(id, 0, { type: "text", text: toText(data.text) ?? "", synthetic: true })];
   if (type === "shell") {
-    const text = [`$ ${textIn(data.command) ?? ""}`, textIn(data.output) ?? ""]
+    const text = [`$ ${toText(data.command) ?? ""}`, toText(data.output) ?? ""]
       .filter((line) => line !== "")
       .join("\n");
     return [userOf(row), partOf(id, 0, { type: "text", text, synthetic: true })];
@@ -35,11 +34,11 @@ function userOf({ id, data }: SessionMessage): JsonObject {
 }
 
 function partOf(messageID: string, index: number, part: JsonObject): JsonObject {
-  return { ...part, id: textIn(part.id) ?? `${messageID}/${index}`, messageID };
+  return { ...part, id: toText(part.id) ?? `${messageID}/${index}`, messageID };
 }
 
 function givenParts({ id, data }: SessionMessage): JsonObject[] {
-  const text = textIn(data.text) ?? "";
+  const text = toText(data.text) ?? "";
   const parts = text === "" ? [] : [{ type: "text", text }];
   return [...parts, ...filesOf(data.files)].map((part, index) => partOf(id, index, part));
 }
@@ -63,7 +62,7 @@ function answerOf({ id, data }: SessionMessage): JsonObject[] {
   ];
 }
 
-/** Names of errors, of which one is another thing for those who read them. */
+/** Names of errors. The reader of an export expects another name for one of them. */
 const ERRORS: Readonly<Record<string, string>> = { aborted: "MessageAbortedError" };
 
 function spokenOf({ providerMetadata, ...part }: JsonObject): JsonObject {
@@ -73,16 +72,16 @@ function spokenOf({ providerMetadata, ...part }: JsonObject): JsonObject {
 function toolOf({ id, callID, name, state, provider, time, ...rest }: JsonObject): JsonObject {
   const { input, content, error, attachments, ...given } = isObject(state) ? state : ({} as JsonObject);
   const shown = Array.isArray(content) ? content.filter(isObject) : [];
-  const output = shown.flatMap(({ text }) => textIn(text) ?? []).join("\n");
+  const output = shown.flatMap(({ text }) => toText(text) ?? []).join("\n");
   const files = [...shown.filter(({ type }) => type === "file").map(fileOf), ...filesOf(attachments)];
   const { ran, completed, created } = isObject(time) ? time : {};
-  const reason = isObject(error) ? textIn(error.message) : textIn(error);
+  const reason = isObject(error) ? toText(error.message) : toText(error);
   const isCutOff = typeof input === "string";
   return {
     ...rest,
     ...(provider === undefined ? {} : { metadata: { provider } }),
     id,
-    callID: textIn(callID) ?? id,
+    callID: toText(callID) ?? id,
     tool: name,
     state: {
       ...given,
@@ -95,10 +94,10 @@ function toolOf({ id, callID, name, state, provider, time, ...rest }: JsonObject
   };
 }
 
-/** Returns a compaction as its request and its summary, after which come the last words that it repeats. */
+/** Returns a compaction as its request and its summary, followed by the last messages that it repeats. */
 function compactionOf({ id, data }: SessionMessage): JsonObject[] {
   const { time, reason, summary, recent } = data;
-  const texts = [summary, recent].flatMap((text) => textIn(text) || []);
+  const texts = [summary, recent].flatMap((text) => toText(text) || []);
   const over = { summary: true, finish: "stop" };
   return [
     { role: "user", time, id },

@@ -1,24 +1,33 @@
 /** The work on one export of opencode's. */
 
-import { apiOf } from "../apis.ts";
-import { compacted } from "../documents.ts";
-import { isObject, type JsonObject, NO_TIME, NO_USAGE, textBlock, textIn, timeIn, userMessage } from "../messages.ts";
+import { getApi } from "../apis.ts";
+import { compactJson } from "../documents.ts";
+import {
+  isObject,
+  type JsonObject,
+  makeTextBlock,
+  makeUserMessage,
+  NO_TIME,
+  NO_USAGE,
+  toText,
+  toTimestamp,
+} from "../messages.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   TranslatedEntry,
   Translation,
   TranslationTools,
-  Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
-import { callBlock, fileBlock, resultOf, thoughtBlock, usageOf } from "./parts.ts";
+import { parseOpencodeUsage, toCallBlock, toFileBlock, toOpencodeThought, toToolResult } from "./parts.ts";
 
 /** A message whose parts are being read. */
 interface OpenMessage {
   readonly id: string;
-  /** The id that its next entry is made of: its own, or that of the part where it was split. */
+  /** The id of its next entry's source: the message, or the part after a split. */
   nativeId: string;
   readonly at: string;
   readonly info: JsonObject;
@@ -34,10 +43,10 @@ interface OpenMessage {
     readonly bytes: Uint8Array;
   } | null;
   summary: string;
-  /** Whether a step began or ended, so that what comes next belongs to another answer. */
+  /** True if a step began or ended, so that the next part belongs to another answer. */
   isStepOver: boolean;
   hasSteps: boolean;
-  /** Whether a step has said its usage, so that what the message says is the sum of these. */
+  /** True if a step gave its usage, so that the message's usage is the sum of these. */
   hasUsage: boolean;
   answers: number;
 }
@@ -49,10 +58,9 @@ export class OpencodeTranslation implements Translation {
   private open: OpenMessage | null = null;
   /** A compaction that was asked for, until its summary is there. */
   private asked: OpenMessage["compaction"] = null;
-  /** The first entry of each message. */
   private readonly firsts = new Map<string, string>();
   private revert: { readonly messageId: string; readonly partId: string | undefined } | null = null;
-  /** The entry before what was reverted; undefined unless something was. */
+  /** The entry before the reverted ones; undefined unless something was reverted. */
   private leaf: string | null | undefined;
   private model = "";
   private time = NO_TIME;
@@ -68,7 +76,7 @@ export class OpencodeTranslation implements Translation {
     const { role, type, messageID } = value;
     if (typeof role === "string") return this.takeMessage(source, value, role);
     if (typeof type === "string") return this.takePart(source, value, type);
-    const isSession = textIn(value.id) !== undefined && messageID === undefined && value.sessionID === undefined;
+    const isSession = toText(value.id) !== undefined && messageID === undefined && value.sessionID === undefined;
     if (isSession && this.session.id === undefined) return this.takeSession(value);
     const names = Object.keys(value);
     return this.keepRaw(source, names.length === 1 ? names[0] : "(unknown)");
@@ -80,26 +88,26 @@ export class OpencodeTranslation implements Translation {
     else this.put(open, {}, "custom", members);
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     const { open } = this;
-    const told = this.turns.waiting().entries;
+    const settled = this.turns.pending().entries;
     if (!open || open.kind === "assistant") {
       const isPartial = open !== null && !isObject(open.info.error) && !isOver(open.info);
       const pending = this.asked ? [this.askedItem(this.asked)] : [];
-      return { entries: [...told, ...this.chained(pending, told)], isPartial };
+      return { entries: [...settled, ...this.chained(pending, settled)], isPartial };
     }
     const items = open.kind === "user" ? this.itemsOf(open) : [this.compactionItem(open)];
     if (open.kind === "user" && open.compaction) items.push(this.askedItem(open.compaction));
-    return { entries: [...told, ...this.chained(items, told)], isPartial: false };
+    return { entries: [...settled, ...this.chained(items, settled)], isPartial: false };
   }
 
   about(): AboutSession {
     const { id, parentID, directory, time } = this.session;
-    const nativeId = textIn(id);
-    const parent = textIn(parentID);
-    // An export without what is private has a note in place of the folder.
-    const cwd = /^(?:\/|\\\\|[A-Za-z]:)/.test(textIn(directory) ?? "") ? textIn(directory) : undefined;
-    const started = isObject(time) ? timeIn(time.created, "") : "";
+    const nativeId = toText(id);
+    const parent = toText(parentID);
+    // An export without private data has a note in place of the folder.
+    const cwd = /^(?:\/|\\\\|[A-Za-z]:)/.test(toText(directory) ?? "") ? toText(directory) : undefined;
+    const started = isObject(time) ? toTimestamp(time.created, "") : "";
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
       ...(parent === undefined ? {} : { nativeParentId: parent }),
@@ -112,22 +120,22 @@ export class OpencodeTranslation implements Translation {
   private takeSession(value: JsonObject): RecordVerdict {
     this.session = value;
     const { title, time, revert } = value;
-    this.time = timeIn(isObject(time) ? time.created : undefined, NO_TIME);
-    const name = textIn(title)
+    this.time = toTimestamp(isObject(time) ? time.created : undefined, NO_TIME);
+    const name = toText(title)
       ?.replace(/[\r\n]+/g, " ")
       .trim();
     if (name) this.turns.add("session_info", `${value.id}/title`, this.time, { name });
     if (isObject(revert) && typeof revert.messageID === "string")
-      this.revert = { messageId: revert.messageID, partId: textIn(revert.partID) };
-    return { kind: "session", fate: "derived" };
+      this.revert = { messageId: revert.messageID, partId: toText(revert.partID) };
+    return { kind: "session", fidelity: "derived" };
   }
 
   private takeMessage(source: SourceRecord, info: JsonObject, role: string): RecordVerdict {
     this.close();
     const kind = `message/${role}`;
-    const id = textIn(info.id);
+    const id = toText(info.id);
     if (id === undefined || (role !== "user" && role !== "assistant")) return this.keepRaw(source, kind);
-    this.time = timeIn(isObject(info.time) ? info.time.created : undefined, this.time);
+    this.time = toTimestamp(isObject(info.time) ? info.time.created : undefined, this.time);
     const isSummary = role === "assistant" && info.summary === true && isOver(info) && !isObject(info.error);
     const { asked } = this;
     if (isSummary) this.asked = null;
@@ -153,7 +161,7 @@ export class OpencodeTranslation implements Translation {
     const { system, tools, format, summary } = info;
     const hasDiffs = isObject(summary) && Array.isArray(summary.diffs) && summary.diffs.length > 0;
     const says = [system, tools, format].some((one) => one !== undefined) || hasDiffs || isSummary;
-    return { kind, fate: says ? "derived" : "preserved" };
+    return { kind, fidelity: says ? "derived" : "preserved" };
   }
 
   private takePart(source: SourceRecord, part: JsonObject, type: string): RecordVerdict {
@@ -169,78 +177,78 @@ export class OpencodeTranslation implements Translation {
 
   // --- a person's message --------------------------------------------------------------------------------------
 
-  private takeGiven(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
-    const text = textIn(part.text);
+  private takeGiven(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartVerdict {
+    const text = toText(part.text);
     if (type === "text" && text !== undefined) {
-      const content = [textBlock(text)];
+      const content = [makeTextBlock(text)];
       if (part.ignored === true) this.put(open, part, "custom", { customType: "opencode:ignored", data: { text } });
       else if (part.synthetic === true)
         this.put(open, part, "custom_message", { customType: "opencode:synthetic", content, display: false });
       else open.said.push(content[0]);
-      return { fate: "preserved" };
+      return { fidelity: "preserved" };
     }
     if (type === "subtask" && typeof part.prompt === "string") {
       const { id: _, sessionID: _s, messageID: _m, type: _t, ...details } = part;
-      const content = [textBlock(part.prompt)];
+      const content = [makeTextBlock(part.prompt)];
       this.put(open, part, "custom_message", { customType: "opencode:subtask", content, details, display: true });
-      return { fate: "preserved" };
+      return { fidelity: "preserved" };
     }
     if (type === "compaction" && !open.compaction) {
       open.compaction = { id: open.id, at: open.at, part, bytes: Uint8Array.from(source.bytes) };
-      return { fate: "derived" };
+      return { fidelity: "derived" };
     }
-    // What is in a text file or a folder is a text of its own, which the program put beside it.
+    // The program stores the contents of a text file or a folder as a text of its own.
     if (type === "file" && part.mime !== "text/plain" && part.mime !== "application/x-directory") {
-      const { block, isWhole } = fileBlock(part);
+      const { block, isWhole } = toFileBlock(part);
       open.said.push(block);
-      if (isWhole) return { fate: "preserved" };
+      if (isWhole) return { fidelity: "preserved" };
     }
     this.put(open, part, "custom", this.rawMembers(source));
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private put(open: OpenMessage, { id }: JsonObject, type: string, members: JsonObject): void {
-    const nativeId = textIn(id) ?? `${open.nativeId}/${open.items.length}`;
+    const nativeId = toText(id) ?? `${open.nativeId}/${open.items.length}`;
     open.items.push({ type, nativeId, at: open.at, members });
   }
 
   // --- the model's message -------------------------------------------------------------------------------------
 
-  private takeSpoken(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
+  private takeSpoken(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartVerdict {
     if (type === "step-start") {
       open.hasSteps = true;
       open.isStepOver = true;
-      return { fate: "derived" };
+      return { fidelity: "derived" };
     }
     if (type === "step-finish") {
       const answer = this.turns.current ?? this.answer(open, open.id);
-      answer.usage = usageOf(part);
+      answer.usage = parseOpencodeUsage(part);
       if (part.reason === "length") answer.stopReason = "length";
       open.hasUsage = true;
       open.isStepOver = true;
-      return { fate: "derived" };
+      return { fidelity: "derived" };
     }
-    const text = textIn(part.text);
+    const text = toText(part.text);
     if (type === "text" && text !== undefined) {
-      this.answerFor(open, part).content.push(textBlock(text));
-      // What a provider wants to know of its own text again has no place.
-      return { fate: part.metadata === undefined ? "preserved" : "derived" };
+      this.answerFor(open, part).content.push(makeTextBlock(text));
+      // The provider's own data about a text has no place here.
+      return { fidelity: part.metadata === undefined ? "preserved" : "derived" };
     }
-    if (type === "reasoning" && text !== undefined) this.answerFor(open, part).content.push(thoughtBlock(part));
+    if (type === "reasoning" && text !== undefined) this.answerFor(open, part).content.push(toOpencodeThought(part));
     else if (type === "tool") return this.takeTool(open, part);
     else {
       this.keepPart(source, part, open.at);
-      return { fate: "preserved" };
+      return { fidelity: "preserved" };
     }
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
-  private takeTool(open: OpenMessage, part: JsonObject): PartFate {
-    this.answerFor(open, part, true).content.push(callBlock(part));
-    const result = resultOf(part, open.at);
-    if (!result) return { fate: "derived" };
-    this.turns.result(`${textIn(part.id) ?? `${open.id}/${result.toolCallId}`}/result`, result);
-    return { fate: part.metadata === undefined ? "preserved" : "derived" };
+  private takeTool(open: OpenMessage, part: JsonObject): PartVerdict {
+    this.answerFor(open, part, true).content.push(toCallBlock(part));
+    const result = toToolResult(part, open.at);
+    if (!result) return { fidelity: "derived" };
+    this.turns.result(`${toText(part.id) ?? `${open.id}/${result.toolCallId}`}/result`, result);
+    return { fidelity: part.metadata === undefined ? "preserved" : "derived" };
   }
 
   /** Returns the answer that a part belongs to: each step is one. */
@@ -250,13 +258,13 @@ export class OpencodeTranslation implements Translation {
     const isNew = current === null || open.answers === 0 || (isOther && (current.content.length > 0 || open.hasUsage));
     open.isStepOver = false;
     if (!isNew) return current;
-    return this.answer(open, open.answers === 0 ? open.id : (textIn(part.id) ?? `${open.id}/${open.answers}`));
+    return this.answer(open, open.answers === 0 ? open.id : (toText(part.id) ?? `${open.id}/${open.answers}`));
   }
 
   private answer(open: OpenMessage, nativeId: string) {
     const { info, at } = open;
-    const provider = textIn(info.providerID) ?? "unknown";
-    const model = textIn(info.modelID) ?? "unknown";
+    const provider = toText(info.providerID) ?? "unknown";
+    const model = toText(info.modelID) ?? "unknown";
     const { error } = info;
     const { current } = this.turns;
     if (open.answers > 0 && current && isObject(error)) {
@@ -264,29 +272,29 @@ export class OpencodeTranslation implements Translation {
       delete current.stopReason;
       delete current.errorMessage;
     }
-    const usage = open.answers === 0 && !open.hasSteps ? usageOf(info) : NO_USAGE;
-    const answer = this.turns.begin({ nativeId, api: apiOf(provider, model), provider, model, usage, at });
+    const usage = open.answers === 0 && !open.hasSteps ? parseOpencodeUsage(info) : NO_USAGE;
+    const answer = this.turns.begin({ nativeId, api: getApi(provider, model), provider, model, usage, at });
     if (open.answers === 0) this.firsts.set(open.id, answer.id);
     open.answers++;
     if (isObject(error)) {
       answer.stopReason = error.name === "MessageAbortedError" ? "aborted" : "error";
       const { message } = isObject(error.data) ? error.data : {};
-      answer.errorMessage = textIn(message) ?? textIn(error.name) ?? "unknown";
+      answer.errorMessage = toText(message) ?? toText(error.name) ?? "unknown";
     }
     return answer;
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
 
-  private takeSummary(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
-    const text = textIn(part.text);
+  private takeSummary(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartVerdict {
+    const text = toText(part.text);
     if (type === "text" && text !== undefined) {
       open.summary += open.summary === "" ? text : `\n${text}`;
-      return { fate: "derived" };
+      return { fidelity: "derived" };
     }
-    if (type === "step-start" || type === "step-finish") return { fate: "derived" };
+    if (type === "step-start" || type === "step-finish") return { fidelity: "derived" };
     this.keepPart(source, part, open.at);
-    return { fate: "preserved" };
+    return { fidelity: "preserved" };
   }
 
   private compactionItem({ compaction, summary, info }: OpenMessage): MessageItem {
@@ -297,7 +305,7 @@ export class OpencodeTranslation implements Translation {
     const members = {
       summary,
       firstKeptEntryId: kept ?? this.tools.ids.entry(id),
-      tokensBefore: usageOf(info).input + (usageOf(info).cacheRead ?? 0),
+      tokensBefore: parseOpencodeUsage(info).input + (parseOpencodeUsage(info).cacheRead ?? 0),
       details: { auto, overflow, model: { providerID, modelID }, tokens, cost },
     };
     return { type: "compaction", nativeId: id, at, members };
@@ -307,7 +315,7 @@ export class OpencodeTranslation implements Translation {
     return { type: "custom", nativeId: id, at, members: { customType: `import:${this.tools.agent}`, data: bytes } };
   }
 
-  /** Keeps a compaction that has got no summary as what was asked for. */
+  /** Keeps a compaction without a summary as the request for one. */
   private dropAsked(): void {
     const { asked } = this;
     this.asked = null;
@@ -316,7 +324,6 @@ export class OpencodeTranslation implements Translation {
 
   // --- the end of a message ------------------------------------------------------------------------------------
 
-  /** Ends the message that is open. */
   private close(): void {
     const { open } = this;
     this.open = null;
@@ -343,7 +350,7 @@ export class OpencodeTranslation implements Translation {
   /** Returns the entries of a person's message. */
   private itemsOf(open: OpenMessage): MessageItem[] {
     const { said, items, nativeId, at, compaction } = open;
-    if (said.length > 0) return [{ type: "message", nativeId, at, members: userMessage([...said], at) }, ...items];
+    if (said.length > 0) return [{ type: "message", nativeId, at, members: makeUserMessage([...said], at) }, ...items];
     return items.length > 0 || compaction ? items : [this.emptyItem(open)];
   }
 
@@ -355,7 +362,7 @@ export class OpencodeTranslation implements Translation {
     return this.turns.add(type, nativeId, at, members);
   }
 
-  /** Remembers the place before a part from which on a message was reverted. */
+  /** Remembers the place before the first part that was reverted in a message. */
   private splitAt(open: OpenMessage, partId: string): void {
     if (open.said.length > 0 || open.items.length > 0) {
       this.emitGiven(open);
@@ -387,12 +394,12 @@ export class OpencodeTranslation implements Translation {
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.keep(source, this.rawMembers(source));
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {
-    // The same part is laid out otherwise in an export than in the database.
-    return { customType: `import:${this.tools.agent}`, data: compacted(bytes) };
+    // An export formats the same part in another way than the database.
+    return { customType: `import:${this.tools.agent}`, data: compactJson(bytes) };
   }
 
   /** Returns items as entries after others, or after the last that was emitted. */
@@ -408,7 +415,7 @@ export class OpencodeTranslation implements Translation {
 }
 
 type MessageItem = OpenMessage["items"][number];
-type PartFate = Omit<RecordVerdict, "kind">;
+type PartVerdict = Omit<RecordVerdict, "kind">;
 
 /** Returns whether the model has ended a message. */
 function isOver({ finish, time }: JsonObject): boolean {

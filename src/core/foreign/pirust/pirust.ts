@@ -1,20 +1,20 @@
 /**
- * pi_agent_rust's databases, one for each session. The entries in them are Pi's own: they stay as they are, with their
- * ids, and the session keeps its own, too.
+ * pi_agent_rust's databases, one for each session. Their entries are Pi's own: they keep their form and their ids, and
+ * the session its own id, too.
  */
 
-import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
+import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../messages.ts";
 import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
 import type {
   AboutSession,
+  PendingEntries,
   RecordVerdict,
   SourceRecord,
   Translation,
   TranslationTools,
   Translator,
-  Unsettled,
 } from "../translator.ts";
-import { membersAsWritten } from "../written.ts";
+import { getWrittenMembers } from "../written.ts";
 
 export const pirust: Translator = {
   agent: "pirust",
@@ -77,20 +77,26 @@ class PiTranslation implements Translation {
     const type = value.type === "" ? "unknown" : value.type;
     if (type === "session" && !this.header) {
       this.header = value;
-      this.time = timeIn(timestamp, NO_TIME);
-      return { kind: "session", fate: "derived" };
+      this.time = toTimestamp(timestamp, NO_TIME);
+      return { kind: "session", fidelity: "derived" };
     }
     if (isObject(value.pi_session_blobs)) {
       const warning = "The database has a medium that is only there: migrate_session takes media along.";
-      return { kind: "medium", fate: "dropped", warning };
+      return { kind: "medium", fidelity: "dropped", warning };
     }
     if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
-    this.time = timeIn(timestamp, this.time);
-    const at = textIn(timestamp) ?? this.time;
-    const above = parentId === null ? null : (textIn(parentId) ?? this.end);
-    this.tools.emit({ type, id, parentId: above, timestamp: at, members: membersAsWritten(this.tools, source, value) });
+    this.time = toTimestamp(timestamp, this.time);
+    const at = toText(timestamp) ?? this.time;
+    const above = parentId === null ? null : (toText(parentId) ?? this.end);
+    this.tools.emit({
+      type,
+      id,
+      parentId: above,
+      timestamp: at,
+      members: getWrittenMembers(this.tools, source, value),
+    });
     this.end = id;
-    return { kind: type, fate: type === value.type ? "preserved" : "derived" };
+    return { kind: type, fidelity: type === value.type ? "preserved" : "derived" };
   }
 
   keep({ number }: SourceRecord, members: JsonObject): void {
@@ -99,14 +105,14 @@ class PiTranslation implements Translation {
     this.end = id;
   }
 
-  waiting(): Unsettled {
+  pending(): PendingEntries {
     return { entries: [], isPartial: false };
   }
 
   about(): AboutSession {
     const { id, cwd, timestamp, parentSession, leafId } = this.header ?? {};
-    const own = textIn(id);
-    const leaf = textIn(leafId);
+    const own = toText(id);
+    const leaf = toText(leafId);
     return {
       ...(own === undefined ? {} : { nativeId: own, ownId: own }),
       ...(typeof parentSession === "string" ? { parentSession } : {}),
@@ -118,6 +124,6 @@ class PiTranslation implements Translation {
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
-    return { kind, fate: "preserved" };
+    return { kind, fidelity: "preserved" };
   }
 }

@@ -1,10 +1,10 @@
 /**
- * Keeps what was derived from large files of other agents in our state folder, so that opening them again translates
- * nothing: 100 MB take a twentieth of the time. It holds for one stamp of the agent's file and for one build of this
- * program, and is made anew where either changed, or where it is damaged.
+ * Caches the entries derived from large files of other agents in our state folder, so that opening them again
+ * translates nothing: 100 MB take a twentieth of the time. A cache file is valid for one stamp of the agent's file and
+ * for one build of this program. It is made anew if either changed, or if it is damaged.
  *
- * Layout: the lines of the entries; an index snapshot (`log/snapshot-cache.ts`) with where they begin and the facts
- * below; the offset of that snapshot, 8 bytes. A kept file is complete before it has its name.
+ * Layout: the lines of the entries; an index snapshot (`log/snapshot-cache.ts`) with their offsets and the facts below;
+ * the offset of that snapshot, 8 bytes. A cache file is complete before it has its name.
  */
 
 import { dirname, join } from "node:path";
@@ -12,9 +12,9 @@ import { fileURLToPath } from "node:url";
 import { crc32 } from "node:zlib";
 import type { AboutSession } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import { bytesOf } from "../../core/json/json.ts";
+import { toBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { FidelityReport } from "../../core/ports/fidelity.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, readWhole, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { getInfo, putInPlaceNow, readAt, useFile } from "../fs/files.ts";
@@ -22,7 +22,7 @@ import { listNames } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
 
-/** Bytes of an agent's file from which on it is worth it: less is translated in a tenth of a second. */
+/** Bytes of an agent's file from which on a cache pays: less is translated in a tenth of a second. */
 const WORTH_KEEPING = 4 << 20;
 /** Bytes that are kept of one session, and of all. */
 const MOST = 256 << 20;
@@ -33,15 +33,15 @@ const PIECE = 1 << 20;
 const TRAILER = 8;
 
 /** The facts of a session that are not in its lines. */
-export interface KeptSession {
+export interface CachedSession {
   readonly about: AboutSession;
-  readonly fidelity: Fidelity;
+  readonly fidelity: FidelityReport;
   readonly damage: readonly Damage[];
   /** Entries that were settled; those after them waited. */
   readonly settled: number;
 }
 
-interface KeptFacts extends KeptSession {
+interface KeptFacts extends CachedSession {
   readonly build: string;
   readonly file: string;
   readonly stamp: readonly (number | undefined)[];
@@ -49,9 +49,9 @@ interface KeptFacts extends KeptSession {
 }
 
 /** Lines of a kept session, in an open file. */
-export interface KeptLines {
+export interface CachedLines {
   readonly fd: number;
-  /** Where each line begins, and where the last one ends; there may be spare elements after it. */
+  /** Start of each line, and the end of the last one; there may be spare elements after it. */
   readonly starts: Float64Array;
 }
 
@@ -66,7 +66,7 @@ interface LinesToKeep {
 /** Set by the build: a hash of the sources. */
 declare const SOURCES: string | undefined;
 
-/** This program, which decides what is derived; null where neither the build nor a file of it says which it is. */
+/** This program, which decides the result; null if neither the build nor a file of it identifies it. */
 let build: string | null | undefined;
 
 function buildOf(): string | null {
@@ -80,7 +80,7 @@ function buildOf(): string | null {
   return build;
 }
 
-export class KeptDerivations {
+export class DerivationCache {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly sha256: Env["sha256"];
@@ -94,11 +94,11 @@ export class KeptDerivations {
   }
 
   private pathOf(file: string): string {
-    return join(this.folder, `${this.sha256(bytesOf(file)).slice(0, 32)}${ENDING}`);
+    return join(this.folder, `${this.sha256(toBytes(file)).slice(0, 32)}${ENDING}`);
   }
 
-  /** Reads what is kept of a file that has this stamp into the empty `nodes`; null where nothing whole is. Never throws. */
-  open(file: string, stamp: Stamp, nodes: Nodes): (KeptSession & KeptLines) | null {
+  /** Reads the cache of a file with this stamp into the empty `nodes`; null without a valid one. Never throws. */
+  open(file: string, stamp: Stamp, nodes: Nodes): (CachedSession & CachedLines) | null {
     if (stamp.size < this.worthKeeping || buildOf() === null) return null;
     const { disk } = this;
     let fd: number;
@@ -124,8 +124,8 @@ export class KeptDerivations {
     return null;
   }
 
-  /** Keeps what was derived from a file that had this stamp. Never throws: it can be made again. */
-  keep(file: string, stamp: Stamp, lines: LinesToKeep, nodes: Nodes, session: KeptSession): void {
+  /** Caches the entries derived from a file with this stamp. Never throws: they can be derived again. */
+  keep(file: string, stamp: Stamp, lines: LinesToKeep, nodes: Nodes, session: CachedSession): void {
     const build = buildOf();
     if (build === null || stamp.size < this.worthKeeping || lines.size > MOST) return;
     const { disk } = this;
@@ -167,7 +167,7 @@ export class KeptDerivations {
     }
   }
 
-  /** Whether a kept file is of one that is gone, or is damaged. */
+  /** Returns whether a cache file belongs to a missing file, or is damaged. */
   private isOfNone(path: string): boolean {
     const { disk } = this;
     let file: string | undefined;
@@ -185,7 +185,7 @@ export class KeptDerivations {
     return file === undefined || getInfo(disk, file) === null;
   }
 
-  /** Returns where the index snapshot of a kept file begins. */
+  /** Returns the start of the index snapshot in a cache file. */
   private snapshotIn(fd: number): number {
     const { disk } = this;
     const trailer = Uint8Array.from(readAt(disk, fd, disk.infoOf(fd).size - TRAILER, TRAILER));

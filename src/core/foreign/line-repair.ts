@@ -1,10 +1,10 @@
 /**
- * Reads past damage in the lines of other agents' files: records that something is glued to are found, and those that
- * line feeds were written into are put together again. The bytes between them are damage.
+ * Repairs damaged lines of other agents' files: finds records next to other bytes, and joins those that line feeds cut.
+ * The bytes between them are damage.
  */
 
-import { type LinePiece, piecesOf } from "../format/salvage.ts";
-import { bytesOf, concat, isJson, parse } from "../json/json.ts";
+import { type LinePiece, splitDamagedLine } from "../format/salvage.ts";
+import { concat, isJson, parse, toBytes } from "../json/json.ts";
 import { isObject } from "./messages.ts";
 import type { Translator } from "./translator.ts";
 
@@ -14,9 +14,9 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
-const LINE_FEED = bytesOf("\n");
+const LINE_FEED = toBytes("\n");
 /** A line feed as it is within a string. */
-const ESCAPED = bytesOf("\\n");
+const ESCAPED = toBytes("\\n");
 
 /** A line, or a piece of one. */
 export interface SourceLine {
@@ -26,10 +26,10 @@ export interface SourceLine {
 }
 
 /** Receives the records and the bytes that a mender finds. */
-interface MendedRecords {
-  /** Takes a line; returns false, and does nothing, where it is no JSON. */
+interface RecordReceiver {
+  /** Takes a line; returns false, and does nothing, if it is no JSON. */
   take(line: SourceLine): boolean;
-  /** Takes a record that is in so many lines, of which the first is named. */
+  /** Takes a record that spans several lines; `record` names the first. */
   join(record: SourceLine, lines: number): void;
   /** Takes bytes that are no record. */
   lose(line: SourceLine): void;
@@ -45,13 +45,13 @@ interface OpenLines {
   isInString: boolean;
 }
 
-export class LineMender {
+export class LineRepairer {
   private readonly isByLine: boolean;
   private readonly isRecord: (bytes: Uint8Array) => boolean;
-  private readonly to: MendedRecords;
+  private readonly to: RecordReceiver;
   private held: OpenLines | null = null;
 
-  constructor({ isRecord }: Translator, to: MendedRecords) {
+  constructor({ isRecord }: Translator, to: RecordReceiver) {
     this.isRecord = (bytes) => isRecord !== undefined && holdsRecord(bytes, isRecord);
     this.isByLine = isRecord !== undefined;
     this.to = to;
@@ -74,7 +74,7 @@ export class LineMender {
     for (const line of held?.lines ?? []) if (!to.take(line)) this.takePieces(line);
   }
 
-  /** Whether bytes after the last line feed, which are no object, have the end of a record. */
+  /** Returns whether bytes after the last line feed, which are no object, have the end of a record. */
   hasEnd(bytes: Uint8Array): boolean {
     const { held } = this;
     if (held && isJson(joined(held, bytes))) return true;
@@ -95,7 +95,7 @@ export class LineMender {
 
   private piecesOf(bytes: Uint8Array): LinePiece[] {
     const isAlone = (start: number, end: number): boolean => isZeros(bytes, 0, start) && isZeros(bytes, end);
-    return [...piecesOf(bytes, (piece, start) => isAlone(start, start + piece.length) || this.isRecord(piece))];
+    return [...splitDamagedLine(bytes, (piece, start) => isAlone(start, start + piece.length) || this.isRecord(piece))];
   }
 
   private takePieces({ bytes, number, offset }: SourceLine): void {

@@ -1,15 +1,15 @@
 /** Keeps the usage of sessions up to their files, in memory and in the catalog's file. */
 
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
-import { type CountedSession, takenOver, withHeirs } from "../../core/search/usage.ts";
+import { assignHeirs, type CountedSession, countTakenOver } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
 import type { SessionRow } from "./session-row.ts";
-import { eachInSlices, SLICE } from "./slices.ts";
-import { countUsage, usageState } from "./usage.ts";
-import { ModelNames, readUsage, type SessionUsage, usageRecord } from "./usage-record.ts";
+import { SLICE, visitInSlices } from "./slices.ts";
+import { countUsage, getUsageState } from "./usage.ts";
+import { ModelNames, readUsageRecord, type SessionUsage, writeUsageRecord } from "./usage-record.ts";
 import type { StoredUsage } from "./usage-table.ts";
 
 /** Sessions counted between writes of their usage. */
@@ -28,7 +28,7 @@ interface Known {
   readonly usage: SessionUsage;
 }
 
-export class KeptUsage {
+export class CachedUsage {
   readonly models = new ModelNames();
   private readonly options: CatalogOptions;
   private readonly kept: CachedRows;
@@ -45,10 +45,10 @@ export class KeptUsage {
     this.known.delete(path);
   }
 
-  /** Returns the rows with their usage, except those that cannot be read. */
+  /** Returns the rows with their usage, except unreadable ones. */
   async complete(rows: readonly SessionRow[], progress: Progress | undefined): Promise<SessionRow[]> {
     if (rows.length === 0) return [];
-    const isMissing = (row: SessionRow): boolean => this.known.get(row.path)?.state !== usageState(row);
+    const isMissing = (row: SessionRow): boolean => this.known.get(row.path)?.state !== getUsageState(row);
     if (rows.some(isMissing)) await this.kept.with((file) => this.load(file, rows));
     const missing = rows.filter(isMissing);
     const step = Math.max(1, Math.ceil(missing.length / 100));
@@ -66,15 +66,15 @@ export class KeptUsage {
     if (unsaved.length > 0) await this.save(unsaved);
     return rows.flatMap((row) => {
       const known = this.known.get(row.path);
-      if (known?.state !== usageState(row)) return [];
+      if (known?.state !== getUsageState(row)) return [];
       const { usage } = known;
       return [row.withUsage(usage)];
     });
   }
 
   /**
-   * Returns the sessions with those as heirs whose original is gone while relatives of it are there. Their entries are
-   * compared, and each counts once: in the session that made it or, where that is gone, in the fork that took over most.
+   * Returns the sessions, with forks as heirs if their original is gone and they have relatives. Their entries are
+   * compared, and each counts once: in the session that made it or, if that is gone, in the fork that copied most.
    */
   async withHeirs(
     sessions: readonly CountedRow[],
@@ -91,10 +91,10 @@ export class KeptUsage {
     for (const family of families.values()) {
       if (family.length === 1) continue;
       const orphans = family.filter(
-        (row) => row.parentSession !== null && row.usage && takenOver(row.usage) > 0 && !hasOriginal(row),
+        (row) => row.parentSession !== null && row.usage && countTakenOver(row.usage) > 0 && !hasOriginal(row),
       );
       if (orphans.length === 0) continue;
-      const state = family.map((row) => `${row.path}\n${usageState(row)}`).join("\n");
+      const state = family.map((row) => `${row.path}\n${getUsageState(row)}`).join("\n");
       let counted = this.heirs.get(state);
       if (!counted) {
         counted = await this.countFamily(family, orphans);
@@ -104,7 +104,7 @@ export class KeptUsage {
       for (const [path, usage] of counted) heirs.set(path, usage);
     }
     const related = sessions.map(({ listed, usage }) => ({ listed, usage: heirs.get(listed.path) ?? usage }));
-    return withHeirs(related, (listed) => heirs.has(listed.path) || hasOriginal(listed));
+    return assignHeirs(related, (listed) => heirs.has(listed.path) || hasOriginal(listed));
   }
 
   /** Returns the usage of the orphans, as heirs, by path. Others have their turn after each session. */
@@ -118,7 +118,7 @@ export class KeptUsage {
       await pause();
       return countUsage(this.options, row, this.models, undefined, { ids, isHeir });
     };
-    const most = orphans.toSorted((a, b) => takenOver(b.usage) - takenOver(a.usage));
+    const most = orphans.toSorted((a, b) => countTakenOver(b.usage) - countTakenOver(a.usage));
     try {
       for (const row of family) await count(row, false);
       for (const row of most) heirs.set(row.path, await count(row, true));
@@ -132,7 +132,7 @@ export class KeptUsage {
     const { path } = row;
     try {
       const usage = countUsage(this.options, row, this.models, this.known.get(path)?.usage);
-      this.known.set(path, { state: usageState(row), usage });
+      this.known.set(path, { state: getUsageState(row), usage });
       return true;
     } catch {
       // It was removed or may not be read: the next call tries again, and this one names it.
@@ -140,10 +140,10 @@ export class KeptUsage {
     }
   }
 
-  /** Reads what the catalog's file has. Usage of an earlier state of a file is taken too: it can be continued. */
+  /** Reads the usage in the catalog's file. Usage of an earlier state of a file is taken too: it can be continued. */
   private async load(file: CatalogFile, rows: readonly SessionRow[]): Promise<void> {
     const take = ({ path, state, record }: StoredUsage): void => {
-      const usage = readUsage(record, this.models);
+      const usage = readUsageRecord(record, this.models);
       if (usage) this.known.set(path, { state, usage });
     };
     const fresh = rows.filter(({ path }) => !this.known.has(path));
@@ -164,9 +164,9 @@ export class KeptUsage {
   private async save(rows: readonly SessionRow[]): Promise<void> {
     await this.kept.with((file) =>
       this.kept.write(file, "rows", () =>
-        eachInSlices(rows, ({ path }) => {
+        visitInSlices(rows, ({ path }) => {
           const known = this.known.get(path);
-          if (known) file.usage.put({ path, state: known.state, record: usageRecord(known.usage, this.models) });
+          if (known) file.usage.put({ path, state: known.state, record: writeUsageRecord(known.usage, this.models) });
         }),
       ),
     );

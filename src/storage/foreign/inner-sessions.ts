@@ -1,17 +1,17 @@
 /** Sessions within the file of another one: some lines of it, such as Claude Code's side chains. */
 
 import { dirname } from "node:path";
-import { LineMender } from "../../core/foreign/mending.ts";
+import { LineRepairer } from "../../core/foreign/line-repair.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { getInfo, readIfThere, useFile } from "../fs/files.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
-import { nameOfFile } from "./derived.ts";
-import { type GatheredRecord, type GatheredSession, idInPath, pathWithin } from "./gathered.ts";
-import { type Reach, readLines, recognised } from "./source.ts";
+import { toTranslatorName } from "./derived.ts";
+import { type GatheredRecord, type GatheredSession, getNativeId, makePathWithin } from "./gathered.ts";
+import { type Reach, readLines, recogniseFile } from "./source.ts";
 
-/** Where the lines of a session are: for each its number, its offset and its length. */
+/** The lines of a session: for each its number, its offset and its length. */
 class LinePlaces {
   private readonly column = new Column(new Float64Array(12));
   private size = 0;
@@ -30,7 +30,7 @@ interface LineIndex {
   readonly file: string;
   readonly info: FileInfo;
   readonly sessions: ReadonlyMap<string, LinePlaces>;
-  /** Whether what is written later is sure to have another stamp. */
+  /** True if later writes are sure to change the stamp. */
   readonly isSure: boolean;
 }
 
@@ -43,15 +43,15 @@ export class InnerSessions {
     this.disk = disk;
   }
 
-  /** Returns the session within another's file that a path names; undefined where it names none. Throws errno errors. */
+  /** Returns the session within another's file that a path names; undefined for any other path. Throws errno errors. */
   session(path: string): GatheredSession | undefined {
     const { disk } = this;
     const file = dirname(path);
     if (getInfo(disk, file)?.kind !== "file") return undefined;
-    const translator = recognised(disk, file);
-    const name = idInPath(path);
+    const translator = recogniseFile(disk, file);
+    const name = getNativeId(path);
     // One session has one path.
-    if (!translator?.inner || pathWithin(file, name) !== path) return undefined;
+    if (!translator?.inner || makePathWithin(file, name) !== path) return undefined;
     if (!this.indexOf(file, translator).sessions.has(name)) return undefined;
     return {
       translator,
@@ -64,7 +64,6 @@ export class InnerSessions {
     };
   }
 
-  /** Yields the lines of a session. */
   private *records(file: string, translator: Translator, name: string): Generator<GatheredRecord> {
     const { disk } = this;
     const places = this.indexOf(file, translator).sessions.get(name);
@@ -73,7 +72,7 @@ export class InnerSessions {
     try {
       for (const [number, offset, length] of places.all()) {
         const bytes = readIfThere(disk, fd, offset, length);
-        // The file was written anew meanwhile, which its stamp shows.
+        // The file was written anew in between, which its stamp shows.
         if (!bytes) return;
         yield { bytes, number };
       }
@@ -87,12 +86,12 @@ export class InnerSessions {
     return useFile(disk, disk.openRead(file), (fd) => {
       const info = disk.infoOf(fd);
       const isNow = isYoung(info, readDiskClock(disk));
-      // What was written in this moment may be written again under the same stamp. Until that has passed, it would have to
-      // be looked through for each session of it.
+      // A change within this moment may keep the same stamp. Until that has passed, the file would have to be searched
+      // for each session of it.
       if (last?.file === file && isSameStamp(last.info, info) && (last.isSure || isNow)) return last;
       const sessions = new Map<string, LinePlaces>();
-      const nameOf = translator.inner?.(nameOfFile(file));
-      const mender = new LineMender(translator, {
+      const nameOf = translator.inner?.(toTranslatorName(file));
+      const mender = new LineRepairer(translator, {
         take({ bytes, number, offset }) {
           try {
             const name = nameOf?.(bytes, number);
@@ -105,7 +104,7 @@ export class InnerSessions {
             return false;
           }
         },
-        // What is damaged belongs to the session itself; so does a record in several lines, which have no one place.
+        // Damaged lines belong to the session itself; so does a record in several lines, which has no single place.
         lose() {},
         join() {},
       });

@@ -1,4 +1,4 @@
-/** Finds the records that come later in a file than others that name them, in one pass over it, when one is asked for. */
+/** Finds the records that come later in a file than others that name them, in one pass over it, on demand. */
 
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -12,7 +12,7 @@ export class LaterRecords {
   private readonly disk: Disk;
   private readonly fd: number;
   private readonly member: string;
-  /** Where the lines are that may be the records with these ids, by offset and length: the last of each. */
+  /** The lines that may be the records with these ids, by offset and length: the last of each. */
   private places: Map<string, readonly [offset: number, length: number]> | undefined;
 
   /** `member`: the name of the member that is the id of a record. */
@@ -22,7 +22,7 @@ export class LaterRecords {
     this.member = member;
   }
 
-  /** Whether a record with an id begins after an offset. */
+  /** Returns whether a record with an id begins after an offset. */
   has(id: string, offset: number): boolean {
     this.places ??= this.find(offset);
     const [at, length] = this.places.get(id) ?? [-1, 0];
