@@ -62,7 +62,7 @@ function locksFor(stateFolder: string): Locks {
   return known;
 }
 
-/** Milliseconds after which is done what no caller waits for. */
+/** Milliseconds until the work that no caller waits for. */
 const PUT_OFF = 50;
 
 /** Returns the stores of a session folder. */
