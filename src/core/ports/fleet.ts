@@ -196,6 +196,8 @@ export interface JournaledSession {
   readonly since: string;
   /** An end that the fleet surely had; null where it has all of it by now. */
   readonly from: FleetEnd | null;
+  /** The header line in base64, where the fleet had nothing of the session. */
+  readonly headerLine?: string;
   /** Times when others had written meanwhile, the latest last. */
   readonly conflicts: readonly FleetConflict[];
   /** Whether nobody was told of the latest yet. */

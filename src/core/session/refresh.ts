@@ -115,12 +115,13 @@ export class ExternalChanges {
     // If another agent goes on in its own session, a reader at its old leaf wants to follow.
     const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.mayBeLeft;
     const change = log.refresh();
-    if (change.kind === "gone") {
-      const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
-      throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
-    }
+    if (change.kind === "gone") throw makeMissingFailure();
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
-      this.rebase(undefined, { follows });
+      try {
+        this.rebase(undefined, { follows });
+      } catch (error) {
+        throw error instanceof Failure && error.name === "session_not_found" ? makeMissingFailure() : error;
+      }
       return true;
     }
     const positions = this.entries.addFrom(change.kind === "none" ? log.nodes.count : change.first);
@@ -233,4 +234,9 @@ function stillDamaged(before: Log, next: Log): Set<string> {
 /** Returns a text that is equal for the same damage, for comparing two lists of one file's damage. */
 function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damage): string {
   return JSON.stringify([kind, entryId, line, byteOffset, length, reason]);
+}
+
+function makeMissingFailure(): Failure {
+  const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
+  return new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
 }

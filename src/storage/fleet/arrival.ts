@@ -5,11 +5,12 @@ import { Failure } from "../../core/failure.ts";
 import { parseSessionHeader, SESSION_ID, type SessionHeader, toReadableHeader } from "../../core/format/entry.ts";
 import { decodeText, trimLine } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { FleetSession } from "../../core/ports/fleet.ts";
+import type { FleetSession, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { WantedSession } from "../../core/ports/stores.ts";
 import { getIdInPath } from "../../core/search/listing.ts";
+import { useAndClose } from "../fs/files.ts";
 import { makeFileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
@@ -71,6 +72,7 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
 export async function arrive(place: ArrivalPlace, where: WantedSession, progress?: Progress): Promise<void> {
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
+  if (!place.holds(sessionPath)) await makeFromJournal(place, (note) => note.sessionPath === sessionPath);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
   if (file !== undefined) return bringUpToDate(place, file, progress, place.headerAt(file)?.id);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
@@ -150,6 +152,8 @@ async function arriveById(
 ): Promise<void> {
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
+  const isHere = SESSION_ID.test(id) && place.filesOf(id).length > 0;
+  if (!isHere) await makeFromJournal(place, ({ sessionId }) => sessionId === id);
   const files = SESSION_ID.test(id) ? place.filesOf(id) : [];
   const whole = files[0] ?? spoiltFile(place, id);
   if (whole !== undefined) return bringUpToDate(place, whole, progress, id, files);
@@ -213,7 +217,7 @@ async function bringUpToDate(
   id: string | undefined,
   known?: readonly string[],
 ): Promise<void> {
-  if (place.outage?.lasts) return;
+  if (place.outage?.lasts) return takeKept(place, file);
   const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
   // A file elsewhere is that of the person who named its path.
   const isOurs = id !== undefined && files.includes(file);
@@ -249,6 +253,36 @@ async function bringUpToDate(
   if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, known ? files : [file]);
 }
 
+/**
+ * Makes the file of a session anew that is lost, and that the fleet never had: the journal has its header, and the lines come
+ * when it is opened. Returns whether it did.
+ */
+async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSession) => boolean): Promise<boolean> {
+  const note = place.journal.all().find((one) => one.from && one.headerLine !== undefined && isMeant(one));
+  const headerLine = note?.headerLine && Buffer.from(note.headerLine, "base64");
+  const stored = headerLine && parseSessionHeader(headerLine);
+  if (!note || !headerLine || !stored) return false;
+  const { sessionPath: file } = note;
+  try {
+    if (place.isSpoilt(file) && place.putAside(file) === null) return false;
+    (await place.storeAt(file).publish({ headerLine, header: toReadableHeader(stored), file }, [])).close();
+    return true;
+  } catch (error) {
+    asUnknown(error);
+    return false;
+  }
+}
+
+/** Adds what the journal has, and the copy at a path lacks. The next opening meets what fails. */
+async function takeKept(place: ArrivalPlace, file: string): Promise<void> {
+  try {
+    if (place.isSpoilt(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
+    await useAndClose(place.open(file), async (log) => (log instanceof FileLog ? log.outside?.takeKept() : undefined));
+  } catch (error) {
+    asUnknown(error);
+  }
+}
+
 /** Returns null for a failure, and throws any other error. */
 function asUnknown(error: unknown): null {
   if (error instanceof Failure) return null;
@@ -270,7 +304,8 @@ async function fetchedAgain(
   // What a name says counts where sessions are.
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
-  if (!session || !(await mayBeOf(place, session, file))) return false;
+  if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
+  if (!(await mayBeOf(place, session, file))) return false;
   const backup = place.putAside(file);
   if (!backup) return false;
   try {

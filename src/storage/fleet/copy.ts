@@ -102,7 +102,7 @@ export class FleetCopy implements Outside {
 
   get durability(): Log["durability"] {
     // A process before this one may have gone on alone.
-    return this.log.persisted && this.debt.isOwed ? "local" : this.standing.reached;
+    return this.isBegun && this.debt.isOwed ? "local" : this.standing.reached;
   }
 
   /** Whether this process goes on without the fleet for now. */
@@ -114,10 +114,11 @@ export class FleetCopy implements Outside {
 
   /** Whether the fleet may have something of the session. */
   private get isBegun(): boolean {
-    return this.log.persisted || this.isBegunInDoubt;
+    return this.log.persisted || this.isBegunInDoubt || this.known.had > 0 || this.debt.isKept;
   }
 
   ready(): Promise<void> | undefined {
+    if (this.log.isDisturbed) this.tenure.epoch = null;
     if (this.tenure.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
     const given = this.options.journal.giving.get(this.id);
@@ -175,10 +176,14 @@ export class FleetCopy implements Outside {
       if (taking.kind === "taken") {
         // Until then the store may not have been known, and what is owed to it was taken for another fleet's.
         this.debt.renew();
+        log.writeBehind();
+        if (log.isDisturbed) return this.makeFileAnew();
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
         await this.noteLoss();
         await this.takeOwed();
+        // Another file may be in the place of this one, which gives what it has.
+        if (log.refresh().kind === "replaced") return;
         if (isHost) this.tellOfLoss();
         if (isHost) await this.debt.tell();
         await this.giveRest();
@@ -188,6 +193,34 @@ export class FleetCopy implements Outside {
       if (taking.kind === "missing") return;
       if (taking.kind !== "away") throw notTaken(taking, this.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
+    }
+  }
+
+  /**
+   * Has the file, which another program changed, get what the fleet has before a log of it takes this one's place: nobody sees
+   * the session without the entries that were acknowledged. What the other program wrote becomes a branch.
+   */
+  private async makeFileAnew(): Promise<void> {
+    this.tenure.epoch = null;
+    const next = this.openAnew();
+    // What cannot be read is fetched again before the write.
+    if (!next) return this.log.markReplaced();
+    try {
+      await next.ready?.();
+      next.acquireLock();
+      if (!this.isAlone && !next.isBehind) this.log.markReplaced();
+    } finally {
+      next.close();
+    }
+  }
+
+  /** Opens the file again. Returns undefined where it cannot be read. */
+  private openAnew(): CopiedLog | undefined {
+    try {
+      return this.log.reopen() as CopiedLog;
+    } catch (error) {
+      asFailure(error);
+      return undefined;
     }
   }
 
@@ -249,11 +282,26 @@ export class FleetCopy implements Outside {
 
   /** Adds entries that are owed, and that the copy lacks because its file was damaged or removed. */
   private async takeOwed(): Promise<void> {
-    const { debt, log, options } = this;
+    const { debt, log, options, known } = this;
+    const { journaled } = debt;
     const lines = debt.missingLines();
     if (lines.length === 0) return;
-    await addOwed({ log, options, journaled: debt.journaled, acknowledged: undefined }, lines);
+    const first = Math.min(log.nodes.count, Math.max(known.entries, journaled?.from?.entries ?? 0));
+    await addOwed({ log, options, journaled, acknowledged: undefined }, lines, first);
     debt.renew();
+  }
+
+  async takeKept(): Promise<void> {
+    const { debt, log } = this;
+    debt.renew();
+    if (debt.missingLines().length === 0) return;
+    const isNew = log.acquireLock();
+    try {
+      lookHere(log);
+      await this.takeOwed();
+    } finally {
+      if (isNew) log.unlock();
+    }
   }
 
   /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
@@ -504,8 +552,7 @@ export class FleetCopy implements Outside {
     return byOthers(failure, () => options.keepAside(log, linesOf(log, first, log.nodes.count)));
   }
 
-  lost(error: unknown, stay = false): Failure {
-    if (stay) this.commit.doubt ??= "another program wrote after it, so that it stays in the session's file";
+  lost(error: unknown): Failure {
     if (this.debt.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
     this.debt.forgetKept();
     const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));

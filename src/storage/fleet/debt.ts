@@ -9,6 +9,7 @@ import { parse } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { linesOf } from "./batch.ts";
+import { differs } from "./giving-way.ts";
 import { type Journal, joined } from "./journal.ts";
 
 /** Why entries of a machine became a branch. */
@@ -96,7 +97,8 @@ export class Debt {
         await journal.setLines(id, file, joined(before, linesOf(log, Math.min(first, count), count)));
         undo = () => journal.setLines(id, file, before);
       }
-      this.known = await journal.begin(id, file, end);
+      const headerLine = end.entries === 0 ? Buffer.from(log.headerLine).toString("base64") : undefined;
+      this.known = await journal.begin(id, file, end, { headerLine });
       this.kept = count;
     } catch (error) {
       this.kept = undefined;
@@ -125,10 +127,8 @@ export class Debt {
     const { nodes } = log;
     const owed = this.isOwed ? this.journal.lines(log.header.id, file) : [];
     return owed.some((line) => {
-      const owed = parse(line) as { id?: unknown };
-      const position = nodes.position(String(owed.id));
-      // Another program may have written the same with other spaces.
-      return position < 0 || JSON.stringify(parse(log.read(position))) !== JSON.stringify(owed);
+      const position = nodes.position(String((parse(line) as { id?: unknown }).id));
+      return position < 0 || differs(log.read(position), line);
     })
       ? owed
       : [];
@@ -136,7 +136,7 @@ export class Debt {
 
   /** Notes that the fleet has lost what it had after an end. */
   async beginAfterLoss(end: FleetEnd, lost: NonNullable<JournaledSession["lost"]>): Promise<void> {
-    this.known = await this.journal.begin(this.log.header.id, this.file, end, lost);
+    this.known = await this.journal.begin(this.log.header.id, this.file, end, { lost });
   }
 
   /** Reports, once, entries that the database had lost and has again. */

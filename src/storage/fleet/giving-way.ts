@@ -113,13 +113,16 @@ async function partedAfter(
   let end = endIn(log, from, NOTHING);
   let bytes = 0;
   const held: Uint8Array[] = [];
+  // One whose first lines were edited or damaged has later ones that are the session's.
+  let isOther = isAnother;
   for await (const lines of fleet.lines(header.id, from, there.entries)) {
     end = endAfter(end, lines);
     for (const line of lines) {
       const isCommon = bytes === 0 && common < nodes.count && areSameBytes(trimLine(line), trimLine(log.read(common)));
       if (isCommon) common++;
-      else if (common === from && (from > 0 || isAnother)) return null;
+      else if (common === from && from > 0) return null;
       else {
+        isOther &&= common === from && !hasLine(log, line);
         bytes += line.length;
         if (bytes <= heldBytes) held.push(line);
         else held.length = 0;
@@ -127,7 +130,14 @@ async function partedAfter(
     }
   }
   if (!isSameEnd(end, there)) return from > 0 ? null : "changed";
+  if (isOther && common === from) return null;
   return { common, theirs: bytes > heldBytes ? "long" : held };
+}
+
+/** Returns whether a copy has a line of the fleet, wherever it is. */
+function hasLine(log: Log, line: Uint8Array): boolean {
+  const position = log.nodes.position(idIn(line));
+  return position >= 0 && areSameBytes(trimLine(line), trimLine(log.read(position)));
 }
 
 /** Makes a branch of the lines that the fleet lacks, after the lines that the fleet has. */
@@ -184,9 +194,26 @@ function conflictOf(
   return { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
 }
 
-/** Adds entries that are owed to a copy that has all that the fleet has, and lacks some of them. */
-export async function addOwed({ log, options, journaled }: Differing, owed: readonly Uint8Array[]): Promise<void> {
+/**
+ * Adds entries that are owed to a copy that has the first `first` of the fleet, and lacks some of them. Those that were edited or
+ * damaged in the file get the bytes that were acknowledged.
+ */
+export async function addOwed(
+  { log, options, journaled }: Differing,
+  owed: readonly Uint8Array[],
+  first: number,
+): Promise<void> {
   const { count } = log.nodes;
+  const acknowledged = new Map(owed.map((line) => [idIn(line), line]));
+  // In a branch entries may have other ids and parents.
+  const own = journaled?.conflicts.length === 0 ? [...linesAfter(log, first)] : [];
+  const edited = own.filter((line) => differs(line, acknowledged.get(idIn(line))));
+  if (edited.length > 0) {
+    const ids = new Set(own.map(idIn));
+    const lines = own.map((line) => acknowledged.get(idIn(line)) ?? line);
+    const kept = edited.filter((line) => !isPlaceholder(line));
+    return setAside({ log, options }, kept, first, [...lines, ...owed.filter((line) => !ids.has(idIn(line)))]);
+  }
   const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), owed, log.header.id);
   const base = { log, count, theirs: [] };
   const left = owed.filter((line) => !repeats.has(idIn(line)));
@@ -220,13 +247,19 @@ function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
   for (let position = from; position < log.nodes.count; position++) yield log.read(position);
 }
 
+/** Returns whether a line says something else than the one that was acknowledged. Another program may have written other spaces. */
+export function differs(line: Uint8Array, acknowledged: Uint8Array | undefined): boolean {
+  if (acknowledged === undefined || areSameBytes(trimLine(line), trimLine(acknowledged))) return false;
+  return JSON.stringify(parse(line)) !== JSON.stringify(parse(acknowledged));
+}
+
 function idIn(line: Uint8Array): string {
   return String((parse(line) as { id?: unknown }).id);
 }
 
 /** Has the fleet's lines take the place of those after the common ones, and keeps some of these aside. */
 function setAside(
-  { log, options }: Differing,
+  { log, options }: Pick<Differing, "log" | "options">,
   kept: readonly Uint8Array[],
   common: number,
   theirs: readonly Uint8Array[],

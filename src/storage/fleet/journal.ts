@@ -206,12 +206,15 @@ export class Journal {
 
   // --- writing ---------------------------------------------------------------------------------------------------
 
-  /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet, or that it has lost them. */
+  /**
+   * Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet, or that it has `lost` them.
+   * With a header the session can be made anew where its file is lost and the fleet never had it.
+   */
   async begin(
     sessionId: string,
     sessionPath: string,
     from: FleetEnd,
-    lost?: JournaledSession["lost"],
+    { lost, headerLine }: Pick<JournaledSession, "lost" | "headerLine"> = {},
   ): Promise<JournaledSession> {
     let known = this.noted(sessionId, sessionPath);
     // A note follows its file.
@@ -219,7 +222,8 @@ export class Journal {
     if (!known?.from || known.sessionPath !== sessionPath || lost) {
       const now = { since: this.now(), from };
       const { since, from: owed } = known?.from ? known : now;
-      const next = { conflicts: [], ...known, sessionId, sessionPath, since, from: owed };
+      const header = headerLine === undefined ? {} : { headerLine };
+      const next = { conflicts: [], ...known, ...header, sessionId, sessionPath, since, from: owed };
       known = await this.write(lost ? { ...next, lost } : next);
     }
     return known;

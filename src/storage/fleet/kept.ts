@@ -61,7 +61,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
     const [header, ...others] = bytes ? linesOf(bytes) : [];
     const stored = header && parseSessionHeader(header);
     if (stored) {
-      const lines = others.filter(isEntry);
+      const lines = others.filter((line) => isEntry(line) && !isPlaceholder(line));
       const sessionId = String((stored as { id?: unknown }).id);
       return { sessionId, lines, damagedLines: others.length - lines.length };
     }

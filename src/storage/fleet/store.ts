@@ -127,7 +127,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
 
 /** Returns the options of a backend whose logs are working copies of sessions of a fleet. */
 export function copying<T extends FileLogOptions>(options: T, fleet: FleetOptions): T {
-  // What the fleet refuses must be removed, which what is durable at once cannot be.
+  // New files are synced, so that a loss of power leaves no empty ones.
   return { ...options, durability: "sync", outside: (log) => new FleetCopy(log, fleet) };
 }
 

@@ -36,9 +36,8 @@ async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[]
   const fetching = persisted ? fetchNamed(fleet, log, lines) : undefined;
   if (fetching) await fetching;
   requireCount(log, count);
-  const taken = log.takeIn(lines);
+  log.takeIn(lines);
   tellOfParents(log, count);
-  await taken;
   // A container that is not created yet has no place for them.
   if (!persisted) await fetchNamed(fleet, log, lines);
 }

@@ -83,7 +83,7 @@ function publishLocked(
   const fillAndLock = (fd: number): void => {
     fill(fd);
     // Before it gets its name, which must never lead to bytes that a loss of power can take away.
-    if (state.isSynced) disk.syncNow(fd);
+    if (state.syncsNewFiles) disk.syncNow(fd);
     const info = disk.infoOf(fd);
     lock = state.lock.claim(info, locateLockInFolder(folder, info.inode));
   };

@@ -22,7 +22,6 @@ import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
-import { type Elsewhere, keptInBoth } from "../log/outside.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
 import { createFile, fileBytes, overrideRepaired, type Published, requireNewId, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
@@ -221,8 +220,14 @@ export class JsonlBackend implements Backend {
     this.file.seen = undefined;
   }
 
+  confirm(): void {
+    const isOutdated = this.stored.isOutdated === true;
+    this.requireKnown(!isOutdated && this.end.torn < 0);
+    if (isOutdated) this.republish(nameBackup(this.disk, this.path, `v${this.stored.version}`));
+  }
+
   /** Makes sure, before a write, that what is known of the file is what is there. Throws storage_failed. */
-  private confirm(appending = false): void {
+  private requireKnown(appending = false): void {
     const { file, state } = this;
     const { seen } = file;
     if (state.isConfirmed && seen && isSameStamp(file.info(), seen)) return;
@@ -236,6 +241,7 @@ export class JsonlBackend implements Backend {
 
   requireFreeName(): void {
     if (exists(this.disk, this.path)) throw this.nameTaken();
+    if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
   }
 
   private nameTaken(): Failure {
@@ -246,7 +252,7 @@ export class JsonlBackend implements Backend {
     );
   }
 
-  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     for (const [i, line] of lines.entries()) this.entries.overrides.set(this.add(line, heads?.[i], -1), line);
   }
 
@@ -256,21 +262,46 @@ export class JsonlBackend implements Backend {
     return position;
   }
 
-  /** Adds the entries of lines that were written from an offset on. Returns the offset after them. */
-  private addWritten(lines: readonly Uint8Array[], heads: KnownHeads | undefined, start: number): number {
+  /** Records that the lines of held entries lie from an offset on. Returns the offset after them. */
+  private placeHeld(from: number, to: number, start: number): number {
+    const { entries, records, reader } = this;
     let at = start;
-    for (let i = 0; i < lines.length; i++) {
-      this.add(lines[i], heads?.[i], at);
-      at += lines[i].length + 1;
+    for (let position = from; position < to; position++) {
+      records.starts.set(position, at);
+      at += reader.length(position) + 1;
+      entries.overrides.delete(position);
     }
     return at;
   }
 
+  forgetHeld(from: number): void {
+    this.others.forgetFrom(from);
+  }
+
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    let at = this.writeLines(lines);
+    if (at === null) return this.others.findOwn(lines);
+    for (let i = 0; i < lines.length; i++) {
+      this.add(lines[i], heads?.[i], at);
+      at += lines[i].length + 1;
+    }
+  }
+
+  writeHeld(from: number, to: number): void {
+    const { file, entries, end } = this;
+    const { first, lines } = entries.heldLines(from, to);
+    if (lines.length > 0) {
+      if (!file.seen || !isSameStamp(this.disk.info(this.path), file.seen)) throw changedByAnother("file");
+      const start = this.writeLines(lines);
+      if (start === null) throw changedByAnother("file");
+      this.placeHeld(first, to, start);
+    }
+    this.markDurable(to, end.size);
+  }
+
+  /** Writes lines at the end. Returns the offset of the first; null where another program wrote at the same time. */
+  private writeLines(lines: readonly Uint8Array[]): number | null {
     const { file, end } = this;
-    const isOutdated = this.stored.isOutdated === true;
-    this.confirm(!isOutdated && end.torn < 0);
-    if (isOutdated) this.republish(nameBackup(this.disk, this.path, `v${this.stored.version}`));
     file.openToWrite();
     const sealed = this.tail.seal(this.stored.header.id);
     const bytes = fileBytes(lines, sealed);
@@ -283,20 +314,18 @@ export class JsonlBackend implements Backend {
       this.tail.cutBack(start, bytes);
       throw error;
     }
-    if (now.size !== start + bytes.length) {
-      this.others.findOwn(lines);
-      return;
-    }
-    end.setWhole(this.addWritten(lines, heads, start + (sealed ? 1 : 0)), end.lines + lines.length);
+    if (now.size !== start + bytes.length) return null;
+    end.setWhole(start + bytes.length, end.lines + lines.length);
     file.wrote(now, end.size, bytes);
     if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
+    return start + (sealed ? 1 : 0);
   }
 
-  create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    const { entries, end, state } = this;
-    const held = [...entries.overrides.values()];
+  create(count: number): void {
+    const { end, state } = this;
+    const held = this.entries.heldLines(0, count).lines;
     const { headerLine } = this.stored;
-    const bytes = fileBytes([headerLine, ...held, ...lines], false);
+    const bytes = fileBytes([headerLine, ...held], false);
     let published: Published;
     if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
     try {
@@ -304,15 +333,11 @@ export class JsonlBackend implements Backend {
     } catch (error) {
       throw isNameTaken(error) ? this.nameTaken() : error;
     }
-    state.created = held;
-    let at = headerLine.length + 1;
-    for (const [position, line] of held.entries()) {
-      this.records.starts.set(position, at);
-      at += line.length + 1;
-    }
-    end.setWhole(this.addWritten(lines, heads, at), entries.nodes.count + 1);
+    const { durableCount } = state;
+    state.created = held.slice(0, durableCount);
+    end.setWhole(this.placeHeld(0, count, headerLine.length + 1), count + 1);
     this.tail.forgetPending();
-    if (state.isSynced) this.tail.notePending(0, bytes, lines.length);
+    if (state.isSynced) this.tail.notePending(0, bytes, count - durableCount);
     this.adopt(published);
   }
 
@@ -342,13 +367,13 @@ export class JsonlBackend implements Backend {
       version: CURRENT_VERSION,
     };
     this.tail.forgetPending();
+    entries.overrides.clear();
     this.adopt(published);
   }
 
   /** Continues with a file that we put in its place, in which every line is as it is known. */
   private adopt({ fd, lock }: Published): void {
     const { file, state } = this;
-    this.entries.overrides.clear();
     this.reader.closeWindow();
     file.adopt(fd);
     state.lock.adopt(lock);
@@ -359,15 +384,12 @@ export class JsonlBackend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  async makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
+  async makeDurable(requireCurrent: () => void): Promise<void> {
     const { disk, file } = this;
     const { count } = this.entries.nodes;
     const { size } = this.end;
-    const keep = async (beside: boolean): Promise<void> => {
-      await disk.sync(file.fd, beside);
-      await this.state.unsynced.sync();
-    };
-    await keptInBoth(keep, count, elsewhere);
+    await disk.sync(file.fd);
+    await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
     if (!isSameFile(disk.info(this.path), file.seen ?? file.info()))
       throw removedByAnother("replaced the session's file");
@@ -458,12 +480,12 @@ export class JsonlBackend implements Backend {
   }
 
   confirmToRepair(): void {
-    guardErrno("reading the session", () => this.confirm());
+    guardErrno("reading the session", () => this.requireKnown());
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[]): string {
     const { disk, file, path, state, reader, stored } = this;
-    this.confirm();
+    this.requireKnown();
     const backup = nameBackup(disk, path, "damaged");
     const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
     const content = [...kept, fileBytes(lines, false)];

@@ -3,7 +3,14 @@
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
-import { toNotUndoneFailure, toStorageFailure, toUncertainFailure, toUnfinishedFailure } from "../../core/errno.ts";
+import {
+  isErrno,
+  isMissing,
+  toNotUndoneFailure,
+  toStorageFailure,
+  toUncertainFailure,
+  toUnfinishedFailure,
+} from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
@@ -16,7 +23,7 @@ import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
-import type { CopiedLog, Elsewhere, Outside } from "./outside.ts";
+import type { CopiedLog, Outside } from "./outside.ts";
 import { StayedEntries } from "./stayed.ts";
 import type { WriteState } from "./write-state.ts";
 
@@ -57,23 +64,31 @@ export interface Backend {
   /** Saves what helps the next opening, before the lock is released; `isLast` where the log is closed then. */
   unlocking(isLast?: boolean): void;
 
-  /** Throws already_exists if something has the path of a session that is not created yet. */
+  /** Throws already_exists if something has the path, or the id, of a session that is not created yet. */
   requireFreeName(): void;
   /** Adds entries that are held in memory. Heads that are not known are read from the lines. */
-  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void;
-  /** Creates the session with the lines that were held and these, in one step. */
-  create(lines: readonly Uint8Array[], heads?: KnownHeads): void;
-  /** Writes lines at the end, and adds their entries. The lock is held. */
+  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void;
+  /** Creates the session with the first `count` entries, which are held, in one step. */
+  create(count: number): void;
+  /** Makes sure, before a write, that what is known is what is stored. Adds what others wrote. The lock is held. */
+  confirm(): void;
+  /** Writes lines at the end, after `confirm`, and adds their entries. The lock is held. */
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void;
+  /**
+   * Writes the held entries from a position up to another at the end, and records that they are durable. Throws, and holds
+   * those that are not written, where another program changed what is stored. The lock is held.
+   */
+  writeHeld(from: number, to: number): void;
+  /** Removes the entries from a position on, which are held. */
+  forgetHeld(from: number): void;
 
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   markAllDurable(): void;
   /**
    * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
-   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile. `elsewhere` is called with their
-   * number while they are brought to the medium, and waited for before anything says that they count.
+   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
    */
-  makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void>;
+  makeDurable(requireCurrent: () => void): Promise<void>;
   /** See {@link Log}. Every entry is durable, as far as this process knows. */
   settle(): void;
   /** Called after each commit, successful or not. */
@@ -108,7 +123,7 @@ export class FileLog implements CopiedLog {
   readonly damage: readonly Damage[];
   readonly checkpointNow: Log["checkpointNow"];
   readonly backend: Backend;
-  /** The place beside the disk that has the entries, too. */
+  /** The other place that has the entries. */
   readonly outside: Outside | undefined;
   /** Whether something else was put in this one's place here. */
   private isReplaced = false;
@@ -118,6 +133,11 @@ export class FileLog implements CopiedLog {
   /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
   private certain = 0;
   private readonly stayed = new StayedEntries();
+  /** The first entry that the files lack, where they lack some. Only a copy's do. */
+  private heldFrom: number | undefined;
+  isDisturbed = false;
+  /** Number of entries from which on the disk is asked again, after it refused some: twice as many as then. */
+  private triedFrom = 0;
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -129,7 +149,7 @@ export class FileLog implements CopiedLog {
     this.commits = new GroupCommit({
       commit: () => this.commit(),
       makeDurable: (requireCurrent) => this.makeDurable(requireCurrent),
-      committed: () => backend.committed?.(),
+      committed: () => (this.outside ? this.committedThere() : backend.committed?.()),
       rollBack: (error) => this.rollBack(error),
     });
     backend.state.commits = this.commits;
@@ -186,7 +206,8 @@ export class FileLog implements CopiedLog {
   }
 
   get mayHideEntries(): boolean {
-    return this.backend.mayHideEntries === true;
+    // What is read from memory is known.
+    return this.heldFrom === undefined && this.backend.mayHideEntries === true;
   }
 
   get isPlain(): boolean {
@@ -194,7 +215,7 @@ export class FileLog implements CopiedLog {
   }
 
   get isCommitDue(): boolean {
-    return this.commits.owesFailure || this.backend.isCheckpointDue === true;
+    return this.commits.owesFailure || (!this.outside && this.backend.isCheckpointDue === true);
   }
 
   get state(): string | undefined {
@@ -230,7 +251,17 @@ export class FileLog implements CopiedLog {
   // --- other writers -------------------------------------------------------------------------------------------
 
   refresh(): Change {
-    return this.isReplaced ? { kind: "replaced" } : this.backend.refresh();
+    if (this.isReplaced) return { kind: "replaced" };
+    // Entries that the files lack come before those that others wrote.
+    return this.heldFrom === undefined ? this.backend.refresh() : { kind: "none" };
+  }
+
+  get isBehind(): boolean {
+    return this.heldFrom !== undefined && this.heldFrom < this.durableCount;
+  }
+
+  markReplaced(): void {
+    this.isReplaced = true;
   }
 
   reopen(): Log {
@@ -302,7 +333,8 @@ export class FileLog implements CopiedLog {
 
   unlock(isLast = false): void {
     const { backend } = this;
-    if (backend.state.lock.isHeld) backend.unlocking(isLast);
+    if (backend.state.lock.isHeld || !this.persisted) this.writeBehind();
+    if (backend.state.lock.isHeld && this.heldFrom === undefined) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
     this.outside?.release();
@@ -311,7 +343,8 @@ export class FileLog implements CopiedLog {
   settle(): void {
     const { backend } = this;
     const { lock, isCommitting, readOnly } = backend.state;
-    if (!lock.isHeld || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
+    if (!lock.isHeld || isCommitting || readOnly || this.heldFrom !== undefined) return;
+    if (this.durableCount < this.nodes.count) return;
     guardErrno("making durable what another process wrote", () => backend.settle());
     this.certain = this.nodes.count;
   }
@@ -326,12 +359,13 @@ export class FileLog implements CopiedLog {
     if (state.readOnly) throw state.readOnly;
     this.commits.requireKept();
     this.acquireLock();
-    if (defer && !backend.persisted) {
+    if (defer && !backend.persisted && this.heldFrom === undefined) {
       backend.requireFreeName();
-      backend.addDeferred(lines, heads);
+      backend.hold(lines, heads);
       state.durableCount = this.nodes.count;
       return;
     }
+    if (this.outside && (lines.length > 0 || this.heldFrom !== undefined)) return this.hold(lines, heads);
     try {
       this.write(lines, heads);
       if (state.isSynced) return;
@@ -344,8 +378,56 @@ export class FileLog implements CopiedLog {
   }
 
   private write(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    if (this.persisted) this.backend.append(lines, heads);
-    else this.backend.create(lines, heads);
+    const { backend } = this;
+    if (this.persisted) {
+      backend.confirm();
+      backend.append(lines, heads);
+      return;
+    }
+    const { count } = this.nodes;
+    backend.hold(lines, heads);
+    try {
+      backend.create(this.nodes.count);
+    } catch (error) {
+      backend.forgetHeld(count);
+      throw error;
+    }
+  }
+
+  /** Adds lines that are written once they are durable in the other place. */
+  private hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    const { backend } = this;
+    if (this.heldFrom === undefined)
+      guardErrno("appending to the session", () => (this.persisted ? backend.confirm() : backend.requireFreeName()));
+    const { count } = this.nodes;
+    backend.hold(lines, heads);
+    this.heldFrom ??= count;
+  }
+
+  writeBehind(): void {
+    const { backend, heldFrom, durableCount } = this;
+    if (heldFrom === undefined || !this.isBehind || this.isDisturbed) return;
+    try {
+      if (!this.persisted) {
+        backend.create(durableCount);
+        backend.state.unsynced.syncNow();
+      }
+      backend.writeHeld(heldFrom, durableCount);
+      this.heldFrom = durableCount < this.nodes.count ? durableCount : undefined;
+      this.triedFrom = 0;
+    } catch (error) {
+      // What a disk refuses it may take later. Anything else says that the files are not those that are known.
+      this.isDisturbed = this.persisted && (isMissing(error) || !isErrno(error));
+      this.triedFrom = 2 * durableCount - heldFrom;
+    }
+  }
+
+  /** Throws storage_failed where the files lack entries of the log. */
+  private requireWritten(): void {
+    this.writeBehind();
+    if (this.heldFrom === undefined) return;
+    const sentence = "The session's file does not have all of its entries yet. Nothing was changed; try again.";
+    throw new Failure("storage_failed", sentence, { sessionPath: this.file });
   }
 
   private requireOpen(): void {
@@ -362,24 +444,37 @@ export class FileLog implements CopiedLog {
   private async makeDurable(requireCurrent: () => void): Promise<void> {
     const { backend, outside } = this;
     const { count } = this.nodes;
-    let isThere = false;
-    const elsewhere: Elsewhere = async (count) => {
-      await outside?.push(count);
-      isThere = true;
-    };
+    if (outside) return this.makeDurableThere(outside, count, requireCurrent);
     try {
-      await backend.makeDurable(requireCurrent, outside && elsewhere);
+      await backend.makeDurable(requireCurrent);
     } catch (error) {
-      if (outside && isThere) throw outside.lost(error);
       requireCurrent();
       if (!this.keepAll()) throw error;
-      throw this.commits.keptAll(this.nodes.count, outside ? outside.lost(error, true) : toNotUndoneFailure(error));
+      throw this.commits.keptAll(this.nodes.count, toNotUndoneFailure(error));
     }
     this.certain = count;
   }
 
+  /** Makes the first `count` entries durable in the other place. The files get them after that. */
+  private async makeDurableThere(outside: Outside, count: number, requireCurrent: () => void): Promise<void> {
+    await outside.push(count);
+    try {
+      requireCurrent();
+    } catch (error) {
+      throw outside.lost(error);
+    }
+    this.backend.state.durableCount = count;
+  }
+
+  /** Writes to the files what is durable in the other place. Nobody waits for a checkpoint of a copy. */
+  private committedThere(): void {
+    if (this.durableCount >= this.triedFrom) this.writeBehind();
+    if (this.heldFrom === undefined && this.backend.isCheckpointDue) this.backend.commitNothing?.().catch(() => {});
+  }
+
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     this.beginToBring();
+    this.requireWritten();
     const doing = "putting in place what other machines wrote";
     const backup = guardErrno(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
@@ -404,32 +499,30 @@ export class FileLog implements CopiedLog {
     this.broughtHere++;
   }
 
-  async takeIn(lines: readonly Uint8Array[]): Promise<void> {
+  takeIn(lines: readonly Uint8Array[]): void {
     this.beginToBring();
-    guardErrno("writing what other machines wrote", () => this.write(lines));
-    await this.commits.run(this.nodes.count, (requireCurrent) => this.backend.makeDurable(requireCurrent));
+    this.hold(lines);
+    this.backend.state.durableCount = this.nodes.count;
+    this.writeBehind();
   }
 
   rollBack(error?: unknown): unknown {
     if (error === undefined) this.commits.told();
     if (this.durableCount >= this.nodes.count) return error;
-    const [{ count }, stays] = [this.nodes, this.keepAll()];
-    const failure = stays || this.isUndone() || !error ? error : toUncertainFailure(error);
+    const { count } = this.nodes;
+    if (this.outside) return this.forgetHeld(count, error);
+    const stays = this.keepAll();
+    const failure = stays || this.backend.rollBack() || !error ? error : toUncertainFailure(error);
     this.commits.invalidate(count, failure, stays);
     return failure;
   }
 
-  /** Takes away what is not durable. Returns whether none of it is left. */
-  private isUndone(): boolean {
-    if (!this.backend.rollBack()) return false;
-    if (!this.outside || !this.persisted) return true;
-    // Lines that a copy alone has come to the place beside the disk: a loss of power must not bring these back.
-    try {
-      this.backend.settle();
-      return true;
-    } catch {
-      return false;
-    }
+  /** Removes what is not durable in the other place, and was not written here. */
+  private forgetHeld(count: number, error: unknown): unknown {
+    this.backend.forgetHeld(this.durableCount);
+    if (!this.isBehind) this.heldFrom = undefined;
+    this.commits.invalidate(count, error, false);
+    return error;
   }
 
   /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */
@@ -448,6 +541,7 @@ export class FileLog implements CopiedLog {
     this.requireOpen();
     if (this.readOnly) throw this.readOnly;
     if (!this.persisted || this.nodes.count === 0) return null;
+    this.requireWritten();
     return guardErrno("making a checkpoint", async () => {
       this.acquireLock();
       return (await this.backend.checkpointNow?.(reason, () => this.commit())) ?? null;
@@ -466,6 +560,7 @@ export class FileLog implements CopiedLog {
     const isNeeded = (): boolean => this.repairable.length > 0 || repairs.size > 0;
     let backup: string | null = null;
     if (isNeeded()) {
+      this.requireWritten();
       backend.requireRepairable();
       this.acquireLock();
       backend.confirmToRepair();

@@ -34,6 +34,14 @@ export class KnownEntries {
     return addHead(this.heads, this.nodes, line, head);
   }
 
+  /** Returns the lines of entries up to a position that are not written, and the first of these at or after `from`. */
+  heldLines(from: number, to: number): { readonly first: number; readonly lines: readonly Uint8Array[] } {
+    const { overrides } = this;
+    let first = from;
+    while (first < to && !overrides.has(first)) first++;
+    return { first, lines: Array.from({ length: to - first }, (_, i) => overrides.get(first + i) as Uint8Array) };
+  }
+
   forgetFrom(count: number): void {
     this.nodes.truncate(count);
     for (const lines of [this.overrides, this.placeholders])

@@ -1,20 +1,28 @@
-/** The contract of a place beside the disk that must have a log's entries before they are durable. */
+/** The contract of another place that has a log's entries, and of which the files of the session are a copy. */
 
 import type { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 
-/** A log of which another place has the entries, too. */
+/** A log of which another place has the entries. They are durable there; its files are written after that. */
 export interface CopiedLog extends Log {
   readonly attachments: AttachmentFolder;
+  /** Whether the files lack durable entries, which are read from memory: the disk refused them, or another program is at it. */
+  readonly isBehind: boolean;
+  /** Whether another program changed the files where those entries belong, so that they can be written only anew. */
+  readonly isDisturbed: boolean;
+  /** Writes those entries. They stay in memory where that fails. */
+  writeBehind(): void;
+  /** Has the next `refresh` say "replaced". */
+  markReplaced(): void;
   /** Whether this process is the writer on this machine. */
   readonly isHeld: boolean;
   /**
-   * Adds lines that are durable there, and makes them durable here; a session that is not created yet is. This process has
+   * Adds lines that are durable there, and writes them to the files; a session that is not created yet is. This process has
    * the lock, and nothing waits.
    */
-  takeIn(lines: readonly Uint8Array[]): Promise<void>;
+  takeIn(lines: readonly Uint8Array[]): void;
   /**
    * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
    * is kept as it was. From then on `refresh` says "replaced". `renamed`: entries of this log that have another id in
@@ -54,28 +62,13 @@ export interface Outside {
    * with another failure when none of those that the log had not given before is there or will be.
    */
   push(count: number): Promise<void>;
-  /** Returns the failure for entries that are there, and could not be kept here; `stay`: that are here, and may come there. */
-  lost(error: unknown, stay?: boolean): Failure;
+  /** Returns the failure for entries that are there, and that the log gave up meanwhile. */
+  lost(error: unknown): Failure;
+  /**
+   * Adds, while that place is away, the entries that are kept on this machine, apart from the log, and that the log lacks.
+   * Rejects with a failure where that cannot be.
+   */
+  takeKept(): Promise<void>;
   /** Lets others write there. */
   release(): void;
-}
-
-/** Brings the first `count` entries to where they must be besides the disk. */
-export type Elsewhere = (count: number) => Promise<void>;
-
-/**
- * Brings the first `count` entries to the disk and elsewhere at the same time, and waits for both. Rejects as elsewhere
- * does, which knows best what became of them, or with what the disk refused.
- */
-export async function keptInBoth(
-  keep: (beside: boolean) => Promise<void>,
-  count: number,
-  elsewhere?: Elsewhere,
-): Promise<void> {
-  // A thread that waits for the disk cannot send meanwhile.
-  const kept = keep(elsewhere !== undefined);
-  if (!elsewhere) return kept;
-  const [disk, there] = await Promise.allSettled([kept, elsewhere(count)]);
-  if (there.status === "rejected") throw there.reason;
-  if (disk.status === "rejected") throw disk.reason;
 }

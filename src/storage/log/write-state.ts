@@ -24,13 +24,16 @@ export interface FileLogOptions {
   readonly quarantine: string;
   /** Index snapshots of large sessions. */
   readonly snapshots?: SnapshotCache;
-  /** Returns the place beside the disk that must have the entries of a log, too. */
+  /** Returns the other place that must have the entries of a log. */
   readonly outside?: (log: CopiedLog) => Outside;
 }
 
 /** The state of a log that its backend uses too. */
 export class WriteState {
+  /** Whether appended lines have to survive a loss of power in the session's files. Those of a copy need not. */
   readonly isSynced: boolean;
+  /** Whether a file has to that is made anew. */
+  readonly syncsNewFiles: boolean;
   readonly lock: WriterLock;
   readonly unsynced: UnsyncedFolders;
   /** Entries before this position are durable. */
@@ -49,8 +52,9 @@ export class WriteState {
     { disk, locks, durability, readOnly, outside }: FileLogOptions,
     findLock: (file: FileKey) => LockLocation | undefined,
   ) {
-    this.isSynced = durability === "sync";
     this.outside = readOnly ? undefined : outside;
+    this.syncsNewFiles = durability === "sync";
+    this.isSynced = this.syncsNewFiles && this.outside === undefined;
     this.lock = new WriterLock(locks, findLock);
     this.unsynced = new UnsyncedFolders(disk);
     this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;

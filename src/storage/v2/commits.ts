@@ -5,7 +5,6 @@ import { getPointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { removedByAnother } from "../log/failures.ts";
-import { type Elsewhere, keptInBoth } from "../log/outside.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
@@ -61,18 +60,15 @@ export class ContainerCommits {
     );
   }
 
-  async makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
+  async makeDurable(requireCurrent: () => void): Promise<void> {
     const { frames, index, states } = this;
     const { state, end, entries } = this.container;
     const { count } = entries.nodes;
     const { tail } = end;
     const rows = end.rows.length;
-    const keep = async (beside: boolean): Promise<void> => {
-      await frames.sync(beside);
-      // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
-      await state.unsynced.sync();
-    };
-    await keptInBoth(keep, count, elsewhere);
+    await frames.sync();
+    // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
+    await state.unsynced.sync();
     requireCurrent();
     this.requireFrames(tail);
     states.to("SEGMENT_SEALED", "the frames are on the medium");
@@ -105,7 +101,7 @@ export class ContainerCommits {
    * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
    * (INV-003), and what is durable in a container that lost its name is lost too.
    */
-  private requireFrames({ segmentSeq, segmentSize }: Tail): void {
+  requireFrames({ segmentSeq, segmentSize }: Tail = this.container.end.tail): void {
     const { container } = this;
     const { disk, folder, end, state } = container;
     const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
@@ -125,28 +121,34 @@ export class ContainerCommits {
 
   /** Makes everything durable now: where that means to survive no more than the process, or where another log waits. */
   markAllDurable(): void {
-    if (this.container.isDurable) return;
-    const { frames, index, states } = this;
-    const { state, end, entries } = this.container;
-    const { isSynced, isCommitting, unsynced } = state;
-    const { tail } = end;
+    const { entries, isDurable, state } = this.container;
+    if (isDurable) return;
     try {
-      frames.commitNow(isSynced, isCommitting);
-      if (isSynced) unsynced.syncNow();
-      this.requireFrames(tail);
-      if (!isCommitting) states.to("SEGMENT_SEALED", "the frames are written");
-      const rows = [...end.rows];
-      const bytes = index.write(rows);
-      if (isSynced) {
-        if (bytes.length > 0) index.syncNow();
-        unsynced.syncNow();
-      } else unsynced.clear();
-      index.accept(bytes, rows);
-      this.markDurable(entries.nodes.count, tail);
-      if (!isCommitting) states.to("INDEXED", "the index rows are written");
+      this.writeRows(entries.nodes.count);
     } catch (error) {
       throw state.commits?.giveUp(error) ?? error;
     }
+  }
+
+  /** Writes the rows of all frames, those of the first `count` entries, and records that these are durable. */
+  writeRows(count: number): void {
+    const { frames, index, states } = this;
+    const { state, end } = this.container;
+    const { isSynced, isCommitting, unsynced } = state;
+    const { tail } = end;
+    frames.commitNow(isSynced, isCommitting);
+    if (isSynced) unsynced.syncNow();
+    this.requireFrames(tail);
+    if (!isCommitting) states.to("SEGMENT_SEALED", "the frames are written");
+    const rows = [...end.rows];
+    const bytes = index.write(rows);
+    if (isSynced) {
+      if (bytes.length > 0) index.syncNow();
+      unsynced.syncNow();
+    } else unsynced.clear();
+    index.accept(bytes, rows);
+    this.markDurable(count, tail);
+    if (!isCommitting) states.to("INDEXED", "the index rows are written");
   }
 
   /** Makes durable what was found after the index, and adds its rows. Gives nothing up where that fails. */
@@ -224,25 +226,9 @@ export class ContainerCommits {
       const isNamed = !index.cut();
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start), isNamed);
       isUndone = end.tornTail === null ? !frames.isElsewhere : frames.isDeleted;
-      if (isUndone && state.outside) isUndone = this.isCutDurable();
     }
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
     return isUndone;
-  }
-
-  /** Syncs what was cut off, so that a loss of power does not bring it back. Returns whether that could be done. */
-  private isCutDurable(): boolean {
-    const { frames, container, index } = this;
-    try {
-      // First the rows: none may name a frame that is missing.
-      index.syncCut();
-      frames.noteFound(Math.max(1, container.end.tail.segmentSeq));
-      frames.syncFound();
-      container.state.unsynced.syncNow();
-      return true;
-    } catch {
-      return false;
-    }
   }
 
   /** Whether a segment holds, from `from` on, these frames and nothing else. */

@@ -67,11 +67,6 @@ export class IndexWriter {
     return this.container.disk.sync(this.fd);
   }
 
-  /** Makes durable that rows were cut off. */
-  syncCut(): void {
-    if (this.fd >= 0) this.container.disk.syncNow(this.fd);
-  }
-
   syncNow(): void {
     this.container.disk.syncNow(this.fd);
   }

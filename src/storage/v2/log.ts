@@ -17,12 +17,12 @@ import { type FileInfo, getInfoIfPresent, isAbsent, removeQuietly } from "../fs/
 import { guardErrno } from "../fs/files.ts";
 import { nameNextBackup } from "../fs/quarantine.ts";
 import { removeTree } from "../fs/staging.ts";
+import { isSameStamp } from "../fs/stamps.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { noSession } from "../log/failures.ts";
 import { type Backend, FileLog } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
-import type { Elsewhere } from "../log/outside.ts";
 import type { WriteState } from "../log/write-state.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
@@ -168,12 +168,15 @@ export class V2Backend implements Backend {
     requireFree(this.container.disk, this.path);
   }
 
-  addDeferred(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    const { container, entries } = this;
+  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    const { entries } = this;
     const first = entries.nodes.count;
     this.addNodes(lines, heads);
     for (const [i, line] of lines.entries()) entries.overrides.set(first + i, line);
-    container.markDurable(entries.nodes.count);
+  }
+
+  forgetHeld(from: number): void {
+    this.entries.forgetFrom(from);
   }
 
   /**
@@ -216,11 +219,12 @@ export class V2Backend implements Backend {
    * Adds what was written since, also by another log of this process. Throws storage_failed when the container changed
    * in another way, and `readOnly` when nothing may be written.
    */
-  private catchUp(): void {
+  confirm(): void {
     const other = this.writers.get(this.container.identity);
     if (other && other !== this.commits) other.markAllDurable();
     const change = this.refresh();
     if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByAnother();
+    if (this.state.outside) this.commits.requireFrames();
     // Reading it may have found that nothing may be written.
     if (this.state.readOnly) throw this.state.readOnly;
   }
@@ -251,32 +255,54 @@ export class V2Backend implements Backend {
   }
 
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void {
-    this.catchUp();
+    const { nodes } = this.entries;
+    const { count } = nodes;
     this.recoverEnd();
-    const { entries, extents, end, options } = this.container;
-    const { nodes } = entries;
-    const first = nodes.count;
     this.addNodes(lines, heads);
     try {
-      const frames: NextFrame[] = [];
-      const now = makeTimestamp(options.env);
-      let { tail } = end;
-      for (const [i, line] of lines.entries()) {
-        const frame = nextFrame(tail, nodes, first + i, trimLine(line), now, options.segmentBytes);
-        frames.push(frame);
-        tail = frame.tail;
-      }
-      this.commits.frames.write(frames);
-      for (const [i, { extent: place, row }] of frames.entries()) {
-        extents.set(first + i, place);
-        entries.checked.set(first + i, 1);
-        end.rows.push(row);
-      }
-      end.tail = tail;
+      this.writeFrames(count, lines);
     } catch (error) {
-      nodes.truncate(first);
+      nodes.truncate(count);
       throw error;
     }
+  }
+
+  writeHeld(from: number, to: number): void {
+    const { container, entries, commits } = this;
+    const { indexFault, seen } = container.end;
+    const index = container.indexInfo();
+    if (indexFault === null && (!index || !seen || !isSameStamp(index, seen))) throw container.changedByAnother();
+    this.recoverEnd();
+    // Those whose frames were written before lack their rows.
+    const { first, lines } = entries.heldLines(from, to);
+    this.writeFrames(first, lines);
+    for (let position = first; position < to; position++) entries.overrides.delete(position);
+    try {
+      commits.writeRows(to);
+    } catch (error) {
+      if (this.states.state === "SEGMENT_SEALED") this.states.to("FAILED", "the index could not be written");
+      throw error;
+    }
+  }
+
+  /** Writes the frames of entries from a position on. Their rows are written when they are durable. */
+  private writeFrames(first: number, lines: readonly Uint8Array[]): void {
+    const { entries, extents, end, options } = this.container;
+    const frames: NextFrame[] = [];
+    const now = makeTimestamp(options.env);
+    let { tail } = end;
+    for (const [i, line] of lines.entries()) {
+      const frame = nextFrame(tail, entries.nodes, first + i, trimLine(line), now, options.segmentBytes);
+      frames.push(frame);
+      tail = frame.tail;
+    }
+    this.commits.frames.write(frames);
+    for (const [i, { extent: place, row }] of frames.entries()) {
+      extents.set(first + i, place);
+      entries.checked.set(first + i, 1);
+      end.rows.push(row);
+    }
+    end.tail = tail;
     this.commits.checkpoints.manifestDue = true;
     this.commits.noteWritten();
   }
@@ -307,29 +333,19 @@ export class V2Backend implements Backend {
 
   // --- the first append ----------------------------------------------------------------------------------------
 
-  create(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  create(count: number): void {
     const { container, state } = this;
     const { checkpoints } = this.commits;
     const { entries, extents, end, file } = container;
-    const { nodes, overrides } = entries;
-    const first = nodes.count;
-    const held = [...overrides.values()];
-    this.addNodes(lines, heads);
-    let made: ReturnType<typeof createContainer>;
-    try {
-      made = createContainer(container, [...held, ...lines]);
-    } catch (error) {
-      nodes.truncate(first);
-      throw error;
-    }
-    const { builder, manifest, lock, key, seenIndex } = made;
+    const held = entries.heldLines(0, count).lines;
+    const { builder, manifest, lock, key, seenIndex } = createContainer(container, held);
     state.lock.adopt(lock);
     container.key = key;
     state.isConfirmed = true;
-    state.created = held;
-    overrides.clear();
+    state.created = held.slice(0, state.durableCount);
     state.unsynced.add(...getContainerFolders(file), dirname(file));
-    for (let position = 0; position < nodes.count; position++) {
+    for (let position = 0; position < count; position++) {
+      entries.overrides.delete(position);
       extents.set(position, builder.extents.at(position));
       entries.checked.set(position, 1);
     }
@@ -342,8 +358,8 @@ export class V2Backend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
-    return this.commits.makeDurable(requireCurrent, elsewhere);
+  makeDurable(requireCurrent: () => void): Promise<void> {
+    return this.commits.makeDurable(requireCurrent);
   }
 
   markAllDurable(): void {
@@ -371,7 +387,7 @@ export class V2Backend implements Backend {
   }
 
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
-    this.catchUp();
+    this.confirm();
     this.makeMissing();
     // What was found counts as durable without being on the medium, and nothing may name it before that.
     if (this.container.isDurable) this.settle();
@@ -410,7 +426,7 @@ export class V2Backend implements Backend {
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[]): string {
-    this.catchUp();
+    this.confirm();
     this.makeMissing();
     const { reader } = this;
     const content = function* (): Generator<Uint8Array> {
@@ -477,7 +493,7 @@ export class V2Backend implements Backend {
 const JUDGEMENTS = 100;
 
 /**
- * Opens the log of a container. `held`: this process has its lock already. `unfinished`: why the session cannot be
+ * Opens the log of a container. `held`: this process has its lock already. `toUnfinishedFailure`: why the session cannot be
  * written until a migration or rollback that was cut off is finished.
  */
 export function openLog(
@@ -486,14 +502,14 @@ export function openLog(
   file: string,
   folder: string,
   held = false,
-  unfinished?: Failure,
+  toUnfinishedFailure?: Failure,
 ): FileLog {
   for (let n = 1; ; n++) {
     const backend = new V2Backend(options, writers, file, folder);
     backend.open(held);
     if (n === JUDGEMENTS || !backend.wasDisturbed) {
-      if (unfinished) {
-        backend.state.readOnly ??= unfinished;
+      if (toUnfinishedFailure) {
+        backend.state.readOnly ??= toUnfinishedFailure;
         backend.states.restartFailed();
       }
       return new FileLog(backend);

@@ -154,13 +154,13 @@ export class SegmentWriter {
     state.unsynced.add(segmentFolder(folder));
   }
 
-  /** Fsyncs the segments that are open for writing now; meanwhile an append may begin the next. `beside`: see Disk. */
-  async sync(beside: boolean): Promise<void> {
+  /** Fsyncs the segments that are open for writing now; meanwhile an append may begin the next. */
+  async sync(): Promise<void> {
     const { disk } = this.container;
     this.syncFound();
     const sealed = [...this.sealed];
     const { writer } = this;
-    for (const fd of writer ? [...sealed, writer.fd] : sealed) await disk.sync(fd, beside);
+    for (const fd of writer ? [...sealed, writer.fd] : sealed) await disk.sync(fd);
     for (const fd of sealed) closeQuietly(disk, fd);
     this.sealed = this.sealed.filter((fd) => !sealed.includes(fd));
   }

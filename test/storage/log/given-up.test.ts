@@ -88,22 +88,6 @@ test.each([
   requireLasting(disk, "v2", (ids) => expect(ids.at(-1)).toBe(id(50)));
 });
 
-test.each(KINDS)("taking in what other machines wrote, which fails (%s)", async (kind) => {
-  const { disk, log } = await three(kind);
-  log.acquireLock();
-  failOnce(disk, "sync");
-  const taken = log.takeIn(line(31, id(2)));
-  log.append(ours());
-  const failed = { name: "storage_failed" };
-  await expect(taken).rejects.toMatchObject(failed);
-  expect(log.isCommitDue).toBe(true);
-  await expect(log.takeIn(line(31, id(2)))).rejects.toMatchObject(failed);
-  await expect(log.commit()).rejects.toMatchObject(failed);
-  expect([idsOf(log), log.isCommitDue]).toEqual([THREE_IDS, false]);
-  await goesOn(log, THREE_IDS, OURS, id(2));
-  requireLasting(disk, kind, (ids) => expect(ids).toEqual([...THREE_IDS, OURS]));
-});
-
 test("an append that is durable at once and fails has told of it: the next commit counts", async () => {
   const { disk } = await three("v2");
   const log = v2On(disk, { durability: "os" }).open(CONTAINER);
