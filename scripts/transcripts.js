@@ -9,20 +9,21 @@ import { build } from "esbuild";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const contents = `
   export { recordTranscript } from "./scripts/transcripts.ts";
-  export { transcriptsIn } from "./src/conformance/transcripts.ts";`;
+  export { loadTranscripts } from "./src/conformance/transcripts.ts";`;
 const home = mkdtempSync(join(tmpdir(), "pi-session-transcripts-"));
 const folder = join(root, "docs/conformance");
 try {
-  const outfile = join(home, "recorder.mjs");
+  // Two folders down, as the module whose path to the transcripts it has.
+  const outfile = join(root, "dist/transcripts/recorder.mjs");
   await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
-  const { recordTranscript, transcriptsIn } = await import(pathToFileURL(outfile).href);
+  const { recordTranscript, loadTranscripts } = await import(pathToFileURL(outfile).href);
   const command = [process.execPath, join(root, "dist/bin/pi-session-server.js")];
   const variables = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: home };
-  for (const transcript of transcriptsIn(folder))
+  for (const transcript of loadTranscripts())
     writeFileSync(
       join(folder, `${transcript.name}.jsonl`),
       await recordTranscript(transcript, { command, cwd: home, variables }),
     );
 } finally {
-  rmSync(home, { recursive: true, force: true });
+  for (const made of [home, join(root, "dist/transcripts")]) rmSync(made, { recursive: true, force: true });
 }
