@@ -1,4 +1,4 @@
-/** The module of fast-path.wat, in base64. `npm run assemble` writes this file. */
+/** The module of fast-path.wat, in base64. `node scripts/assemble.js` writes this file. */
 export const MODULE =
   "AGFzbQEAAAABIwZgAX8Bf2ACf38Bf2ABfgF/YAN/f38AYAF/AX5gA39/fwF/AxQTAAABAAACAQEAAQMAAQEBAQQFAAUDAQBBByAEBm1lbW9yeQIA" +
   "BHJlYWQABgRmaW5kAAsFaGVhZHMAEgq5HRPbAQIBfwR7QSD9DyEDQSL9DyEEQdwA/Q8hBQNAIAD9AAAAIQIgAiAD/SYgAiAE/SP9UCACIAX9I/1Q" +

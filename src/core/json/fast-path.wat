@@ -1,6 +1,6 @@
 ;; Validates a line of JSON as it is usually written, 16 bytes at a time, finds the members of messages that lists show, and
 ;; reads the heads of many messages.
-;; fast-path.ts says what it promises, and fills the two tables. `npm run assemble` makes fast-path-module.ts of this file.
+;; fast-path.ts says what it promises, and fills the two tables. `node scripts/assemble.js` makes fast-path-module.ts of this file.
 (module
   ;; The memory, in bytes:
   ;;       0  the line, up to 2 MiB (ROOM), and 16 zeros, which stop whatever goes too far

@@ -109,6 +109,15 @@ export class ExternalChanges {
     this.unreportedLost = 0;
   }
 
+  /** Moves to the changes of other programs, as far as they can be read. */
+  checkQuietly(): void {
+    try {
+      this.checkForChanges();
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+    }
+  }
+
   /** Implements Session.refresh. Returns whether there were changes. */
   checkForChanges(): boolean {
     const { log } = this.entries;

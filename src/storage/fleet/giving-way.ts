@@ -151,16 +151,20 @@ async function branchOff(
 ): Promise<void> {
   const { log, options, acknowledged } = copy;
   const base = { log, count: common, theirs };
-  const own = linesOf(log, common, log.nodes.count);
+  const found = linesOf(log, common, log.nodes.count);
+  const owed = new Map(options.journal.lines(log.header.id, log.file ?? "").map((line) => [idIn(line), line]));
+  // Lines that were edited or damaged in the file have the bytes that were acknowledged.
+  const own = found.map((line) => owed.get(idIn(line)) ?? line);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
   const repeats = findRepeats(theirs, own, log.header.id);
-  // What is owed begins at a line of its own: those before it the fleet had.
-  const known = reason === "unsent" ? own : own.slice(0, Math.max(0, (journaled.from?.entries ?? common) - common));
-  const edited = editedIn(base, known);
+  // What is owed is in the journal, or, where the fleet has lost it, begins at a line of its own: those before it the fleet had.
+  const isKnown = (line: Uint8Array, n: number): boolean =>
+    reason === "unsent" || (owed.size > 0 ? !owed.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
+  const edited = editedIn(base, own.filter(isKnown));
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines, renamed } = branch;
-  const kept = own.filter((line) => edited.has(line));
+  const kept = found.filter((line) => edited.has(line) || differs(line, owed.get(idIn(line))));
   if (lines.length === 0) {
     setAside(copy, kept, common, theirs);
     // All that was acknowledged here is there, if under other ids.

@@ -137,6 +137,14 @@ describe.each(["jsonl", "v2"] as const)("a copy (%s)", (kind) => {
   });
 });
 
+test("a session that is left goes to what other machines wrote meanwhile, and writes no marker behind it", async () => {
+  const scene = await new Scene("jsonl").play("writes 0");
+  const session = new Session(scene.log, testEnv(1));
+  await scene.play("unlocks; elsewhere 0 : 1; leaves; later 5000; follows");
+  await session.suspend();
+  expect([session.leafId, scene.table.linesOf(SESSION)]).toEqual([id(1), [0, 1].map(line)]);
+});
+
 describe("another program", () => {
   test("that writes before a commit is in the file has its entries as a branch", async () => {
     const scene = await new Scene("jsonl").play("writes 0; appends 1; adds 9<0; commits; looks; copy 0 1; fleet 0 1");

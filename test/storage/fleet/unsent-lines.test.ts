@@ -94,6 +94,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       ${OWED}; two takes 0; two writes 8<0; two closes; reverts 0; ${OPENED}; fleet 0 8<0 1 @8; last told diverged:1`,
     "what was acknowledged counts where its line was edited or damaged in the file, and the other line is kept aside": `
       ${OWED}; reverts 0 1<0; ${OPENED}; fleet 0 1; last copy 0 1; last aside 1<0; notes 0`,
+    "nor is a line of either kind doubled where others have written, too": `
+      writes 0 1; cut; writes 2; closes; leaves; two takes 0 1; two writes 8<1; two closes; reverts 0 1<0 2<1
+      ${OPENED}; fleet 0 1 8<1 2 @8; last aside 1<0 2<1; last told diverged:2`,
     "it is kept from the end of the copy on, also where more was acknowledged before a backup of the file": `
       writes 0 1 2; closes; leaves; reverts 0; again begins alone; again cut; again writes 7<0; again closes; reverts 0
       ${OPENED}; fleet 0 1 2 7<0 @2`,
