@@ -37,7 +37,7 @@ export const oursIn = (place, state, ...args) =>
 /** Our build without kept machine code. */
 export const oursAnew = (...args) =>
   new Child(node, [build.program, "--events", "none", ...args], { ...envOf(build), XDG_CACHE_HOME: makeFileName() });
-/** The program with Node in it, which `npm run package` makes. */
+/** The program with Node in it, which `node scripts/package.js` makes. */
 export const standalone = (...args) => new Child(options.standalone, ["--events", "none", ...args], envOf(built));
 export const echo = () => new Child(node, ["-e", ECHO], env);
 export const theirs = (pi, ...args) => new Child(pi.node, getServingArguments(pi, ...args), env);

@@ -14,7 +14,7 @@
 //   --before <commit>       also an earlier build of ours, or a folder that has one
 //   --node <program>        the Node that runs Pi 1.5.2
 //   --pi073, --pi15 <dir>   packages of Pi that are there already
-//   --standalone <file>     also the program with Node in it, which npm run package made
+//   --standalone <file>     also the program with Node in it, which node scripts/package.js made
 //   --growth                instead: the time of every command as sessions grow, and the exponent
 //   --compare <a> <b>       instead: two files that --json wrote, or two commits, built and measured in turns
 //   --program, --library    another build to measure: its dist/bin/pi-session-server.js and dist/lib/index.js

@@ -21,7 +21,7 @@ export async function assembleModule(module) {
   const bytes = Buffer.from(source.toBinary({}).buffer);
   const lines = bytes.toString("base64").match(/.{1,112}/g);
   return [
-    `/** The module of ${name}, in base64. \`npm run assemble\` writes this file. */`,
+    `/** The module of ${name}, in base64. \`node scripts/assemble.js\` writes this file. */`,
     `export const MODULE =\n${lines.map((line) => `  "${line}"`).join(" +\n")};\n`,
   ].join("\n");
 }

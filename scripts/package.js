@@ -1,6 +1,6 @@
 // Makes the program one file with Node in it, for machines without Node:
 //
-//   npm run package -- [--node <program>] [--out <file>]
+//   node scripts/package.js [--node <program>] [--out <file>]
 //
 // `--node` is the Node that is put into it, 25.5 or newer; by default this one, or, where this one is older, the newest
 // that npm has for this machine. The file runs on machines of this kind, needs nothing else, and is at

@@ -2,9 +2,9 @@
 // live session, each at 1280 and 400 pixels, light and dark, and a terminal. The server must be built; a Chromium must be
 // installed, and for the terminal the program `script`.
 //
-//   npm run pages                  all of them
-//   npm run pages -- <folder>      into another folder
-//   npm run pages -- <folder> <n>  only those whose name contains it
+//   node scripts/pages.js                  all of them
+//   node scripts/pages.js <folder>      into another folder
+//   node scripts/pages.js <folder> <n>  only those whose name contains it
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

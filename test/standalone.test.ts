@@ -1,5 +1,5 @@
 /**
- * The program and Node as one file, which `npm run package` makes and PI_TEST_STANDALONE names: it is what the program of
+ * The program and Node as one file, which `node scripts/package.js` makes and PI_TEST_STANDALONE names: it is what the program of
  * the package is, on a machine without Node.
  */
 

@@ -1,9 +1,9 @@
 /**
- * The clients that people have, with each kind of agent behind the server: `npm run clients`. Writes the table of
+ * The clients that people have, with each kind of agent behind the server: `node test/clients/run.js`. Writes the table of
  * docs/agents.md, and ends with status 1 where a client can do less than with Pi itself.
  *
- *   npm run clients                 everything; takes some minutes, and needs the registry of npm
- *   npm run clients -- pi-acp       only the rows of clients whose name has this
+ *   node test/clients/run.js                 everything; takes some minutes, and needs the registry of npm
+ *   node test/clients/run.js pi-acp       only the rows of clients whose name has this
  *
  * PI_CLIENTS_CACHE=<folder> keeps what is installed; PI_CLIENTS_EDITORS=<folder> has the clients that are in no registry
  * (pi-coding-agent for Emacs, pi.nvim for Neovim), and PI_CLIENTS_EMACS and PI_CLIENTS_NVIM start their editors.

@@ -59,7 +59,7 @@ test.each(share(loadTranscripts(), 4))(
     const place = temporaryPlace();
     const studio = { command: OWN, cwd: place.cwd, variables: programEnvironment(place) };
     const text = await recordTranscript(transcript, studio);
-    expect(text, "it is stale: npm run transcripts").toBe(read(`docs/conformance/${transcript.name}.jsonl`));
+    expect(text, "it is stale: node scripts/transcripts.js").toBe(read(`docs/conformance/${transcript.name}.jsonl`));
   },
 );
 

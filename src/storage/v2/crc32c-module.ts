@@ -1,4 +1,4 @@
-/** The module of crc32c.wat, in base64. `npm run assemble` writes this file. */
+/** The module of crc32c.wat, in base64. `node scripts/assemble.js` writes this file. */
 export const MODULE =
   "AGFzbQEAAAABBwFgAn9/AX8DAgEABQMBABEHEAIGbWVtb3J5AgADY3JjAAAK2AIB1QIBBX9BfyECAkADQCAAQRBqIAFLDQEgAiAAKAAAcyEDIAAo" +
   "AAQhBCAAKAAIIQUgACgADCEGIANBAnRB/AdxKAKAeCADQQZ2QfwHcSgCgHBzIANBDnZB/AdxKAKAaCADQRZ2QfwHcSgCgGBzcyAEQQJ0QfwHcSgC" +

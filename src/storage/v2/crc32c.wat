@@ -1,4 +1,4 @@
-;; Computes CRC-32C 16 bytes at a time. crc32c.ts says what it promises, and fills the tables. `npm run assemble` makes
+;; Computes CRC-32C 16 bytes at a time. crc32c.ts says what it promises, and fills the tables. `node scripts/assemble.js` makes
 ;; crc32c-module.ts of this file.
 (module
   ;; The memory, in bytes:

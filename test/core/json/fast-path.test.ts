@@ -8,7 +8,7 @@ import { getFastPath } from "../../../src/core/json/fast-path.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 
 // The assembler of WebAssembly takes long to load.
-test("each module is what npm run assemble makes of its source", SYSTEM, async () => {
+test("each module is what node scripts/assemble.js makes of its source", SYSTEM, async () => {
   for (const module of MODULES) expect(readFileSync(getModuleFile(module), "utf8")).toBe(await assembleModule(module));
 });
 
