@@ -12,6 +12,7 @@ import { FileLog } from "../log/file-log.ts";
 import { type Journal, keyOf } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
 import { LONGEST_WAIT } from "./refusals.ts";
+import { isSpoiltLog } from "./spoilt.ts";
 
 /** Milliseconds after which what is refused until somebody does something about it is tried again, at most. */
 const LONGEST_LEFT = 3_600_000;
@@ -137,24 +138,33 @@ async function fileOf(
 ): Promise<string> {
   // Another copy may lack what this one owes.
   if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
-  for (let isFetched = !arrive; ; isFetched = true)
-    try {
-      return find(sessionId);
-    } catch (error) {
-      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-      if (isFetched)
-        throw new Failure(
-          "session_not_found",
-          "Its file is gone, and the database does not have the session. The entries that only this machine has cannot be given without the file: put it back, and run this again.",
-          { sessionId, sessionPath },
-        );
-      await arrive?.(sessionId);
-    }
+  for (let isFetched = !arrive; ; isFetched = true) {
+    const found = findQuietly(find, sessionId);
+    if (found !== undefined && (isFetched || idAt(openCopy, found) === sessionId)) return found;
+    if (isFetched)
+      throw new Failure(
+        "session_not_found",
+        "Its file is gone, and the database does not have the session. The entries that only this machine has cannot be given without the file: put it back, and run this again.",
+        { sessionId, sessionPath },
+      );
+    await arrive?.(sessionId);
+  }
 }
 
+/** Returns the path of a session; undefined where there is none. */
+function findQuietly(find: GivingPlace["find"], sessionId: string): string | undefined {
+  try {
+    return find(sessionId);
+  } catch (error) {
+    if (error instanceof Failure && error.name === "session_not_found") return undefined;
+    throw error;
+  }
+}
+
+/** Returns the id of the session at a path; undefined where it cannot be read as it was. */
 function idAt(open: (file: string) => Log, file: string): string | undefined {
   try {
-    return useAndClose(open(file), ({ header }) => header.id);
+    return useAndClose(open(file), (log) => (isSpoiltLog(log) ? undefined : log.header.id));
   } catch (error) {
     if (error instanceof Failure) return undefined;
     throw error;
