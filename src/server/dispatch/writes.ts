@@ -69,14 +69,16 @@ export class Writes {
     host.sharing()?.requireLocal(call, session);
     const ready = log === checkedLog ? undefined : log.ready?.();
     if (ready) return ready.then(again);
+    const fetching = (error?: unknown): Promise<unknown> | undefined =>
+      isFetched
+        ? undefined
+        : fetchAgain(context.workspace, session, error)?.then(() => {
+            if (call.peer) session.heads.resume(call.head);
+            lane.checkedForForeignWrites = undefined;
+            return this.run(lane, call, events, { mayJoin, isFetched: true });
+          });
     // One check serves a whole input chunk; the append itself finds later writes by others.
     if (lane.checkedForForeignWrites !== session) {
-      const fetching = (error?: unknown): Promise<unknown> | undefined =>
-        isFetched
-          ? undefined
-          : fetchAgain(context.workspace, session, error)?.then(() =>
-              this.run(lane, call, events, { mayJoin, isFetched: true }),
-            );
       try {
         host.queueForeign(lane, session, session.refreshToWrite());
       } catch (error) {
@@ -112,7 +114,15 @@ export class Writes {
       return since;
     }
     guardWrite(session, call);
-    return keyed.remember(call, command.run(context, call.params as never), session);
+    const { length } = events;
+    try {
+      return keyed.remember(call, command.run(context, call.params as never), session);
+    } catch (error) {
+      const fetched = fetching(error);
+      if (!fetched) throw error;
+      events.length = length;
+      return fetched;
+    }
   }
 }
 
@@ -132,7 +142,7 @@ function fetchAgain({ stores }: Workspace, { file, log }: Session, error: unknow
   if (!stores.arrive || file === null) return undefined;
   const isGone =
     error instanceof Failure &&
-    (error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
+    (error.byOthers || error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
   if (!(isGone || isDamaged(log)) || log.durableCount < log.nodes.count) return undefined;
   // The lock belongs to the lost file.
   log.unlock();
