@@ -51,7 +51,7 @@ export class SegmentWriter {
         const fd = this.writerOf(segmentSeq, isNew);
         const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
         attempted.set(segmentSeq, { start, bytes, first: frames[from].bytes });
-        container.requireEnd(path, fd, start);
+        segments.compare(segmentSeq, container.requireEnd(path, fd, start));
         isWritten = true;
         writeAll(container.disk, fd, bytes);
         const { size } = container.disk.infoOf(fd);

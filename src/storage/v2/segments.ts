@@ -133,6 +133,12 @@ export class Segments {
     watched.note(now);
   }
 
+  /** Forgets earlier checks if a segment is not as it was seen: a write of ours gives it a stamp that no longer tells. */
+  compare(seq: number, info: FileInfo): void {
+    const seen = this.watched.get(seq)?.seen;
+    if (seen && !isSameStamp(info, seen)) this.forgetChecks();
+  }
+
   /** Records the stamp that our own write gave to a segment. */
   note(seq: number, info: FileInfo): void {
     this.watched.get(seq)?.note(info);

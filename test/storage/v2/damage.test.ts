@@ -811,6 +811,31 @@ describe("another process", () => {
     return { table, as };
   }
 
+  test("that overwrites an entry which was read is found, though we write after it", async () => {
+    const disk = small.after();
+    const log = v2On(disk).open(CONTAINER);
+    log.append(afterLast(50));
+    await log.commit();
+    expect(textsOf(log)).toHaveLength(COUNT + 1);
+    const segment = `${CONTAINER}/segments/${disk.names(`${CONTAINER}/segments`).sort().at(-1)}`;
+    const content = disk.content(segment) as Uint8Array;
+    const at = Buffer.from(content).lastIndexOf(userText(id(50), id(11)));
+    const fd = disk.openAppend(segment);
+    disk.truncate(fd, at);
+    disk.write(
+      fd,
+      Buffer.concat([
+        Buffer.alloc(userText(id(50), id(11)).length),
+        content.subarray(at + userText(id(50), id(11)).length),
+      ]),
+    );
+    disk.close(fd);
+    log.append(bytes(userText(id(51), id(50))));
+    await log.commit();
+    expect(JSON.parse(decodeText(log.read(COUNT)))).toMatchObject({ id: id(50), damaged: true });
+    log.close();
+  });
+
   test.each([true, false])(
     "that took a dead writer's segment away, and made its own (%s), is followed",
     async (isMade) => {
