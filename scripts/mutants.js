@@ -312,7 +312,7 @@ function makeCopy(byFile) {
 function vitest(folder, args, timeout) {
   const child = spawn(process.execPath, [join(folder, "node_modules/vitest/vitest.mjs"), "run", ...args], {
     cwd: folder,
-    env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
+    env: { ...process.env, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "ignore"],
     detached: true,
   });
