@@ -77,14 +77,14 @@ test("sessions that are no session files are opened by a second file, which thro
     refused(() => other.appendMessage({ role: "user", content: "more", timestamp: 1 }));
     const texts = [again, other].map((manager) => JSON.stringify(manager.buildSessionContext().messages[0].content));
     console.log(JSON.stringify({ before, after: isLoaded(), failures, texts }));`;
-  const told = run(script, home) as { failures: unknown; texts: string[] };
-  expect(told).toMatchObject({ before: false, after: true });
-  expect(told.failures).toEqual([
+  const output = run(script, home) as { failures: unknown; texts: string[] };
+  expect(output).toMatchObject({ before: false, after: true });
+  expect(output.failures).toEqual([
     [true, "not_a_session"],
     [true, "read_only"],
   ]);
-  expect(told.texts[0]).toContain("one");
-  expect(told.texts[1]).toContain("hello");
+  expect(output.texts[0]).toContain("one");
+  expect(output.texts[1]).toContain("hello");
 });
 
 test("it writes, forks and lists sessions, and finds the latest", SYSTEM, () => {

@@ -203,10 +203,10 @@ describe("opening", () => {
     const { manager, one } = talked();
     manager.appendLabelChange(one, "start");
     manager.appendSessionInfo("A name");
-    const told = (of: SessionManager) => [of.getHeader(), of.getEntries(), of.getTree(), of.getLeafId()];
+    const getState = (of: SessionManager) => [of.getHeader(), of.getEntries(), of.getTree(), of.getLeafId()];
     for (const path of [file(manager), `~/sessions/${basename(file(manager))}`, `file://${file(manager)}`]) {
       const again = SessionManager.open(path);
-      expect(told(again)).toEqual(told(manager));
+      expect(getState(again)).toEqual(getState(manager));
       expect([again.getSessionName(), again.getCwd(), again.getSessionDir()]).toEqual(["A name", CWD, folder]);
     }
     const other = SessionManager.open(file(manager), join(home, "elsewhere"), "/other");
@@ -791,12 +791,12 @@ describe("listing", () => {
 
   test("tells how far it is, and can be ended", async () => {
     for (let n = 0; n < 12; n++) talked();
-    const told: string[] = [];
+    const calls: string[] = [];
     await SessionManager.list(CWD, folder, (loaded, total, part) =>
-      told.push(`${loaded} of ${total}: ${part?.length}`),
+      calls.push(`${loaded} of ${total}: ${part?.length}`),
     );
-    expect(told).toHaveLength(12);
-    expect(told.filter((one) => !one.endsWith("undefined"))).toEqual(["1 of 12: 1", "10 of 12: 10", "12 of 12: 12"]);
+    expect(calls).toHaveLength(12);
+    expect(calls.filter((one) => !one.endsWith("undefined"))).toEqual(["1 of 12: 1", "10 of 12: 10", "12 of 12: 12"]);
     const controller = new AbortController();
     const ended = SessionManager.listAll(folder, () => controller.abort(new Error("enough")), controller.signal);
     await expect(ended).rejects.toThrow("enough");

@@ -16,7 +16,7 @@ import { beginning } from "./support/sessions.ts";
 import { SYSTEM } from "./support/tiers.ts";
 // @ts-expect-error plain JavaScript, for whoever checks containers without ours
 import { writeContainer } from "./support/v2-checker.js";
-import { blobOf, crcText, type Read, readContainer, type Told } from "./support/v2-document-reader.ts";
+import { blobOf, crcText, type Fault, type Read, readContainer } from "./support/v2-document-reader.ts";
 
 const document = readFileSync(new URL("../docs/session-store-v2.md", import.meta.url), "utf8");
 
@@ -65,7 +65,7 @@ async function shownAt(folder: string, container: string): Promise<Read> {
   return read;
 }
 
-const kindsOf = (told: readonly { kind: string }[]): string[] => told.map(({ kind }) => kind);
+const kindsOf = (faults: readonly { kind: string }[]): string[] => faults.map(({ kind }) => kind);
 const idsOf = (lines: readonly string[]): string[] => lines.map((line) => JSON.parse(line).id);
 
 const user = (content: string) => ({ type: "message", message: { role: "user", content, timestamp: 1769271746831 } });
@@ -103,7 +103,7 @@ describe("the example", () => {
       rows.map(([, , , , , crc]) => crc),
     );
     expect(rows.at(-1)?.[6]).toBe(read.chain);
-    expect(read).toMatchObject({ leafId: "c3d4e5f6", told: [] });
+    expect(read).toMatchObject({ leafId: "c3d4e5f6", faults: [] });
     expect(crcText(Buffer.from("123456789"))).toBe("E3069283");
   });
 
@@ -114,11 +114,11 @@ describe("the example", () => {
     truncateSync(join(folder, INDEX), (printed.get(INDEX) as string).indexOf("\n") + 1);
     const lost = await shownAt(folder, container);
     expect(idsOf(lost.lines)).toEqual(["a1b2c3d4", "b2c3d4e5"]);
-    expect(kindsOf(lost.told)).toEqual(["torn_tail", "lost_entries"]);
+    expect(kindsOf(lost.faults)).toEqual(["torn_tail", "lost_entries"]);
     for (const name of ["checkpoints/0000000000000001.json", "manifest.json"]) truncateSync(join(container, name), 0);
     const torn = await shownAt(folder, container);
     expect(idsOf(torn.lines)).toEqual(["a1b2c3d4"]);
-    expect(kindsOf(torn.told)).toEqual(["torn_tail", "incomplete_batch"]);
+    expect(kindsOf(torn.faults)).toEqual(["torn_tail", "incomplete_batch"]);
   });
 });
 
@@ -145,7 +145,7 @@ describe("the second example", () => {
     const read = await shownAt(folder, container);
     expect(read.lines).toEqual(lines.split("\n"));
     expect(read).toMatchObject({ leafId: "d4e5f6a7", name: null, labels: { b2c3d4e5: "good" } });
-    expect(read.told).toEqual([{ kind: "bad_body", entryId: "b2c3d4e5" }]);
+    expect(read.faults).toEqual([{ kind: "bad_body", entryId: "b2c3d4e5" }]);
   });
 });
 
@@ -216,8 +216,8 @@ describe("damage", () => {
     const container = await published(folder, lines);
     damage(container);
     const read = await shownAt(folder, container);
-    expect(read.told).not.toEqual([]);
-    if (lines === spelled) expect([kindsOf(read.told), idsOf(read.lines)]).toEqual([["bad_body"], idsOf(spelled)]);
+    expect(read.faults).not.toEqual([]);
+    if (lines === spelled) expect([kindsOf(read.faults), idsOf(read.lines)]).toEqual([["bad_body"], idsOf(spelled)]);
   });
 });
 
@@ -242,7 +242,7 @@ test("repeated ids, cycles, missing parents, ids that are numbers and markers ar
     { type: "session_info", id: "a000000b", parentId: "a0000008", name: "\u00a0 name\t" },
   ]);
   const read = await shownAt(folder, container);
-  expect(kindsOf(read.told)).toEqual(["duplicate_id", "duplicate_id", "missing_parent", "cycle", "cycle"]);
+  expect(kindsOf(read.faults)).toEqual(["duplicate_id", "duplicate_id", "missing_parent", "cycle", "cycle"]);
   expect(idsOf(read.lines)).not.toContain("a0000009");
 });
 
@@ -395,15 +395,15 @@ async function expectShown(read: Read, server: Wire): Promise<void> {
   expect(Object.fromEntries(heads.map((head: Json) => [head.name, head.leafId]))).toEqual(read.heads);
   const labelled = nodes.flatMap(({ id, label }: Json) => (label === undefined ? [] : [[id, label]]));
   expect(labelled).toEqual(Object.entries(read.labels));
-  const told = diagnostics.map(({ kind, entryId }: Told) => (entryId === undefined ? { kind } : { kind, entryId }));
-  for (const found of read.told) expect(told).toContainEqual(found);
+  const kinds = diagnostics.map(({ kind, entryId }: Fault) => (entryId === undefined ? { kind } : { kind, entryId }));
+  for (const found of read.faults) expect(kinds).toContainEqual(found);
 }
 
 /** The same of a container without damage, of which the program tells nothing else. */
 async function expectSame(read: Read, server: Wire): Promise<void> {
   await expectShown(read, server);
   const { diagnostics } = await server.result("get_state");
-  expect(kindsOf(read.told)).toEqual(
+  expect(kindsOf(read.faults)).toEqual(
     kindsOf(diagnostics).filter((kind) => kind !== "ambiguous_leaf" && kind !== "newer_branch"),
   );
 }

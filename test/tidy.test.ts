@@ -53,7 +53,7 @@ function circlesIn(graph: ReadonlyMap<string, Iterable<string>>): string[][] {
 }
 
 /** The folder that a file lies in, two levels deep where its first has rooms of its own. */
-function roomOf(file: string): string {
+function getFolder(file: string): string {
   const parts = file.split("/").slice(0, -1);
   return parts.slice(0, ["core", "storage", "server"].includes(parts[0]) ? 2 : 1).join("/");
 }
@@ -69,15 +69,15 @@ test("no two files import each other, by whatever way", () => {
 });
 
 test("no two rooms import from each other, by whatever way", () => {
-  const rooms = new Map<string, Set<string>>();
+  const folders = new Map<string, Set<string>>();
   for (const [file, names] of IMPORTS) {
-    const room = roomOf(file);
-    const known = rooms.get(room) ?? new Set();
-    rooms.set(room, known);
-    for (const name of names) if (TEXTS.has(name) && roomOf(name) !== room) known.add(roomOf(name));
+    const folder = getFolder(file);
+    const known = folders.get(folder) ?? new Set();
+    folders.set(folder, known);
+    for (const name of names) if (TEXTS.has(name) && getFolder(name) !== folder) known.add(getFolder(name));
   }
-  expect(rooms.size).toBeGreaterThan(15);
-  expect(circlesIn(rooms)).toEqual([]);
+  expect(folders.size).toBeGreaterThan(15);
+  expect(circlesIn(folders)).toEqual([]);
 });
 
 test("what touches the world has one importer each", () => {

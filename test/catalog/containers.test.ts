@@ -70,8 +70,8 @@ function withTwins(
 }
 
 /** What does not depend on how a session is stored. */
-const told = ({ path: _path, sizeBytes: _size, store: _store, ...rest }: Listed): object => rest;
-const sorted = (list: readonly Listed[]): string[] => list.map((one) => JSON.stringify(told(one))).sort();
+const portable = ({ path: _path, sizeBytes: _size, store: _store, ...rest }: Listed): object => rest;
+const sorted = (list: readonly Listed[]): string[] => list.map((one) => JSON.stringify(portable(one))).sort();
 const found = (hits: readonly Hit[]): string[] => {
   const names = ["sessionId", "entryId", "role", "snippet", "onActivePath", "part", "tool", "line", "at"] as const;
   return hits.map((hit) => names.map((name) => hit[name]).join(" ")).sort();

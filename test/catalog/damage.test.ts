@@ -140,8 +140,8 @@ withLibrary("it has the columns of pi_agent_rust's index as a view", SOME, async
   for (const path of [mainOf(library), out]) {
     const rows = rowsOf(path);
     expect(Object.keys(rows[0])).toEqual(names);
-    const told = names.filter((name) => name !== "cwd" && name !== "timestamp");
-    expect(byPath(rows.map((row) => told.map((name) => row[name])))).toEqual(byPath(wanted));
+    const reported = names.filter((name) => name !== "cwd" && name !== "timestamp");
+    expect(byPath(rows.map((row) => reported.map((name) => row[name])))).toEqual(byPath(wanted));
   }
 });
 

@@ -292,26 +292,26 @@ test("streams the sessions of a cold build that fit, as they are read", async ()
     stream: true,
     limit: 1,
   });
-  const told = server.events.filter(({ method }) => method === "$/progress");
-  const streamed = told.flatMap(({ params }) => params.value.sessions);
+  const progress = server.events.filter(({ method }) => method === "$/progress");
+  const streamed = progress.flatMap(({ params }) => params.value.sessions);
   expect(new Set(ids({ sessions: streamed })).size).toBe(125);
   expect([streamed.length, total]).toEqual([125, 125]);
   expect(streamed[0]).toMatchObject({ cwd: "/home/me/1", messageCount: 1 });
-  for (const event of told) expect(JSON.stringify(event).length).toBeLessThanOrEqual(4096);
+  for (const event of progress) expect(JSON.stringify(event).length).toBeLessThanOrEqual(4096);
 });
 
 test("tells how far a cold build is, to those who ask, in either dialect", async () => {
   for (let n = 0; n < 250; n++) put({ id: `s${n}`, entries: [said(n % 60, "x")] });
   const server = serve();
   await server.result("list_sessions", { _meta: { progressToken: "mine" }, limit: 1 });
-  const told = server.events.filter(({ method }) => method === "$/progress");
-  expect(told.length).toBeGreaterThan(10);
-  expect(told.at(-1)).toEqual({
+  const progress = server.events.filter(({ method }) => method === "$/progress");
+  expect(progress.length).toBeGreaterThan(10);
+  expect(progress.at(-1)).toEqual({
     jsonrpc: "2.0",
     method: "$/progress",
     params: { token: "mine", value: { kind: "report", done: 250, total: 250 } },
   });
-  const done = told.map(({ params }) => params.value.done);
+  const done = progress.map(({ params }) => params.value.done);
   expect(done).toEqual([...done].sort((a, b) => a - b));
   server.events.length = 0;
   await server.result("list_sessions", { _meta: { progressToken: "mine" } });

@@ -46,7 +46,7 @@ describe.each(VARIANTS)("%s", (variant) => {
     (line, n) => `toolCall ${n < 2 ? "bash" : "edit"}: ${line}`,
   );
   const OWN = "bashExecution bash: npm run migrate -- --dry";
-  const GAVE = "toolResult bash: migrated 3 tables";
+  const OUTPUT = "toolResult bash: migrated 3 tables";
   const ALL_EDITS = ["toolCall edit: /home/me/a/src/store.ts", "toolCall edit: src/cli.ts", "toolResult edit: done"];
 
   test.each<[object, string[]]>([
@@ -60,9 +60,9 @@ describe.each(VARIANTS)("%s", (variant) => {
     // A command of the user is one hit, with its output or without.
     [{ query: "dry", in: ["toolCall", "bashExecution"] }, [OWN]],
     [{ query: "move", in: ["user"], includeToolResults: true }, []],
-    [{ query: "tables", in: ["user"], includeToolResults: true }, [GAVE]],
+    [{ query: "tables", in: ["user"], includeToolResults: true }, [OUTPUT]],
     // A tool is asked for with its results, in any case, and several are.
-    [{ query: "migrat", tool: "Bash" }, [OWN, RUN, GAVE]],
+    [{ query: "migrat", tool: "Bash" }, [OWN, RUN, OUTPUT]],
     [{ query: "migrate", tool: "bash", in: ["toolCall"] }, [RUN, DRY]],
     [{ tool: "edit" }, ALL_EDITS],
     [{ tool: ["read", "no such"], query: "" }, ["toolCall read: src/store.ts"]],

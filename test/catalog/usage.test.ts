@@ -219,10 +219,10 @@ test("damage is named, and what is whole counts", async () => {
   put({ id: "whole", text: `\ufeff${sessionText({ id: "whole" }, [answer(TIME, 1, 16)]).trimEnd()}` });
   const { totals, incomplete, incompleteCount } = await usage();
   expect([totals.cost, incompleteCount]).toEqual([29, 2]);
-  const told = (id: string, damagedLines: number): object => {
+  const partial = (id: string, damagedLines: number): object => {
     return { sessionPath: expect.stringContaining(id), sessionId: id, shortId: id, name: null, damagedLines };
   };
-  expect(incomplete).toEqual([told("binary", 2), told("cut", 1)]);
+  expect(incomplete).toEqual([partial("binary", 2), partial("cut", 1)]);
 });
 
 test("pages go on where they ended, whatever was spent meanwhile", async () => {
@@ -251,11 +251,11 @@ test("tells how far the first count is", async () => {
   for (let n = 0; n < 60; n++) put({ id: `s${n}`, entries: [answer(TIME, 1, 1)] });
   const server = serve();
   await server.result("list_sessions");
-  for (const told of [[{ kind: "report", done: 60, total: 60 }], []]) {
+  for (const steps of [[{ kind: "report", done: 60, total: 60 }], []]) {
     server.events.length = 0;
     await server.result("get_usage", { _meta: { progressToken: 1 } });
     const progress = server.events.filter(({ method }) => method === "$/progress");
-    expect(progress.slice(-1).map(({ params }) => params.value)).toEqual(told);
+    expect(progress.slice(-1).map(({ params }) => params.value)).toEqual(steps);
   }
 });
 

@@ -228,10 +228,10 @@ describe("the end", () => {
   test("comes with exit, after shutdown or alone, or a second after shutdown when the host says nothing more", async () => {
     stopTimers();
     for (const before of [["shutdown"], []]) {
-      const told = serveHere(QUIET);
-      for (const method of before) await told.result(method);
-      told.send(call("get_state"), { jsonrpc: "2.0", method: "exit" });
-      expect([(await told.rest()).length, await told.done]).toEqual([1, 0]);
+      const server = serveHere(QUIET);
+      for (const method of before) await server.result(method);
+      server.send(call("get_state"), { jsonrpc: "2.0", method: "exit" });
+      expect([(await server.rest()).length, await server.done]).toEqual([1, 0]);
     }
     const server = serveHere(QUIET);
     const ended = vi.fn();

@@ -184,7 +184,7 @@ describe("the help", () => {
     });
     expect(found.length).toBeGreaterThan(5);
     // The verb fleet has a command of the name of a verb.
-    const judged = found.filter(({ name }) => name !== "cli/verbs/fleet.ts");
-    expect(judged.filter(({ verb, flag }) => !(flag in (known.get(verb) as object)))).toEqual([]);
+    const checked = found.filter(({ name }) => name !== "cli/verbs/fleet.ts");
+    expect(checked.filter(({ verb, flag }) => !(flag in (known.get(verb) as object)))).toEqual([]);
   });
 });

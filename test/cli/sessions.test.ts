@@ -9,7 +9,7 @@ import { FORMATS } from "../support/foreign/formats.ts";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, TIME, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { expectTame, runHere, stored, told } from "../support/verbs.ts";
+import { expectTame, playVerbs, runHere, stored } from "../support/verbs.ts";
 
 const AUTH = "019aaaaa-1111-7000-8000-000000000001";
 const TWIN = "019aaaaa-2222-7000-8000-000000000002";
@@ -26,7 +26,7 @@ function ready() {
   const twin = said(place, TWIN, "Something else.");
   const old = said(place, OLD, "Long ago.", "Old one");
   const files = { auth, twin, old };
-  return { place, ...files, say: told(place, files, { now: Date.parse(TIME) + 86_400_000 }) };
+  return { place, ...files, say: playVerbs(place, files, { now: Date.parse(TIME) + 86_400_000 }) };
 }
 
 describe("the beginning of an id", () => {
@@ -75,7 +75,7 @@ describe("the beginning of an id", () => {
     expect(contentsOf(rootOf(place))).toEqual(before);
     const other = temporaryPlace();
     const file = said(other, OLD, "Long ago.");
-    await told(other)(`
+    await playVerbs(other)(`
       $ delete 019 --yes
       !2 019 is too little of an id. Give at least 4 characters of it.
       & ${file}`);
@@ -276,7 +276,7 @@ test("another agent's session is named by its id: it is read and imported, and a
   const hashes = true;
   const { stdout } = await runHere(place, ["list", "--agents", "copilot", "--json"], { hashes });
   const id = JSON.parse(stdout).sessions[0].sessionId.slice(0, 8);
-  const hashed = told(place, { id }, { hashes });
+  const hashed = playVerbs(place, { id }, { hashes });
   for (const refused of ["delete {id}", "archive {id}", "relocate {id} {cwd}"])
     await hashed(`$ ${refused}\n! {...}import {id} makes a session of yours of it.{...}`);
   await hashed(`

@@ -42,17 +42,17 @@ function kept(cache: string): string[] {
 
 acrossTiers(test, [1, 3])("code that one run keeps is used by the next, and not when it is spoiled (%i)", (times) => {
   const cache = join(temporaryPlace().home, "cache");
-  const told = start(cache);
+  const started = start(cache);
   expect(kept(cache)).toHaveLength(1);
   const [file] = kept(cache);
   const whole = readFileSync(file);
-  expect(start(cache)).toBe(told);
+  expect(start(cache)).toBe(started);
   expect(readFileSync(file).equals(whole)).toBe(true);
   forSeeds(times, (random) => {
     const spoiled = Buffer.from(random.chance(0.3) ? whole.subarray(0, random.int(whole.length)) : whole);
     if (spoiled.length === whole.length) spoiled[random.int(whole.length)] ^= 1 << random.int(8);
     writeFileSync(file, spoiled);
-    expect(start(cache)).toBe(told);
+    expect(start(cache)).toBe(started);
   });
   // What was spoiled was made anew.
   expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
@@ -75,10 +75,10 @@ test("what is loaded when it is needed is loaded with kept code, too", async () 
 
 test("nothing is kept where it is not wanted or cannot be", () => {
   const cache = join(temporaryPlace().home, "cache");
-  const told = start(cache, { NODE_DISABLE_COMPILE_CACHE: "1" });
+  const started = start(cache, { NODE_DISABLE_COMPILE_CACHE: "1" });
   expect(kept(cache)).toEqual([]);
   writeFileSync(cache, "no folder");
-  expect(start(cache)).toBe(told);
+  expect(start(cache)).toBe(started);
 });
 
 test("code that only later requests needed is added by a server that goes on", async () => {

@@ -19,7 +19,7 @@ import { range } from "../support/random.ts";
 import type { Json, Place } from "../support/server.ts";
 import { programEnvironment, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
-import { expectTame, type RunOptions, runHere, stored, told, wordsIn } from "../support/verbs.ts";
+import { expectTame, playVerbs, type RunOptions, runHere, stored, wordsIn } from "../support/verbs.ts";
 
 const NOW = Date.parse(TIME) + 86_400_000;
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
@@ -61,7 +61,7 @@ function ready(): Place {
 }
 
 const say = (place: Place, names: Record<string, string | RegExp> = {}, options: RunOptions = {}) =>
-  told(place, { ...NAMES, ...names }, { now: NOW, ...options });
+  playVerbs(place, { ...NAMES, ...names }, { now: NOW, ...options });
 
 type Asked = readonly [method: string, params: object];
 
@@ -226,8 +226,8 @@ acrossTiers(test, ["jsonl", "v2"])(
     await server.result("open_session", { sessionId: sessionId(1) });
     await server.result("append", { sessionId: sessionId(1), entries: [user("go on")] });
     const names = { one: sessionId(1), two: sessionId(2), pid: String(process.pid), unmarked: /[^*\n]+/ };
-    const tell = say(place, names);
-    await tell(`
+    const askVerb = say(place, names);
+    await askVerb(`
       $ list
       {...}NAME OR FIRST{...}
       {...}* say a0000000{...}
@@ -247,7 +247,7 @@ acrossTiers(test, ["jsonl", "v2"])(
       expect(Object.fromEntries(found)).toEqual({ [sessionId(1)]: "holders" in params, [sessionId(2)]: false });
     }
     await server.finish();
-    await tell(`
+    await askVerb(`
       $ list
       - \\*
       $ status {one}

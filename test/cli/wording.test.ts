@@ -11,7 +11,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
 import { commandTable } from "../../src/handlers/shared/table.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { runHere, runVerbHere, told } from "../support/verbs.ts";
+import { playVerbs, runHere, runVerbHere } from "../support/verbs.ts";
 
 test.each([
   ["No such session. list_sessions shows those that exist.", "No such session. list shows those that exist."],
@@ -41,12 +41,12 @@ test("what a person gave stays as it was", () => {
 const SRC = fileURLToPath(new URL("../../src", import.meta.url));
 
 /** Every text in the sources with at least three words: what is said to somebody, and some that is not. */
-function sentencesIn(room: string): string[] {
-  const files = readdirSync(join(SRC, room), { recursive: true, encoding: "utf8" });
+function sentencesIn(folder: string): string[] {
+  const files = readdirSync(join(SRC, folder), { recursive: true, encoding: "utf8" });
   return files
     .filter((name) => name.endsWith(".ts"))
     .flatMap((file) => {
-      const text = readFileSync(join(SRC, room, file), "utf8")
+      const text = readFileSync(join(SRC, folder, file), "utf8")
         .replace(/\/\*\*[\s\S]*?\*\//g, "")
         .replace(/^\s*\/\/.*$/gm, "")
         // What documents say of the protocol, in its words. The meaning of a failure is also its sentence.
@@ -125,7 +125,7 @@ const TYPED = `${PATH} was deleted. fork writes what is known of it, and restore
 
 test("a verb that fails names verbs, and with --json commands, also one that asks no server", async () => {
   const place = temporaryPlace();
-  await told(place)(`
+  await playVerbs(place)(`
     $ show nowhere !! . list shows those that exist.
     $ show nowhere --json | error.message
     {...}. list_sessions shows those{...}
@@ -141,8 +141,8 @@ test("a verb that fails names verbs, and with --json commands, also one that ask
 test.each(["push", "restore", "verify", "import", "export"])(
   "fleet %s tells in verbs of what it could not do",
   (word) => {
-    const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
-    const found = { sessions: [told], files: [told], faults: [told], copies: [], lacking: [], journal: [] };
+    const refusal = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
+    const found = { sessions: [refusal], files: [refusal], faults: [refusal], copies: [], lacking: [], journal: [] };
     const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
     const given = { operands: [], flags: new Map(), took: [] } as unknown as VerbArguments;
     const verb = findVerb("fleet")?.subverbs?.find(({ name }) => name === `fleet ${word}`) as Verb;

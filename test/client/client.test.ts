@@ -61,8 +61,8 @@ test("a failure has the protocol's name, code and data, says which command faile
   const asksForNothing = async (): Promise<unknown> => await client.request("branch", { entryId: "none" });
   const failure = (await asksForNothing().catch((error) => error)) as RequestFailure;
   expect(failure).toBeInstanceOf(RequestFailure);
-  const told = { name: "entry_not_found", code: -32002, retryable: false, data: { entryId: "none" } };
-  expect(failure).toMatchObject({ ...told, command: "branch", message: expect.stringMatching(/^branch: /) });
+  const expected = { name: "entry_not_found", code: -32002, retryable: false, data: { entryId: "none" } };
+  expect(failure).toMatchObject({ ...expected, command: "branch", message: expect.stringMatching(/^branch: /) });
   expect(failure.stack).toMatch(/asksForNothing(?:.|\n)*client\.test\.ts/);
   const paged = client.pages("get_entries", { cursor: "none" }).next();
   const message = expect.stringMatching(/^get_entries: /);
@@ -115,12 +115,12 @@ test("hooks are handlers; they may read meanwhile, and an error in one stops the
 });
 
 test("a hook's handler is told when the server does not wait any more", async () => {
-  let told: unknown;
+  let caught: unknown;
   const waits: SpawnOptions["hooks"] = {
     session_before_switch: (_, { signal }) =>
       new Promise((resolve) => {
         signal.addEventListener("abort", () => {
-          told = signal.aborted;
+          caught = signal.aborted;
           resolve({});
         });
       }),
@@ -128,7 +128,7 @@ test("a hook's handler is told when the server does not wait any more", async ()
   const client = await connected({ hooks: waits }, "--hook-timeout", "20");
   expect(await client.request("new_session")).toMatchObject({ cancelled: true, reason: "hook_timeout" });
   await client.request("get_state");
-  expect(told).toBe(true);
+  expect(caught).toBe(true);
 });
 
 test("a signal withdraws what has not begun, and says nothing of what has", async () => {

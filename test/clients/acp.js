@@ -40,7 +40,7 @@ export async function drive({ modules, program, args, env, cwd, hasAgent, hasSes
   const sdk = await import(pathToFileURL(join(folder, exports["."].import)).href);
   const steps = new Steps();
   const wrong = [];
-  const judge = schemaOf(modules);
+  const validate = schemaOf(modules);
   const updates = [];
   let answers = 0;
   const texts = () =>
@@ -64,7 +64,7 @@ export async function drive({ modules, program, args, env, cwd, hasAgent, hasSes
       child.stdin.write(`${line}\n`);
     });
     createInterface({ input: child.stdout }).on("line", (line) => {
-      const fault = judge(JSON.parse(line), asked);
+      const fault = validate(JSON.parse(line), asked);
       if (fault) wrong.push(fault);
       fromAgent.write(`${line}\n`);
     });

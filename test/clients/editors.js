@@ -127,7 +127,7 @@ export async function driveEditor(editor, { command, home, cwd, env, hasAgent, i
   if (editor.why) return editor.why;
   writePast(env.PI_CODING_AGENT_DIR, cwd);
   const file = join(home, "steps");
-  const told = {
+  const vars = {
     ...env,
     LANG: "C.UTF-8",
     TERM: "dumb",
@@ -145,7 +145,7 @@ export async function driveEditor(editor, { command, home, cwd, env, hasAgent, i
   const steps = new Steps();
   for (const args of editor.runs({ hasAgent, isReal })) {
     writeFileSync(file, "");
-    const { said, status } = await run(editor.command, args, { cwd, env: told });
+    const { said, status } = await run(editor.command, args, { cwd, env: vars });
     for (const line of readFileSync(file, "utf8").split("\n"))
       if (line !== "") {
         const { name, why: reason } = JSON.parse(line);

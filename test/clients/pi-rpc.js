@@ -13,9 +13,9 @@ export async function drive({ folder, program, args, env, cwd, hasAgent, isReal 
   await steps.take("start", () => client.start());
   client.onEvent((event) => events.push(event));
   const state = await steps.take("get_state", async () => {
-    const told = await client.getState();
-    require(typeof told.sessionId === "string", "no session id");
-    return told;
+    const state = await client.getState();
+    require(typeof state.sessionId === "string", "no session id");
+    return state;
   });
   // Later versions have the system's message among them.
   const messages = async () => (await client.getMessages()).filter(({ role }) => role !== "system");

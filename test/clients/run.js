@@ -70,7 +70,7 @@ const behind = ({ command, protocol }) => [
 ];
 
 /** Returns a program that stands in Pi's place, for clients that take one word. */
-function standIn(home, column) {
+function writeStub(home, column) {
   const words = column.pi ? [node, join(column.pi.folder, "dist/cli.js")] : [node, SERVER, ...behind(column)];
   const file = join(home, "stand-in.sh");
   writeFileSync(file, `#!/bin/sh\nexec ${words.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ")} "$@"\n`);
@@ -104,7 +104,7 @@ const CLIENTS = [
     name: "pi-acp 0.0.34",
     drive(column, { home, cwd, env }) {
       if (column.protocol === "acp") return NOT_ITS_DIALECT;
-      const place = { cwd, env: { ...env, PI_ACP_PI_COMMAND: standIn(home, column) } };
+      const place = { cwd, env: { ...env, PI_ACP_PI_COMMAND: writeStub(home, column) } };
       const words = { ...column.words, ask: undefined };
       return throughAcp(column, place, [join(others, "pi-acp/dist/index.js")], { words });
     },
@@ -128,7 +128,7 @@ const CLIENTS = [
     drive(column, { home, cwd, env }) {
       if (column.protocol === "acp") return NOT_ITS_DIALECT;
       const { isReal, words } = column;
-      const common = { command: standIn(home, column), home, cwd, env };
+      const common = { command: writeStub(home, column), home, cwd, env };
       return driveEditor(editor, { ...common, hasAgent: hasAgent(column), isReal, words });
     },
   })),

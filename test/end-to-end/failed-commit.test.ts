@@ -23,7 +23,7 @@ function eio(code = "EIO"): Error {
 
 /** A disk whose next sync fails, at once or when the test says so, or which is full in the middle of a write. */
 class SyncFailingDisk extends FaultDisk {
-  private room: "enough" | "half" | "none" = "enough";
+  private left: "enough" | "half" | "none" = "enough";
   private failure: { wait: Promise<void>; errno: string } | undefined;
   private reach = (): void => {};
   /** Whether all syncs fail. */
@@ -40,15 +40,15 @@ class SyncFailingDisk extends FaultDisk {
   };
 
   override write(fd: number, bytes: Uint8Array): number {
-    if (this.room === "enough") return super.write(fd, bytes);
-    this.room = this.room === "half" ? "none" : "enough";
-    if (this.room === "enough") throw eio("ENOSPC");
+    if (this.left === "enough") return super.write(fd, bytes);
+    this.left = this.left === "half" ? "none" : "enough";
+    if (this.left === "enough") throw eio("ENOSPC");
     return super.write(fd, bytes.subarray(0, bytes.length >> 1));
   }
 
   /** The next write takes half of its bytes and finds no room for the rest. */
   cutNextWrite(): void {
-    this.room = "half";
+    this.left = "half";
   }
 
   failNextSync(errno = "EIO"): void {
@@ -259,9 +259,9 @@ test("whenever another program writes while an append is made whose commit fails
     const ids: string[] = foreign.flatMap((params) => params.entryIds);
     const times = ids.filter((id) => id === "foreign").length;
     expect(times, `look ${at}`).toBe(at === 0 ? 0 : 1);
-    const stayed = error.data.name === "outcome_unknown" ? ["two"] : [];
+    const kept = error.data.name === "outcome_unknown" ? ["two"] : [];
     const known = idsOf(await wire.result("get_entries"));
-    expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...stayed]));
+    expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...kept]));
     for (const { leafId } of foreign) expect(known, `look ${at}`).toContain(leafId);
     await lives.kill();
   }
@@ -357,17 +357,17 @@ test("mutations that waited fail, reads behind them see the durable state, repli
     call(116, "list_open_sessions"),
     call(117, "open_session", { sessionId }),
   );
-  const told = await wire.take(17);
-  const [introduced, listed, opened] = told.splice(14).map(({ result }) => result);
+  const messages = await wire.take(17);
+  const [introduced, listed, opened] = messages.splice(14).map(({ result }) => result);
   expect([introduced.state, opened.leafId]).toEqual([before[0], before[0].leafId]);
   expect(listed.sessions.map(({ leafId }: Json) => leafId)).toEqual([before[0].leafId]);
-  expect(kinds(told)).toEqual(told.map((_, index) => `#${101 + index}`));
+  expect(kinds(messages)).toEqual(messages.map((_, index) => `#${101 + index}`));
   const failure = { code: -32803, data: { name: "storage_failed", retryable: true } };
-  for (const { id, error } of told.slice(1, 6)) expect(error, `${id}`).toMatchObject(failure);
+  for (const { id, error } of messages.slice(1, 6)) expect(error, `${id}`).toMatchObject(failure);
   // What is wrong with a request itself is said.
-  const wrong = told.slice(6, 9).map(({ error }) => error.data.name);
+  const wrong = messages.slice(6, 9).map(({ error }) => error.data.name);
   expect(wrong).toEqual(["invalid_params", "entry_not_found", "entry_not_found"]);
-  expect([told[0], ...told.slice(9)].map(({ result }) => result)).toEqual([before[0], ...before]);
+  expect([messages[0], ...messages.slice(9)].map(({ result }) => result)).toEqual([before[0], ...before]);
   expect(disk.content(file)).toEqual(bytes);
   // The same request again is no repeat: the first one left nothing.
   const { entryIds: again, leafId } = await wire.result("append", { entries: [user("again")], idempotencyKey: "k" });

@@ -332,11 +332,11 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       ...[isRenamed, 1, ["one", "same", leafId]],
     ]);
     // It is told by which id that is now, and a repeated request finds the same entry.
-    const told = isRenamed ? { renamed: [{ from: "same", to: leafId }] } : {};
-    expect(diagnostics).toEqual([expect.objectContaining({ kind: "diverged", salvaged: true, ...told })]);
+    const renames = isRenamed ? { renamed: [{ from: "same", to: leafId }] } : {};
+    expect(diagnostics).toEqual([expect.objectContaining({ kind: "diverged", salvaged: true, ...renames })]);
     expect(diagnostics[0].reason.includes("got another id")).toBe(isRenamed);
     const damage = one.heard("session_damage").flatMap((params) => params.damage);
-    expect(damage).toEqual([expect.objectContaining({ kind: "diverged", ...told })]);
+    expect(damage).toEqual([expect.objectContaining({ kind: "diverged", ...renames })]);
     expect((await one.result("append", mine)).entryIds).toEqual([leafId]);
     const texts = (await one.result("get_messages")).messages.map(({ content }: Json) => content);
     expect(texts.slice(0, 2)).toEqual(["one", "mine"]);

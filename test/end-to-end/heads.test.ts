@@ -210,16 +210,16 @@ describe("servers that are processes", SYSTEM, () => {
       const slow = spawn([]);
       await slow.result("initialize", { head: "mine" });
       const { leafId: first } = await slow.result("append", said("first"));
-      const beside = await hostOf(file, place, { head: "mine" });
+      const second = await hostOf(file, place, { head: "mine" });
       slow.process.kill("SIGSTOP");
       slow.ask("asked", "append", said("asked while it was stopped"));
       // What tells of a compaction has it in it.
       const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
       for (let n = 0; n < 12; n++)
-        for (const server of [beside, holder]) await server.result("compact_append", compaction);
+        for (const server of [second, holder]) await server.result("compact_append", compaction);
       // Of neither leaf anything can be told that it will hear.
-      await beside.result("branch", { entryId: first });
-      const { leafId: ofHead } = await beside.result("append", said("second"));
+      await second.result("branch", { entryId: first });
+      const { leafId: ofHead } = await second.result("append", said("second"));
       const { leafId: shared } = await holder.result("branch", { entryId: root });
       slow.process.kill("SIGCONT");
       const asked = (await slow.reply("asked")).result;
@@ -231,7 +231,7 @@ describe("servers that are processes", SYSTEM, () => {
       expect((await slow.result("get_entry", { entryId: asked.leafId })).entry.parentId).toBe(ofHead);
       expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
       expect((await pathOf(slow)).at(-1)).toBe("third");
-      expect(await pathOf(beside)).toEqual(await pathOf(slow));
+      expect(await pathOf(second)).toEqual(await pathOf(slow));
       expectNumbered(slow);
     },
   );

@@ -57,12 +57,12 @@ acrossTiers(describe, STORES)("a move, --store %s", (store) => {
   test("is written down as one marker when the session is left, and no reader sees it", async () => {
     const { lives, wire, file } = await begunHere();
     await wire.result("branch", { entryId: "a1" });
-    const told = async (): Promise<Json> => [
+    const readState = async (): Promise<Json> => [
       ...[await wire.result("get_entries"), await wire.result("get_fork_messages")],
       ...[await wire.result("get_tree", { format: "flat" }), await wire.result("get_tree", { format: "nested" })],
       ...[await wire.result("get_entry", { entryId: "a1" }), await wire.result("get_session_stats")],
     ];
-    const before = await told();
+    const before = await readState();
     const { entryCount, branchCount } = await wire.result("get_state");
     await wire.result("new_session");
     expect(typesBehind(file)).toEqual(["marker"]);
@@ -71,7 +71,7 @@ acrossTiers(describe, STORES)("a move, --store %s", (store) => {
     const left = imprint(file);
     await wire.result("switch_session", { sessionPath: file });
     expect(await wire.result("get_state")).toMatchObject({ entryCount, branchCount, leafId: "a1" });
-    expect(await told()).toEqual(before);
+    expect(await readState()).toEqual(before);
     for (const method of ["get_entry", "branch", "fork"])
       expect((await wire.failure(method, { entryId: marker.id })).data.name).toBe("entry_not_found");
     expect((await wire.failure("get_entries", { since: marker.id })).data.name).toBe("entry_not_found");
@@ -132,9 +132,9 @@ test.each([
     const lines = decodeText(disk.content(file) as Uint8Array)
       .trimEnd()
       .split("\n");
-    const [marker, aside] = lines.slice(5).map((line) => JSON.parse(line));
+    const [marker, other] = lines.slice(5).map((line) => JSON.parse(line));
     expect([lines.length, isMarker(marker)]).toEqual([7, true]);
-    expect(aside).toMatchObject({ type, parentId: marker.parentId });
+    expect(other).toMatchObject({ type, parentId: marker.parentId });
     // Without our record the file alone tells the same.
     const [record] = disk.paths().filter((path) => path.includes("leaves"));
     if (record) disk.remove(record);

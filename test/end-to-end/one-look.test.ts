@@ -77,9 +77,9 @@ test("what was written before the next chunk is told before its replies", async 
   await wire.reply("one");
   writeAsOther(disk, file, userText("other", "one", "foreign"));
   wire.send(append("two"));
-  const told = [await wire.next()];
-  while (told.at(-1).id !== "two") told.push(await wire.next());
+  const received = [await wire.next()];
+  while (received.at(-1).id !== "two") received.push(await wire.next());
   // The first is what follows the reply to the first append.
-  expect(told.map(({ params, id }) => id ?? params.origin)).toEqual(["self", "foreign", "two"]);
+  expect(received.map(({ params, id }) => id ?? params.origin)).toEqual(["self", "foreign", "two"]);
   expect((await wire.result("get_path")).entries.map(({ id }: Json) => id)).toEqual(["zero", "one", "other", "two"]);
 });

@@ -33,14 +33,14 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
       await killed.result("append", said("mine"));
       const other = open();
       const { entryIds } = await other.result("append", said("yours"));
-      const told = (): string[] => killed.events.flatMap(({ params }) => params?.entryIds ?? []);
-      while (!told().includes(entryIds[0])) await killed.result("get_state");
+      const getReported = (): string[] => killed.events.flatMap(({ params }) => params?.entryIds ?? []);
+      while (!getReported().includes(entryIds[0])) await killed.result("get_state");
       const kept = cursorAfter(cursor, killed.events);
       killed.process.kill("SIGKILL");
       const missed = await other.result("append", said("missed"));
       await other.result("branch", { entryId: entryIds[0] });
       await other.result("append", said("missed, too"));
-      await other.result("branch", { entryId: told()[0] });
+      await other.result("branch", { entryId: getReported()[0] });
       const again = open();
       const { resumed, state } = await again.result("initialize", { resume: { ...kept, epoch: 1, lastSeq: 4 } });
       expect(resumed.type).toBe("replay");

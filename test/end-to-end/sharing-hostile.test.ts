@@ -8,7 +8,7 @@ import type { Entrance } from "../../src/core/ports/attach.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { isLock, type Locks, makeLock } from "../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../src/storage/locks/locks.ts";
-import { attachmentsWith, beside } from "../support/attaching.ts";
+import { attachmentsWith, listFolder } from "../support/attaching.ts";
 import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
@@ -270,7 +270,7 @@ acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
         const lock = real.acquire(key, at);
         if (!isLock(lock)) return lock;
         return makeLock(() => {
-          left.push(beside(dirname(file)));
+          left.push(listFolder(dirname(file)));
           lock.release();
         }, lock);
       },
@@ -305,7 +305,7 @@ acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
     server.send(request(1, "append", said("found it")), request(2, "new_session"));
     expect((await server.reply(1)).error).toBeUndefined();
     expect((await server.reply(2)).error).toBeUndefined();
-    expect([left, beside(dirname(file))]).toEqual([[null], null]);
+    expect([left, listFolder(dirname(file))]).toEqual([[null], null]);
     await server.finish();
   });
 
@@ -328,11 +328,11 @@ acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
 
 describe("a host is told once of an entry", () => {
   /** A server that was told of an entry by a false holder, which another program has written. */
-  async function told() {
+  async function startOther() {
     const { other, lock, say, end, succeed } = await joined();
     await other.result("initialize");
     const write = async (text: string): Promise<string> => (await lock.result("append", said(text))).entryIds[0];
-    const tell = (...entryIds: string[]): void => {
+    const report = (...entryIds: string[]): void => {
       const entries = entryIds.map((id) => ({ id }));
       say({ event: "session_append", leafId: entryIds.at(-1), payload: { entryIds, origin: "peer", entries } });
     };
@@ -340,14 +340,14 @@ describe("a host is told once of an entry", () => {
       while (!isSo(await other.result("get_state"))) await turn();
     };
     await until(({ holder }) => holder !== undefined);
-    return { other, lock, write, tell, heard: () => appended(other), end, succeed, until };
+    return { other, lock, write, report, heard: () => appended(other), end, succeed, until };
   }
 
   test("of which a holder told that dies while the file has another name", async () => {
-    const { other, lock, write, tell, heard, end, until } = await told();
+    const { other, lock, write, report, heard, end, until } = await startOther();
     const { sessionFile } = await lock.result("get_state");
     const id = await write("told");
-    tell(id);
+    report(id);
     // It is told of, and not read here yet.
     await turns(50);
     renameSync(sessionFile, `${sessionFile}.away`);
@@ -360,13 +360,13 @@ describe("a host is told once of an entry", () => {
   });
 
   test("of which an event of the next holder tells with others", async () => {
-    const { other, write, tell, heard, succeed, until } = await told();
+    const { other, write, report, heard, succeed, until } = await startOther();
     const first = await write("one");
-    tell(first);
+    report(first);
     await until(() => heard().length === 1);
     await succeed();
     const second = await write("two");
-    tell(first, second);
+    report(first, second);
     await until(() => heard().length > 1);
     expect(heard()).toEqual([first, second]);
     expect(paramsOf(other, "session_append").at(-1)?.entries).toEqual([{ id: second }]);

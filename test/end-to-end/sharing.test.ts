@@ -16,6 +16,7 @@ import {
   announced,
   framed,
   guestOf,
+  HELLO,
   held,
   joined,
   knock,
@@ -29,7 +30,6 @@ import {
   turn,
   turns,
   two,
-  WISH,
 } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
@@ -207,17 +207,17 @@ describe("a holder that was joined", () => {
 
 describe("at the socket of a holder", () => {
   test.each([
-    ["without the token", (token: string) => ({ attach: { ...WISH, token: `${token.slice(0, -1)}.` } })],
-    ["with another protocol", (token: string) => ({ attach: { ...WISH, token, protocol: 2 } })],
-    ["for another session", (token: string) => ({ attach: { ...WISH, token, sessionId: "other" } })],
+    ["without the token", (token: string) => ({ attach: { ...HELLO, token: `${token.slice(0, -1)}.` } })],
+    ["with another protocol", (token: string) => ({ attach: { ...HELLO, token, protocol: 2 } })],
+    ["for another session", (token: string) => ({ attach: { ...HELLO, token, sessionId: "other" } })],
     ["with a call before it was let in", () => ({ call: 1, name: "append", params: said("no") })],
     ["with no object", () => [1]],
-    ["with more than 256 KiB", (token: string) => ({ attach: { ...WISH, token, more: "x".repeat(300_000) } })],
-  ])("nobody is let in %s", async (_, wish) => {
+    ["with more than 256 KiB", (token: string) => ({ attach: { ...HELLO, token, more: "x".repeat(300_000) } })],
+  ])("nobody is let in %s", async (_, hello) => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    sendTo(socket, wish(announcement.token));
+    sendTo(socket, hello(announcement.token));
     let heard = "";
     for await (const piece of socket) heard += piece;
     expect(heard).not.toContain("attached");
@@ -232,7 +232,7 @@ describe("at the socket of a holder", () => {
     const socket = createConnection({ path, allowHalfOpen: true });
     socket.resume();
     const refused = once(socket, "error");
-    sendTo(socket, { attach: { ...WISH, token: "wrong" } });
+    sendTo(socket, { attach: { ...HELLO, token: "wrong" } });
     const talking = setInterval(() => socket.write("more"), 1);
     expect((await refused)[0]).toMatchObject({ code: expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) });
     clearInterval(talking);
@@ -255,11 +255,11 @@ describe("at the socket of a holder", () => {
 
   test.each([false, true])(
     "who is in hears that the holder lives, though that waits for its host, and is served then (beside the current: %s)",
-    async (isBeside) => {
+    async (isShared) => {
       const { file, holder } = await held();
       await holder.result("initialize", TREE);
-      const of = isBeside ? { sessionId: "shared" } : {};
-      if (isBeside) {
+      const of = isShared ? { sessionId: "shared" } : {};
+      if (isShared) {
         await holder.result("new_session");
         await holder.result("open_session", { sessionPath: file });
         await holder.result("append", { ...of, ...said("held again") });
@@ -273,7 +273,7 @@ describe("at the socket of a holder", () => {
       holder.answer(id, {});
       expect(await hear('"reply":1')).not.toContain('"error"');
       expect((await holder.reply(77)).result).toMatchObject({ leafId: entries[0].id });
-      if (isBeside) await holder.result("switch_session", of);
+      if (isShared) await holder.result("switch_session", of);
       expect((await holder.result("get_state")).sessionName).toBe("by a guest");
     },
   );
@@ -293,9 +293,9 @@ describe("at the socket of a holder", () => {
     await hear('"reply":1,');
     const heard = await hear('"lost":');
     const lost = [...heard.matchAll(/\{"lost":(\d+),/g)].reduce((sum, [, count]) => sum + Number(count), 0);
-    const told = [...heard.matchAll(/\{"event":"session_(?:append|compact)"/g)].length;
+    const events = [...heard.matchAll(/\{"event":"session_(?:append|compact)"/g)].length;
     expect(lost).toBeGreaterThan(0);
-    expect(lost + told).toBeGreaterThanOrEqual(2 * 24);
+    expect(lost + events).toBeGreaterThanOrEqual(2 * 24);
     expect(await texts(holder)).toContain("asked");
   });
 });

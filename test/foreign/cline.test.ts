@@ -35,9 +35,9 @@ function longTask(): ClineWriter {
   return w;
 }
 
-function diskWith(messages: string, beside: Readonly<Record<string, unknown>>): ReturnType<typeof diskWithForeign> {
+function diskWith(messages: string, files: Readonly<Record<string, unknown>>): ReturnType<typeof diskWithForeign> {
   const disk = diskWithForeign(messages, MESSAGES);
-  for (const [name, value] of Object.entries(beside)) disk.put(join(FOLDER, name), Buffer.from(JSON.stringify(value)));
+  for (const [name, value] of Object.entries(files)) disk.put(join(FOLDER, name), Buffer.from(JSON.stringify(value)));
   return disk;
 }
 
@@ -50,7 +50,7 @@ function seen(disk: Disk): string[] {
 }
 
 /** What the model sees where this was shown beside the messages. */
-function seenBeside(messages: string, shown: object): string[] {
+function readWith(messages: string, shown: object): string[] {
   return seen(diskWith(messages, { "ui_messages.json": [shown] }));
 }
 
@@ -92,13 +92,13 @@ describe("messages that Cline leaves out are left out of the context", () => {
   });
 
   test("a range that ends behind the last message, or begins there", () => {
-    const beside = (range: unknown) => seenBeside(text, { conversationHistoryDeletedRange: range });
-    expect(beside([2, 400])).toEqual(["The task", "Answer 1"]);
-    expect(beside([40, 50])).toEqual(all);
+    const readRange = (range: unknown) => readWith(text, { conversationHistoryDeletedRange: range });
+    expect(readRange([2, 400])).toEqual(["The task", "Answer 1"]);
+    expect(readRange([40, 50])).toEqual(all);
   });
 
   acrossTiers(test, ["[5,2]", '["2",3]', "[-1,3]", "7", "[2.5,3]"])("what is no range (%s)", (range) => {
-    expect(seenBeside(text, { conversationHistoryDeletedRange: JSON.parse(range) })).toEqual(all);
+    expect(readWith(text, { conversationHistoryDeletedRange: JSON.parse(range) })).toEqual(all);
   });
 
   test("texts that Cline sends in the place of others, of which the last counts", () => {
@@ -109,7 +109,7 @@ describe("messages that Cline leaves out are left out of the context", () => {
     const changed = (at: number, said: string) => [at, [1, [[0, [[3, "text", [said], []]]]]]];
     const first = [1, [0, [[0, note]]]];
     const changes = [first, changed(38, "result 19, shorter"), changed(10, "left out anyway"), ["x", 7]];
-    const beside = {
+    const extra = {
       "ui_messages.json": [{ conversationHistoryDeletedRange: RANGE }],
       "context_history.json": changes,
     };
@@ -117,7 +117,7 @@ describe("messages that Cline leaves out are left out of the context", () => {
       "Answer 1": "[NOTE] Some of it was removed.",
       "result 19": "result 19, shorter",
     };
-    expect(seen(diskWith(text, beside))).toEqual(LEFT.map((one) => said[one] ?? one));
+    expect(seen(diskWith(text, extra))).toEqual(LEFT.map((one) => said[one] ?? one));
   });
 });
 

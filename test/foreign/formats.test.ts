@@ -224,9 +224,9 @@ describe.each(LINES.map((one) => [one.format, one.path, one.text.trimEnd().split
       const said = lines.findIndex((line, n) => n > 1 && /[a-z] [a-z]/.test(line));
       const withText = (text: string, between: string): string =>
         lines[said].replace(/([a-z]) ([a-z])/, `$1${text}$2`).replace(',"', `,${between}"`);
-      const beside = (line: string) => read([...lines.slice(0, said), line, ...lines.slice(said + 1)]);
-      const right = beside(withText("\\n", ""));
-      expect(beside(withText("\n", "\n"))).toMatchObject({ context: right.context, lost: 0, damage: 1 });
+      const readLine = (line: string) => read([...lines.slice(0, said), line, ...lines.slice(said + 1)]);
+      const right = readLine(withText("\\n", ""));
+      expect(readLine(withText("\n", "\n"))).toMatchObject({ context: right.context, lost: 0, damage: 1 });
       expect(read([...lines, withText("\n", "\n")], "")).toMatchObject({ lost: 0, damage: 1 });
     });
   },
@@ -317,13 +317,13 @@ const FOLDER = process.env.PI_TEST_FOREIGN;
 function rowOf(name: string, session: Session): string {
   const { agent, records, kinds, warnings } = fidelityOf(session.log);
   const { leaves, unanswered, unasked } = leftOut(session);
-  const fates = (["preserved", "derived", "dropped"] as const).map((fate) =>
-    kinds.reduce((all, one) => all + one[fate], 0),
+  const fates = (["preserved", "derived", "dropped"] as const).map((ending) =>
+    kinds.reduce((all, one) => all + one[ending], 0),
   );
   const lost = kinds.filter(({ dropped }) => dropped > 0).map(({ kind, dropped }) => `${dropped} ${kind}`);
-  const told = [...lost, ...warnings.map((warning) => JSON.stringify(warning))].join("; ");
+  const losses = [...lost, ...warnings.map((warning) => JSON.stringify(warning))].join("; ");
   const counts = [name, agent, records, session.log.nodes.count, leaves, fates.join(" / ")];
-  return `| ${[...counts, [...unanswered].join(", "), [...unasked].join(", "), told].join(" | ")} |`;
+  return `| ${[...counts, [...unanswered].join(", "), [...unasked].join(", "), losses].join(" | ")} |`;
 }
 
 test.skipIf(FOLDER === undefined)("in the files of a folder", () => {

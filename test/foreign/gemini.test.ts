@@ -70,9 +70,9 @@ acrossTiers(test, [4, 25])(
       const w = randomGeminiSession(random, 10);
       const session = foreignSession(w.text);
       requireSound(session);
-      const told = w.history.flatMap(({ content }) => JSON.stringify(content).match(/Turn \d+/g) ?? []);
+      const turns = w.history.flatMap(({ content }) => JSON.stringify(content).match(/Turn \d+/g) ?? []);
       const shown = drawnContext(session).flatMap((text) => text.match(/^user: (Turn \d+)/)?.[1] ?? []);
-      expect(shown.slice(shown.length - told.length)).toEqual(told);
+      expect(shown.slice(shown.length - turns.length)).toEqual(turns);
       expect(fidelityOf(session.log).records).toBe(w.records.length);
       session.close();
     });

@@ -31,10 +31,10 @@ function putClaude(place: Place, id: string, question: string): { file: string; 
     return w.text;
   };
   const below = { isSidechain: true, agentId: "a0123456789abcdef" };
-  const aside = talk(below, "Look at the shelves", "The second one has marmalade.");
+  const branch = talk(below, "Look at the shelves", "The second one has marmalade.");
   put(join(folder, id, "tool-results", "x.txt"), "spilled");
   put(join(folder, "notes.jsonl"), '{"neither":"session"}\n');
-  const subagent = put(join(folder, id, "subagents", "agent-a0123456789abcdef.jsonl"), aside);
+  const subagent = put(join(folder, id, "subagents", "agent-a0123456789abcdef.jsonl"), branch);
   return { file: put(join(folder, `${id}.jsonl`), talk({}, question, "It is on the second shelf.")), subagent };
 }
 
@@ -221,8 +221,8 @@ test("folders are where the agents' own variables say; what is shown of a task c
     ...(process.platform === "win32" ? [] : ["data/goose/sessions/20250914_080000.jsonl"]),
     ...(process.platform === "linux" ? [task] : []),
   ].map((path) => put(other(path), ""));
-  const beside = ["gemini/.gemini/tmp/x/logs.json", "gemini/.gemini/tmp/x/tool-outputs/y.json"];
-  for (const path of [...beside, "cline/tasks/1784094124598/ui_messages.json", "cline/sessions/e/e.json"])
+  const others = ["gemini/.gemini/tmp/x/logs.json", "gemini/.gemini/tmp/x/tool-outputs/y.json"];
+  for (const path of [...others, "cline/tasks/1784094124598/ui_messages.json", "cline/sessions/e/e.json"])
     put(other(path), "");
   expect(found(variables)).toEqual(there.sort());
   expect(found({})).toEqual([]);

@@ -55,8 +55,8 @@ test("a picture without bytes is a text for the model, and a warning names it", 
   const message = { role: "user", content: [{ type: "image", data: "", mimeType: "image/png" }], timestamp: 1 };
   const session = withMore({ type: "message", id: "0000000e", parentId: null, message });
   expect(drawnContext(session, session.log.nodes.position("0000000e"))).toEqual(["user: [image: image/png]"]);
-  const told = fidelityOf(session.log).warnings.map(({ sentence }) => sentence);
-  expect(told.join()).toContain("Pictures of it are not here");
+  const sentences = fidelityOf(session.log).warnings.map(({ sentence }) => sentence);
+  expect(sentences.join()).toContain("Pictures of it are not here");
 });
 
 test("an entry with an empty type keeps its place, for those that continue it", () => {

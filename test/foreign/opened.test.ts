@@ -72,15 +72,15 @@ acrossTiers(test, ["each method", "all parameters"])(
     mkdirSync(dirname(database), { recursive: true });
     opencodeDatabase(database, [wholeOpencodeExport()]).close();
     const server = serveLibrary(place);
-    const told = async (more: object): Promise<void> => {
+    const expectChange = async (more: object): Promise<void> => {
       for (const [method, params] of which === "each method" ? ASKS.slice(0, 3) : ASKS)
         await expectRefused(server, method, { ...params, ...more });
     };
     for (const sessionPath of [claudeFile(place), join(database, OPENCODE_SESSION)]) {
-      await told({ sessionPath });
+      await expectChange({ sessionPath });
       await server.result("switch_session", { sessionPath });
-      if (which === "all parameters") await told({ sessionPath });
-      await told({});
+      if (which === "all parameters") await expectChange({ sessionPath });
+      await expectChange({});
     }
   },
 );
@@ -160,8 +160,8 @@ test.each([
     session.refresh();
     expect(entriesOf(session)).toEqual(before);
     appendFileSync(file, `${line.slice(half)}\n`);
-    const told = session.refresh();
-    if (session.log.nodes.count > before.length) expect(told?.positions.length).toBeGreaterThan(0);
+    const refreshed = session.refresh();
+    if (session.log.nodes.count > before.length) expect(refreshed?.positions.length).toBeGreaterThan(0);
   }
   const other = open();
   expect(entriesOf(session)).toEqual(entriesOf(other));

@@ -18,7 +18,7 @@ import {
   requirePairedAtEveryLeaf,
   requireSound,
 } from "../support/foreign/checks.ts";
-import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, withSideChains } from "../support/foreign/claude.ts";
+import { addSidechains, CLAUDE_SESSION, ClaudeWriter, randomClaudeSession } from "../support/foreign/claude.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { forSeeds } from "../support/random.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
@@ -29,13 +29,13 @@ function chainOf(text: string, name: string): Session {
 }
 
 /** How many records a report has of side chains. */
-function asideIn({ kinds }: FidelityReport): number {
-  const aside = kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
-  return aside.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0);
+function countRecords({ kinds }: FidelityReport): number {
+  const chains = kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
+  return chains.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0);
 }
 
 /** A session with a side chain that continues a record, or none. */
-function aside(parent: (asked: string) => string | null, agentId?: string) {
+function makeChain(parent: (asked: string) => string | null, agentId?: string) {
   const w = new ClaudeWriter();
   const asked = w.ask("Look");
   const before = w.text.length;
@@ -49,7 +49,7 @@ function aside(parent: (asked: string) => string | null, agentId?: string) {
 }
 
 test("two that run at once are two sessions, and neither is in the one that began them", () => {
-  const { writer, names, sideRecords } = withSideChains();
+  const { writer, names, chainRecords } = addSidechains();
   const main = foreignSession(writer.text);
   requireSound(main);
   expect(requirePairedAtEveryLeaf(main)).toBe(1);
@@ -63,14 +63,14 @@ test("two that run at once are two sessions, and neither is in the one that bega
   const begun = entriesOf(main).filter(({ customType }) => customType === "claude:sidechain");
   expect(begun.map(({ data }) => data)).toEqual(names.map((id) => ({ id })));
   const report = fidelityOf(main.log);
-  expect([report.warnings, report.records, asideIn(report)]).toEqual([[], writer.records.length, sideRecords]);
+  expect([report.warnings, report.records, countRecords(report)]).toEqual([[], writer.records.length, chainRecords]);
   const chains = names.map((name) => chainOf(writer.text, name));
   expect(chains.map((chain) => drawnContext(chain))).toEqual([
     ["user: Look at the first", "model: [toolu_a]", "result: marmalade", "model: Jam."],
     ["user: Look at the second", "model: Honey."],
   ]);
   const reports = chains.map(({ log }) => fidelityOf(log));
-  expect(reports.reduce((sum, { records }) => sum + records, 0)).toBe(sideRecords);
+  expect(reports.reduce((sum, { records }) => sum + records, 0)).toBe(chainRecords);
   for (const { log } of chains) expect(log.header.parentSession).toBe(FOREIGN_FILE);
   expect(new Set([main, ...chains].map(({ id }) => id)).size).toBe(3);
   for (const chain of chains) requireSound(chain);
@@ -81,7 +81,7 @@ test("two that run at once are two sessions, and neither is in the one that bega
 
 test("one is the same session as in a file of its own, where its records name the subagent", () => {
   const agentId = "a0123456789abcdef";
-  const { w, text } = aside(() => null, agentId);
+  const { w, text } = makeChain(() => null, agentId);
   const apart = foreignSession(text, `/elsewhere/project/${CLAUDE_SESSION}/subagents/agent-${agentId}.jsonl`);
   const within = chainOf(w.text, agentId);
   expect([within.id, entriesOf(within)]).toEqual([apart.id, entriesOf(apart)]);
@@ -103,7 +103,7 @@ test("a session that begins with one is told by the name of its file, and one th
 });
 
 test("one that continues a record of the session begins there, and a path that names none is no session", () => {
-  const { w, asked, name } = aside((asked) => asked);
+  const { w, asked, name } = makeChain((asked) => asked);
   const chain = chainOf(w.text, name);
   expect(drawnContext(chain)).toEqual(["user: At the shelves", "model: Marmalade."]);
   for (const { log } of [chain, foreignSession(w.text)]) expect(fidelityOf(log).warnings).toEqual([]);
@@ -112,7 +112,7 @@ test("one that continues a record of the session begins there, and a path that n
 });
 
 test("a record of one behind a torn record belongs to it", () => {
-  const { w, name } = aside(() => null);
+  const { w, name } = makeChain(() => null);
   const lines = w.lines.with(2, `{"type":"user","mess${w.lines[2]}`);
   const text = `${lines.join("\n")}\n`;
   const roles = drawnContext(chainOf(text, name)).map((line) => line.split(":")[0]);
@@ -124,7 +124,7 @@ acrossTiers(test, [3, 30])(
   "in files that were damaged at random, each record is in one session, and each session is found (%i)",
   (count) => {
     forSeeds(count, (random) => {
-      const { writer } = withSideChains(random.chance(0.5) ? randomClaudeSession(random, 4) : undefined);
+      const { writer } = addSidechains(random.chance(0.5) ? randomClaudeSession(random, 4) : undefined);
       const disk = diskWithForeign(damagedLines(random, writer.lines));
       let main: Session;
       try {
@@ -139,7 +139,7 @@ acrossTiers(test, [3, 30])(
         requireSound(chain);
         records += fidelityOf(chain.log).records;
       }
-      expect(records).toBe(asideIn(fidelityOf(main.log)));
+      expect(records).toBe(countRecords(fidelityOf(main.log)));
     });
   },
 );
@@ -154,7 +154,7 @@ test("lists and searches find them, also in the middle of a long file, and lose 
     for (let n = 0; n < 10; n++) w.ask(`Turn ${n} ${"x".repeat(2000)}`);
     return w;
   };
-  const { writer, names } = withSideChains(lengthen(new ClaudeWriter()));
+  const { writer, names } = addSidechains(lengthen(new ClaudeWriter()));
   const file = putSession(place, lengthen(writer));
   const before = contentsOf(dirname(file));
   const server = serveLibrary(place);
@@ -185,7 +185,7 @@ test("lists and searches find them, also in the middle of a long file, and lose 
 
 test("an import takes them along, each once, and knows those that came by themselves", async () => {
   const place = temporaryPlace();
-  const { writer, names } = withSideChains();
+  const { writer, names } = addSidechains();
   const file = putSession(place, writer);
   const server = serveLibrary(place);
   const alone = await server.result("import_session", { path: join(file, names[1]) });
@@ -205,7 +205,7 @@ test("an import takes them along, each once, and knows those that came by themse
 });
 
 test("one is followed while the agent writes, and is another one where the file is", () => {
-  const { writer, names } = withSideChains();
+  const { writer, names } = addSidechains();
   const file = put(join(temporaryFolder(), `${CLAUDE_SESSION}.jsonl`), writer.text);
   const session = foreignSessionOn(realDisk, join(file, names[0]));
   const { length } = writer.text;

@@ -93,10 +93,10 @@ test("to Codex and back, with the models and how much they think", () => {
     "thinking_level_change",
   ]);
   const back = foreignSession(made, "/elsewhere/back.jsonl");
-  const told = entriesOf(back).map(({ modelId, thinkingLevel, message }) =>
+  const shown = entriesOf(back).map(({ modelId, thinkingLevel, message }) =>
     [modelId, thinkingLevel, (message as { model?: string } | undefined)?.model].find((one) => one !== undefined),
   );
-  expect(told.filter(Boolean)).toEqual(["gpt-one", "gpt-one", "gpt-two", "high", "gpt-two", "gpt-two"]);
+  expect(shown.filter(Boolean)).toEqual(["gpt-one", "gpt-one", "gpt-two", "high", "gpt-two", "gpt-two"]);
 });
 
 describe("takes no time that grows with the square of the calls of one answer", SWEEP, () => {

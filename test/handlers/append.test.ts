@@ -15,12 +15,12 @@ test.each<[string, Json, boolean]>([
   ["not when the leaf is named", { parentId: "b" }, false],
   ["when another entry is", { parentId: "a" }, true],
   ["when null is", { parentId: null }, true],
-])("session_tree tells that the branch changed: %s", async (_what, more, tells) => {
+])("session_tree tells that the branch changed: %s", async (_what, more, isReported) => {
   const server = serveHere(["--no-session", "--events", "session_tree"]);
   await append(server, user("a", { id: "a" }), assistant("b", { id: "b" }));
   await append(server, user("c", { id: "c", ...more }));
-  const told = (await server.finish()).messages.map(({ params }) => params);
-  expect(told).toEqual(tells ? [expect.objectContaining({ newLeafId: "c", oldLeafId: "b", leafId: "c" })] : []);
+  const events = (await server.finish()).messages.map(({ params }) => params);
+  expect(events).toEqual(isReported ? [expect.objectContaining({ newLeafId: "c", oldLeafId: "b", leafId: "c" })] : []);
 });
 
 test("types and roles are any, those that JavaScript gives a meaning too", async () => {

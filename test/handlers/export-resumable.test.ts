@@ -101,8 +101,8 @@ test("no id, time or directory leads anywhere else, and the command of a shell i
       expect(resume.sessionId).toMatch(/^[0-9a-f-]{36}$/);
       if (process.platform === "win32" || cwd.includes("\0")) continue;
       const functions = ["cd", "claude", "codex"].map((name) => `${name}() { printf '%s|' "$@"; }`);
-      const told = execFileSync("sh", ["-c", [...functions, resume.command].join("; ")], { encoding: "utf8" });
-      const words = told.split("|").filter((word) => word !== "--");
+      const printed = execFileSync("sh", ["-c", [...functions, resume.command].join("; ")], { encoding: "utf8" });
+      const words = printed.split("|").filter((word) => word !== "--");
       expect(words).toEqual([cwd, format === "claude" ? "--resume" : "resume", resume.sessionId, ""]);
     }
 });
@@ -116,7 +116,9 @@ describe("messages that a compaction carries", () => {
     { role: "toolResult", toolCallId: "call_1", toolName: "bash", content: files, timestamp: 3 },
   ];
   const fatesOf = ({ kinds }: Json): number[] =>
-    ["preserved", "derived", "dropped"].map((fate) => kinds.reduce((sum: number, kind: Json) => sum + kind[fate], 0));
+    ["preserved", "derived", "dropped"].map((ending) =>
+      kinds.reduce((sum: number, kind: Json) => sum + kind[ending], 0),
+    );
   /** A session of these messages, and a compaction with others and what follows. */
   const carrying = (all: readonly Json[], retainedTail: unknown): string[] => {
     const lines = all.map((message, n) => entryText("message", id(n), n === 0 ? null : id(n - 1), { message }));

@@ -39,8 +39,8 @@ describe("jsonl", () => {
   test("is the file's bytes, damage and all", async () => {
     const content = `\ufeff${fileText(headerText(), ...chain(3)).replaceAll("\n", "\r\n")}}{\n{"type":"mess`;
     const { server, file, place } = serveContent(content);
-    const { sessionId, ...told } = await server.result("export_session", { format: "jsonl" });
-    expect([told.content, told.path, sessionId]).toEqual([content, undefined, JSON.parse(headerText()).id]);
+    const { sessionId, ...rest } = await server.result("export_session", { format: "jsonl" });
+    expect([rest.content, rest.path, sessionId]).toEqual([content, undefined, JSON.parse(headerText()).id]);
     const path = join(place.cwd, "out.jsonl");
     expect(await server.result("export_session", { format: "jsonl", outputPath: path })).toEqual({ sessionId, path });
     expect(readFileSync(path)).toEqual(readFileSync(file));
@@ -295,19 +295,19 @@ test(
       if (name !== undefined) await server.result("set_session_name", { name });
       forks.push(await server.result("get_state"));
     }
-    const told = async ({ sessionFile }: Json, format: string, more: object = {}): Promise<string> => {
+    const readExport = async ({ sessionFile }: Json, format: string, more: object = {}): Promise<string> => {
       const content = await exported(server, format, { sessionPath: sessionFile, ...more });
       const fact = /Fork(?:s|ed from)?(?: \||<\/dt>)(.*)$/m.exec(content);
       return fact?.[1].replace(/<[^>]*>| \|$/g, "").trim() ?? "";
     };
     const [first, second] = forks.map(({ sessionId }) => sessionId);
-    expect(await told(parent, "html")).toBe(`a \`fork\` ${first}, which &lt;way&gt;? ${second}`);
-    expect(await told(parent, "markdown")).toBe(`a \\\`fork\\\` \`${first}\`, which &lt;way>? \`${second}\``);
-    expect(await told(forks[0], "html")).toBe(`which &lt;way&gt;? ${parent.sessionId}`);
-    expect(await told(forks[0], "markdown", { redact: true })).toBe(`\`${parent.sessionId}\``);
+    expect(await readExport(parent, "html")).toBe(`a \`fork\` ${first}, which &lt;way&gt;? ${second}`);
+    expect(await readExport(parent, "markdown")).toBe(`a \\\`fork\\\` \`${first}\`, which &lt;way>? \`${second}\``);
+    expect(await readExport(forks[0], "html")).toBe(`which &lt;way&gt;? ${parent.sessionId}`);
+    expect(await readExport(forks[0], "markdown", { redact: true })).toBe(`\`${parent.sessionId}\``);
     await server.result("archive_session", { sessionPath: parent.sessionFile });
     expect((await server.result("list_sessions", { archived: true })).sessions).toHaveLength(1);
-    expect(await told(forks[1], "markdown")).toContain(parent.sessionId);
+    expect(await readExport(forks[1], "markdown")).toContain(parent.sessionId);
   },
 );
 

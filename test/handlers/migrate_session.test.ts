@@ -26,7 +26,7 @@ function closed(change: (text: string) => string = (text) => text): { place: Pla
 }
 
 /** What is in the folder of a session, but for the lock of the session that is open. */
-function filesBeside(session: string): [path: string, content: string][] {
+function listFiles(session: string): [path: string, content: string][] {
   return Object.entries(contentsOf(dirname(session))).filter(([path]) => !path.includes("/.pi-session-"));
 }
 
@@ -44,10 +44,10 @@ test("the open session is migrated, goes on in the container, and comes back", a
   const before = readFileSync(session, "utf8");
   const entries = (await server.result("get_entries")).entries;
   await server.result("branch", { entryId: "c3d4e5f6" });
-  const files = filesBeside(session);
+  const files = listFiles(session);
   const dry = await server.result("migrate_session", { dryRun: true });
   expect(dry).toMatchObject({ dryRun: true, obstacles: [], sessionPath: container });
-  expect(filesBeside(session)).toEqual(files);
+  expect(listFiles(session)).toEqual(files);
   const moved = await server.result("migrate_session", { correlationId: "corr-0001" });
   expect(moved).toMatchObject({ state: "MIGRATED", sessionPath: container, correlationId: "corr-0001" });
   expect(await server.result("get_state")).toMatchObject({ sessionFile: container, store: "v2", leafId: "c3d4e5f6" });

@@ -14,9 +14,9 @@ const numbered = (...numbers: number[]): string[] => numbers.map(id);
 
 test("the path through an entry is that to the leaf, around it, and else the branch that was continued last", async () => {
   // A chain of ten, a branch of three beside its fourth, and the leaf at its ninth.
-  const beside = [assistantText(id(21), id(20)), assistantText(id(22), id(20)), assistantText(id(23), id(22))];
+  const branch = [assistantText(id(21), id(20)), assistantText(id(22), id(20)), assistantText(id(23), id(22))];
   const place = temporaryPlace();
-  const sessionPath = sessionFile(place, [...chain(10), userText(id(20), id(3), "another way"), ...beside]);
+  const sessionPath = sessionFile(place, [...chain(10), userText(id(20), id(3), "another way"), ...branch]);
   const first = serveHere(["--session", sessionPath, "--events", "none"], { place });
   await first.result("branch", { entryId: id(8) });
   await first.finish();

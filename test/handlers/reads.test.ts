@@ -191,8 +191,8 @@ describe("from the end", () => {
     expect(found.map(({ length }) => length)).toEqual(all.length === 8 ? [3, 3, 2] : [3, 1]);
     expect(found.reverse().flat()).toEqual(all);
     await server.result("initialize", { maxReplyBytes: 1024 });
-    const byRoom = await pages(server, method, member, { fromEnd: true });
-    expect(byRoom.reverse().flat()).toEqual(all);
+    const pagesBack = await pages(server, method, member, { fromEnd: true });
+    expect(pagesBack.reverse().flat()).toEqual(all);
     expect(await nameOf(server, method, { fromEnd: true, cursor: "d.99" })).toBe("cursor_expired");
     // An index after the last one.
     const cursor = all.length === 8 ? "8" : "d.4";

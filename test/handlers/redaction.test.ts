@@ -196,12 +196,12 @@ test("the caller's home is one wherever it lies, and each redacted export says t
   const place = temporaryPlace();
   const lines = [userText(id(0), null, `see ${place.home}/notes and /root/.ssh`)];
   const { server } = serveLines(lines, { place, header: headerText({ cwd: "/srv/app" }) });
-  const told = await exported(server, "jsonl");
-  expect([messageIn(told).content, told.review]).toEqual([
+  const output = await exported(server, "jsonl");
+  expect([messageIn(output).content, output.review]).toEqual([
     "see ~/notes and ~/.ssh",
     expect.stringContaining("look through the export"),
   ]);
-  expect((await server.result("export_html", { redact: true })).review).toBe(told.review);
+  expect((await server.result("export_html", { redact: true })).review).toBe(output.review);
   expect(await server.result("export_session", { format: "jsonl" })).not.toHaveProperty("review");
 });
 
@@ -230,9 +230,9 @@ describe("what cannot be judged", () => {
         expect.stringContaining("allowUnjudged"),
       ]);
       expect(existsSync(outputPath)).toBe(false);
-      const told = await exported(server, format, { allowUnjudged: true });
-      expect(told.unjudged).toEqual(unjudged);
-      if (format === "jsonl") for (const line of told.content.trim().split("\n")) JSON.parse(line);
+      const output = await exported(server, format, { allowUnjudged: true });
+      expect(output.unjudged).toEqual(unjudged);
+      if (format === "jsonl") for (const line of output.content.trim().split("\n")) JSON.parse(line);
     }
   });
 
@@ -240,8 +240,8 @@ describe("what cannot be judged", () => {
     const { server, place } = opened([images]);
     const params = { outputPath: join(place.cwd, "page.html"), redact: true };
     expect(await nameOf(server, "export_html", params)).toBe("unjudged");
-    const told = await server.result("export_html", { ...params, allowUnjudged: true });
-    expect([told.unjudged, told.redactions]).toEqual([{ image: 1 }, { home_path: 1 }]);
+    const output = await server.result("export_html", { ...params, allowUnjudged: true });
+    expect([output.unjudged, output.redactions]).toEqual([{ image: 1 }, { home_path: 1 }]);
     expect(readFileSync(params.outputPath, "utf8")).not.toContain("/home/me");
   });
 });
@@ -251,8 +251,11 @@ test("signatures that nobody can read are emptied", async () => {
   const { server } = opened([
     entryText("message", id(0), null, { message: { role: "assistant", content: [thinking] } }),
   ]);
-  const told = await exported(server, "jsonl");
-  expect([messageIn(told).content[0], told.redactions.signature]).toEqual([{ ...thinking, thinkingSignature: "" }, 1]);
+  const output = await exported(server, "jsonl");
+  expect([messageIn(output).content[0], output.redactions.signature]).toEqual([
+    { ...thinking, thinkingSignature: "" },
+    1,
+  ]);
 });
 
 test("the verb writes the file, tells what it replaced, and names the option that allows the rest", async () => {

@@ -52,8 +52,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
     await server.result("get_state");
     server.events.length = 0;
     for (const method of ["undo", "undo", "get_state"]) await server.result(method);
-    const told = server.events.map(({ method, params }) => [method, params.name ?? params.newLeafId ?? params.origin]);
-    expect(told).toEqual([
+    const events = server.events.map(({ method, params }) => [
+      method,
+      params.name ?? params.newLeafId ?? params.origin,
+    ]);
+    expect(events).toEqual([
       ["session_append", "self"],
       ["session_info_changed", undefined],
       ["session_tree", expect.any(String)],

@@ -162,15 +162,15 @@ const LINES = MESSAGES.map(([id, message], index) => {
   const body = message === undefined ? "" : `,"message":${message}`;
   return `{"type":"message","id":"${id}","parentId":${parent},"timestamp":"2026-01-24T16:22:30.000Z"${body}}`;
 });
-const told = (kind: string, entryId: string, what: string): Json => ({
+const toFault = (kind: string, entryId: string, what: string): Json => ({
   kind,
   entryId,
   reason: expect.stringContaining(what),
 });
 const INCOMPLETE = MESSAGES.flatMap(([id, , said]) =>
-  said === null || said === "none" ? [] : [told("incomplete_message", id, `no ${said} `)],
+  said === null || said === "none" ? [] : [toFault("incomplete_message", id, `no ${said} `)],
 );
-const NONE = MESSAGES.flatMap(([id, , said]) => (said === "none" ? [told("no_message", id, "no message")] : []));
+const NONE = MESSAGES.flatMap(([id, , said]) => (said === "none" ? [toFault("no_message", id, "no message")] : []));
 
 acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   async function opened(): Promise<{ server: HereServer; file: string }> {

@@ -35,7 +35,7 @@ async function ask(disk: FaultDisk, method: string, params: Json): Promise<Json>
 }
 
 /** Appends to the session file that a program finds; returns whether there was one. */
-function appendBeside(disk: FaultDisk): boolean {
+function appendOther(disk: FaultDisk): boolean {
   const found = disk.paths().find((path) => path.endsWith(`${SESSION}.jsonl`) && !path.startsWith("/state/"));
   if (found === undefined) return false;
   const fd = disk.openAppend(found);
@@ -77,7 +77,7 @@ acrossTiers(test, CASES)(
       };
       const had = await sessions();
       expect(had, at).toBeLessThan(2);
-      if (!appendBeside(disk)) continue;
+      if (!appendOther(disk)) continue;
       written++;
       expect(await sessions(), at).toBe(1);
       for (const again of [false, true]) {

@@ -265,9 +265,9 @@ describe("a container that is not whole enough for a list is named by lists, doc
     const notRead = [{ path: file, isDamaged: true, text: expect.stringMatching(text) }];
     expect(await listed(server)).toEqual(sessions);
     expect((await server.result("list_sessions")).notRead).toEqual(notRead);
-    const told = { damaged: [], notRead, ok: false };
-    expect(await server.result("get_health")).toMatchObject(told);
-    expect(await server.result("verify_sessions")).toMatchObject({ total: sessions.length, ...told });
+    const report = { damaged: [], notRead, ok: false };
+    expect(await server.result("get_health")).toMatchObject(report);
+    expect(await server.result("verify_sessions")).toMatchObject({ total: sessions.length, ...report });
     expect((await server.failure("switch_session", { sessionPath: file })).message).toMatch(text);
   }
 

@@ -14,7 +14,7 @@ import { SWEEP } from "../support/tiers.ts";
 
 const OTHER_ID = "01991f6e-1f1d-7c3e-b0a4-0242ac139999";
 const pointerOf = (container: string): string => container.replace(/\.v2$/, ".store.json");
-const beside = (path: string, name: string): string => join(dirname(path), name);
+const getPath = (path: string, name: string): string => join(dirname(path), name);
 
 /** A server with a session of some store; `early` makes a copy of the session file, where there is one. */
 interface Original {
@@ -74,7 +74,7 @@ interface Way {
 const named =
   (nameOf: (file: string) => string): Early =>
   (file) => {
-    const copy = beside(file, nameOf(basename(file)));
+    const copy = getPath(file, nameOf(basename(file)));
     cpSync(file, copy);
     return copy;
   };
@@ -82,7 +82,7 @@ const named =
 const ofContainer = (name: string, hasPointer: boolean): Way => ({
   of: CONTAINERS,
   late({ path }) {
-    const copy = beside(path, name);
+    const copy = getPath(path, name);
     cpSync(path, copy, { recursive: true });
     if (hasPointer) cpSync(pointerOf(path), pointerOf(copy));
     return copy;
@@ -94,7 +94,7 @@ const ofFrozen = (nameOf: (file: string) => string, more: Partial<Way> = {}, has
   ...more,
   late({ path }) {
     const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
-    const copy = named(nameOf)(beside(path, frozen));
+    const copy = named(nameOf)(getPath(path, frozen));
     if (!hasPointer) renameSync(pointerOf(path), `${pointerOf(path)}.away`);
     return copy;
   },
@@ -114,14 +114,14 @@ const WAYS: Record<string, Way> = {
   "a hard link": {
     of: OF_FILES,
     early(file) {
-      linkSync(file, beside(file, "link.jsonl"));
-      return beside(file, "link.jsonl");
+      linkSync(file, getPath(file, "link.jsonl"));
+      return getPath(file, "link.jsonl");
     },
   },
   "an export": {
     of: Object.keys(STORES),
     async late({ server, path: sessionPath }) {
-      const outputPath = beside(sessionPath, "export.jsonl");
+      const outputPath = getPath(sessionPath, "export.jsonl");
       await server.result("export_session", { sessionPath, format: "jsonl", outputPath });
       return outputPath;
     },
@@ -239,8 +239,8 @@ test("no export gets the name of a file whose container pi_agent_rust would take
 
 test("to migrate a link migrates the session that it leads to", async () => {
   const { server, path: file } = await asFile(temporaryPlace());
-  symlinkSync(file, beside(file, "link.jsonl"));
-  await server.result("migrate_session", { sessionPath: beside(file, "link.jsonl") });
+  symlinkSync(file, getPath(file, "link.jsonl"));
+  await server.result("migrate_session", { sessionPath: getPath(file, "link.jsonl") });
   const { active, snapshotPath } = await server.result("migration_status", { sessionPath: file });
   expect([active, snapshotPath]).toEqual(["native_v2", `${file}.migrated`]);
   await server.result("undo");
@@ -264,8 +264,8 @@ test("a copy that has a container of its own id beside it is not migrated, and t
 
 /** A name beside a container that leads to it, or to a part of it. */
 function linked(container: string, part: string, name: string): string {
-  symlinkSync(join(container, part), beside(container, name));
-  return beside(container, name);
+  symlinkSync(join(container, part), getPath(container, name));
+  return getPath(container, name);
 }
 
 test.each<[string, (container: string) => string]>([

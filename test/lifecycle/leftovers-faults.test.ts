@@ -91,7 +91,7 @@ for (const given of [4, 12])
         const disk = before.after();
         disk.set({ kind: "die", at });
         await outcome(() => prune(disk));
-        for (const { disk: next, cut } of disk.remains(seen)) {
+        for (const { disk: next, cut } of disk.crashes(seen)) {
           const what = `dies at ${at}, ${JSON.stringify(cut)}`;
           checkKept(before, next, what);
           await prune(next);

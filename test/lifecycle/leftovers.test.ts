@@ -19,7 +19,7 @@ import { user } from "../support/drafts.ts";
 import { contentsOf, library, one, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
 import type { HereServer, Json } from "../support/server.ts";
 
-interface Beside {
+interface Sibling {
   readonly server: HereServer;
   /** Path of the session now. */
   readonly session: string;
@@ -29,7 +29,7 @@ interface Beside {
 }
 
 /** A session with what a repair and a migration leave beside it; in V2, its file is left over too. */
-async function withLeftovers(store: "jsonl" | "v2", args: string[] = [], isAlone = true): Promise<Beside> {
+async function withLeftovers(store: "jsonl" | "v2", args: string[] = [], isAlone = true): Promise<Sibling> {
   const { place, server, file } = library(1, args);
   const migrated = store === "v2" ? await server.result("migrate_session", { sessionPath: file }) : {};
   const session = migrated.sessionPath ?? file;

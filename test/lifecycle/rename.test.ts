@@ -52,18 +52,18 @@ test("an open session is named in its own order, and is told of", async () => {
   const { place, files } = library(2);
   const server = serveHere(["--session", files[0]], { place });
   await server.result("open_session", { sessionPath: files[1] });
-  const beside = { sessionId: sessionId(2) };
+  const other = { sessionId: sessionId(2) };
   server.send(
-    call(1, "append", { ...beside, entries: [user("x")] }),
+    call(1, "append", { ...other, entries: [user("x")] }),
     call(2, "set_session_name", { sessionPath: files[1], name: "beside" }),
-    call(3, "get_state", beside),
+    call(3, "get_state", other),
     call(4, "set_session_name", { sessionPath: files[0], name: "current" }),
     call(5, "get_state", {}),
   );
   expect((await server.reply(3)).result).toMatchObject({ sessionName: "beside", entryCount: 5 });
   expect((await server.reply(5)).result).toMatchObject({ sessionName: "current", entryCount: 4 });
-  const told = server.events.filter(({ method }) => method === "session_info_changed").map(({ params }) => params);
-  const names = told.map(({ sessionId, name }) => `${sessionId} ${name}`).sort();
+  const events = server.events.filter(({ method }) => method === "session_info_changed").map(({ params }) => params);
+  const names = events.map(({ sessionId, name }) => `${sessionId} ${name}`).sort();
   expect(names).toEqual([`${sessionId(1)} current`, `${sessionId(2)} beside`]);
 });
 

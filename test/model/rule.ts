@@ -36,7 +36,7 @@ export interface Mutation {
   /** What is cut is not compared with what was judged. */
   readonly cutBlindly?: boolean;
   /** A log with remains does not look for more at the taking of the lock. */
-  readonly remainsHideMore?: boolean;
+  readonly tornHidesMore?: boolean;
   /** A look reads the content first and takes the stamp afterwards. */
   readonly contentFirst?: boolean;
   /** A failed commit cuts back to the durable size, whatever lies there now. */
@@ -190,7 +190,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
   }
 
   /** Returns what a reader makes of records: how far they go, and what it takes for remains of a write. */
-  function judge({ kinds, numbers }: State, records: string): Verdict & { isCorrupt: boolean } {
+  function check({ kinds, numbers }: State, records: string): Verdict & { isCorrupt: boolean } {
     const lines = linesOf(records);
     let end = 0;
     let count = 0;
@@ -225,7 +225,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   /** Reads everything anew. Who opens while another writes leaves to that one what the index does not hold. */
   function readAll(state: State, live: boolean): Partial<Process> {
-    const { known, torn, rest } = judge(state, state.records);
+    const { known, torn, rest } = check(state, state.records);
     if (!isV2) return { known, torn, rest };
     if (!live) return { known, torn, rest, ...rowsFor(known, state.index) };
     const { rows } = rowsFor(known, state.index);
@@ -239,17 +239,17 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
       if (keeps && state.records.startsWith(process.known + process.rest)) return { known: state.records };
       return readAll(state, false);
     }
-    const { rows } = rowsFor(judge(state, state.records).known, state.index);
+    const { rows } = rowsFor(check(state, state.records).known, state.index);
     const grows = rows.startsWith(process.rows) && (rows.startsWith(process.known) || process.known.startsWith(rows));
     if (!grows) return readAll(state, anyLock(state, process));
     if (rows.length <= process.known.length) return { rows, oddRows: "" };
-    const isKept = keeps || mutation.remainsHideMore;
+    const isKept = keeps || mutation.tornHidesMore;
     return { rows, oddRows: "", known: rows, ...(isKept ? {} : { torn: -1, rest: "" }) };
   }
 
   /** Compares the log with the medium under the lock. */
   function confirm(state: State, process: Process): Partial<Process> {
-    if (mutation.remainsHideMore && process.torn >= 0) return {};
+    if (mutation.tornHidesMore && process.torn >= 0) return {};
     if (mutation.oldVerdict && process.torn >= 0) return look(state, process);
     return readAll(state, false);
   }
@@ -263,10 +263,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const moves =
       (media.records !== undefined && media.records !== state.records) ||
       (media.index !== undefined && media.index !== state.index);
-    const tells = moves && !world.blind;
+    const reports = moves && !world.blind;
     const processes = state.processes.map((other, j) => {
       if (j === i) return process === CLOSED ? CLOSED : intern({ ...other, ...process });
-      return tells && other.at !== "-" && !other.moved ? intern({ ...other, moved: true }) : other;
+      return reports && other.at !== "-" && !other.moved ? intern({ ...other, moved: true }) : other;
     });
     return { ...state, ...media, processes };
   }
@@ -390,7 +390,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     }
     const begun = state.kinds.replaceAll("x", "").replaceAll("s", "").length;
     if (begun >= world.appends) return;
-    if (judge(state, state.records).isCorrupt) return;
+    if (check(state, state.records).isCorrupt) return;
     // The one look before each append: the size is what is known.
     if (state.records.length !== known.length && !mutation.noConfirm) {
       yield ["doubt", put(state, i, { sure: false })];
@@ -431,7 +431,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     }
     const failed: Partial<Process> = { at: ".", writing: "", sure: false };
     if (!isV2) {
-      const { known: now, torn, rest } = judge(state, state.records);
+      const { known: now, torn, rest } = check(state, state.records);
       const there = wholeIn(now);
       const isThere = [...writing].every((record) => there.includes(record));
       yield isThere
@@ -544,7 +544,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     }
     if (!lock && !moved && committing === 0 && !world.blind && !world.lockFails) {
       const isKnown = isV2
-        ? rows === rowsFor(judge(state, state.records).known, state.index).rows
+        ? rows === rowsFor(check(state, state.records).known, state.index).rows
         : state.records === known + rest;
       if (!isKnown) found.push("a reader whose stamp is that of the log does not know what it says");
     }

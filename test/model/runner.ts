@@ -63,7 +63,7 @@ class Runner {
   readonly disk = new FaultDisk();
   readonly acknowledged: string[] = ["root"];
   /** What the run did, for a failure's message. */
-  readonly told: string[] = [];
+  readonly reports: string[] = [];
   private readonly setup: Setup;
   private readonly random: Random;
   private readonly table: LockTable = new Map();
@@ -168,7 +168,7 @@ class Runner {
       call();
     } catch (error) {
       if (!(error instanceof Death)) throw error;
-      this.bury(member);
+      this.drop(member);
     } finally {
       member.disk.before = null;
       member.disk.goOn();
@@ -186,17 +186,17 @@ class Runner {
       } catch (error) {
         if (error instanceof Untimely) return;
         if (!(error instanceof Failure)) throw error;
-        this.told.push(`${member.name} ${what}: ${error.name}: ${error.message}`);
+        this.reports.push(`${member.name} ${what}: ${error.name}: ${error.message}`);
       }
     });
   }
 
   private kill(member: Member): void {
     member.disk.die();
-    this.bury(member);
+    this.drop(member);
   }
 
-  private bury(member: Member): void {
+  private drop(member: Member): void {
     for (const [key, holder] of this.table) if (holder.client === member.name) this.table.delete(key);
     this.begin(member);
   }
@@ -351,7 +351,7 @@ class Runner {
       this.during(member, () => {
         try {
           member.log?.acquireLock();
-          this.told.push(`FAULT: ${member.name} got the lock in the middle of a write of ${holder.name}`);
+          this.reports.push(`FAULT: ${member.name} got the lock in the middle of a write of ${holder.name}`);
         } catch (error) {
           if (!(error instanceof Failure) || error.name !== "session_locked") throw error;
         }
@@ -370,10 +370,10 @@ class Runner {
         member.pending = member.pending.filter((entryId) => !ids.includes(entryId));
       },
       (error) => {
-        if (error instanceof Death) this.bury(member);
+        if (error instanceof Death) this.drop(member);
         else if (!(error instanceof Failure)) throw error;
         else if (member.log === log) {
-          this.told.push(`${member.name} commit: ${error.name}: ${error.message}`);
+          this.reports.push(`${member.name} commit: ${error.name}: ${error.message}`);
           member.pending = [];
         }
       },
@@ -392,7 +392,7 @@ class Runner {
   // --- the end -------------------------------------------------------------------------------------------------
 
   private async finish(): Promise<string[]> {
-    const wrong = this.told.filter((line) => line.startsWith("FAULT"));
+    const wrong = this.reports.filter((line) => line.startsWith("FAULT"));
     for (const member of [...this.members.values()]) {
       member.disk.holdsSyncs = false;
       while (member.disk.passSync()) await settled();
@@ -400,7 +400,7 @@ class Runner {
       await settled();
       this.quietly(member, "release", () => member.log?.unlock());
     }
-    for (const member of this.members.values()) wrong.push(...this.lacks(member));
+    for (const member of this.members.values()) wrong.push(...this.findMissing(member));
     if (!this.setup.isAlone) {
       const late = this.member("Z");
       this.open(late);
@@ -420,7 +420,7 @@ class Runner {
   }
 
   /** Looks, and returns what was acknowledged and is not known after that. */
-  private lacks(member: Member): string[] {
+  private findMissing(member: Member): string[] {
     this.look(member, false);
     if (!member.log) return [];
     const known = new Set(idsOf(member.log));
@@ -488,7 +488,7 @@ class Runner {
 /** Runs a trace, and expects that all is in order at its end. */
 export async function requireOrder(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
   const runner = new Runner(setup, trace, random);
-  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
+  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.reports].join("\n")).toEqual([]);
 }
 
 const PAYLOAD = ',"payload":';

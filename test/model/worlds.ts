@@ -51,7 +51,7 @@ const EARLY_CUT = ["cuts at the offset judged before the lock", { oldVerdict: tr
 
 export const MUTANTS: readonly Mutant[] = [
   ...inBoth(...EARLY_CUT),
-  mutant("has no more to take in while remains are set", V2, { remainsHideMore: true, cutBlindly: true }),
+  mutant("has no more to take in while remains are set", V2, { tornHidesMore: true, cutBlindly: true }),
   ...inBoth("reads the content first and takes the stamp afterwards", { contentFirst: true }),
   ...inBoth("does not compare when the lock is taken", { noConfirm: true }),
   mutant("rolls back without proof", WITH_FOREIGN, { rollBackBlindly: true }, LOST),

@@ -104,11 +104,11 @@ describe("pictures", () => {
     [8000, 1],
     [0, 3],
   ])("for which a page of %i characters has no room are named with type and size", async (most, left) => {
-    const room = new PictureLimit(most);
-    const html = [...renderHtml(makeExportPage(await sessionOf(lines), "all", undefined, room))].join("");
+    const limit = new PictureLimit(most);
+    const html = [...renderHtml(makeExportPage(await sessionOf(lines), "all", undefined, limit))].join("");
     expect(html.split(data).length - 1).toBe(3 - left);
     expect(html.match(/\[image image\/png, [\d.]+ .B: left out/g)?.length ?? 0).toBe(left);
-    expect([room.pictures, room.bytes]).toEqual([left, left * 3000]);
+    expect([limit.pictures, limit.bytes]).toEqual([left, left * 3000]);
   });
 });
 

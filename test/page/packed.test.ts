@@ -69,7 +69,7 @@ test("the export of a page tells how far it is by the entries that it has drawn"
   const server = serveHere(["--session", file], { place });
   const params = { format: "html", outputPath: "told.html", _meta: { progressToken: 1 } };
   await server.result("export_session", params);
-  const told = server.events.filter(({ method }) => method === "$/progress").map(({ params: { value } }) => value);
-  expect(told.length).toBeGreaterThan(3);
-  expect(JSON.stringify(told.at(-1))).toMatch(/1\d\d.*1\d\d/);
+  const progress = server.events.filter(({ method }) => method === "$/progress").map(({ params: { value } }) => value);
+  expect(progress.length).toBeGreaterThan(3);
+  expect(JSON.stringify(progress.at(-1))).toMatch(/1\d\d.*1\d\d/);
 });

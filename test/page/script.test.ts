@@ -23,8 +23,8 @@ const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.me
 /** Of the example: an entry of the path to the leaf, its last, and one with the end of a branch beside that path. */
 const ON_PATH = "714fb669";
 const LEAF = "a08232a9";
-const BESIDE = "5c0ae1ee";
-const BESIDE_END = "c1cfefcc";
+const BRANCH = "5c0ae1ee";
+const BRANCH_END = "c1cfefcc";
 
 /** Expressions about the page. */
 const SHOWN = `[...document.querySelectorAll("article[id],.note[id],.result[id]")]
@@ -104,29 +104,29 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await open();
     await expectShown(...pathTo(LEAF));
     expect(await page.evaluate(BAR)).toBe(false);
-    await open(`#${BESIDE}`);
-    await expectShown(...pathTo(BESIDE_END));
-    expect([await page.evaluate(HERE), await page.evaluate(BAR)]).toEqual([BESIDE, true]);
+    await open(`#${BRANCH}`);
+    await expectShown(...pathTo(BRANCH_END));
+    expect([await page.evaluate(HERE), await page.evaluate(BAR)]).toEqual([BRANCH, true]);
     await page.press("e");
-    await expectShown(...pathTo(BESIDE));
+    await expectShown(...pathTo(BRANCH));
     await page.press("l");
     await expectShown(...pathTo(LEAF));
-    await open(`#${ON_PATH}@${BESIDE}`);
-    await expectShown(...pathTo(BESIDE));
+    await open(`#${ON_PATH}@${BRANCH}`);
+    await expectShown(...pathTo(BRANCH));
     expect(await page.evaluate(HERE)).toBe(ON_PATH);
     expect(page.happened).toEqual([]);
   });
 
   test("what a link names is current until the reader moves the page, however late that is", SWEEP, async () => {
     const other = "[...document.querySelectorAll('article[id]')][1]";
-    await open(`#${BESIDE}`);
+    await open(`#${BRANCH}`);
     await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
     await page.evaluate("scrollTo(0, 0)");
     await page.drawn();
     await page.until("scrollY > 0");
     await page.press("e");
-    await expectShown(...pathTo(BESIDE));
-    await open(`#${BESIDE}`);
+    await expectShown(...pathTo(BRANCH));
+    await open(`#${BRANCH}`);
     await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
     const top = await page.evaluate(`${other}.id`);
     for (let n = 0; n < 2; n++) await page.drawn();
@@ -135,7 +135,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
   });
 
   test("every entry has a button that copies its link, with the end of a path beside the leaf", SWEEP, async () => {
-    await open(`#${BESIDE}`);
+    await open(`#${BRANCH}`);
     const copied = `(async () => {
       let text;
       Object.defineProperty(navigator, "clipboard", { value: { writeText: async (given) => { text = given; } } });
@@ -148,8 +148,8 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       return links.sort();
     })()`;
     expect(await page.evaluate(copied)).toEqual(
-      pathTo(BESIDE_END)
-        .map((id) => `${id}@${BESIDE_END}`)
+      pathTo(BRANCH_END)
+        .map((id) => `${id}@${BRANCH_END}`)
         .sort(),
     );
   });
@@ -187,9 +187,9 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
 
   test("two ends are compared as compare_branches does", SWEEP, async () => {
     const server = serveHere(["--no-session", "--events", "none"], { place });
-    const ends = { a: BESIDE_END, b: LEAF };
+    const ends = { a: BRANCH_END, b: LEAF };
     const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
-    await open(`#${BESIDE_END}~${LEAF}`);
+    await open(`#${BRANCH_END}~${LEAF}`);
     const cells = `[...document.querySelectorAll("dialog tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
     const rows = new Map<string, string[]>();
     for (const [name, ...values] of await page.evaluate(cells)) rows.set(name, values);
@@ -271,8 +271,8 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     const found: string[] = [];
     for (const [scheme, width, hash, key] of [
       ["light", 1280, "", "/"],
-      ["dark", 360, `#${BESIDE}`, "t"],
-      ["dark", 1280, `#${BESIDE_END}~${LEAF}`, ""],
+      ["dark", 360, `#${BRANCH}`, "t"],
+      ["dark", 1280, `#${BRANCH_END}~${LEAF}`, ""],
     ] as const) {
       await page.media(scheme);
       await open(hash, width);
@@ -289,7 +289,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
   });
 
   test("paper has the shown path alone", SWEEP, async () => {
-    await open(`#${BESIDE}`);
+    await open(`#${BRANCH}`);
     await page.media("light", "print");
     const seen = `[...document.body.children].filter((one) => one.checkVisibility()).map(({ id, className }) => id || className)`;
     expect(await page.evaluate(seen)).toEqual(["page.main"]);

@@ -63,9 +63,9 @@ test("a branch goes on to the leaf, or else to what was said last", () => {
 
 test("two ends have in common what their paths share, and count what each did since", () => {
   const model = modelOf(ROWS, "q4");
-  const { common, branches: sides } = compareBranches(model, model.find("q4"), model.find("a4"));
+  const { common, branches } = compareBranches(model, model.find("q4"), model.find("a4"));
   expect(model.rows[common].id).toBe("q1");
-  const [{ said, read, changed, tools, ...own }, other] = sides;
+  const [{ said, read, changed, tools, ...own }, other] = branches;
   expect(tools.join(" ")).toBe("edit,1,1 read,1,0");
   expect([read, changed]).toEqual([[], ["a.ts"]]);
   expect(own).toMatchObject({ tokens: 20, cost: 1, failures: 1 });

@@ -111,9 +111,9 @@ shows("F11", SYSTEM, async () => {
 
 shows("R11", {}, async () => {
   const { server, place } = serveLines(chain(3), { args: QUIET });
-  const beside = sessionFile(place, chain(2), "beside.jsonl", headerText({ id: "beside" }));
+  const other = sessionFile(place, chain(2), "beside.jsonl", headerText({ id: "beside" }));
   await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }], events: [] } });
-  const { sessionId } = await server.result("open_session", { sessionPath: beside });
+  const { sessionId } = await server.result("open_session", { sessionPath: other });
   server.send(call("slow", "branch", { entryId: id(0) }));
   let asked: Json;
   do asked = await server.next();
@@ -131,10 +131,10 @@ shows("R22", {}, async () => {
   const published = new Map<string, Json>(methods.map((method: Json) => [method.name, method]));
   for (const { name, params } of commandTable) {
     const enforced = z.toJSONSchema(params, { io: "input", unrepresentable: "any" }) as Json;
-    const told = published.get(name).params.map(resolved);
+    const listed = published.get(name).params.map(resolved);
     const names = (list: Json[]): string[] => list.map((param) => param.name).sort();
-    expect(names(told), name).toEqual(Object.keys(enforced.properties ?? {}).sort());
-    expect(names(told.filter(({ required }: Json) => required)), name).toEqual([...(enforced.required ?? [])].sort());
+    expect(names(listed), name).toEqual(Object.keys(enforced.properties ?? {}).sort());
+    expect(names(listed.filter(({ required }: Json) => required)), name).toEqual([...(enforced.required ?? [])].sort());
   }
 });
 
@@ -282,10 +282,10 @@ shows("X5", SYSTEM, async () => {
   for (const content of [readFileSync(note, "utf8"), "", "{", "null", "[]", undefined]) {
     if (content === undefined) rmSync(note);
     else writeFileSync(note, content);
-    const told = content?.includes("pid") ? `process ${process.pid}` : "another process";
+    const owner = content?.includes("pid") ? `process ${process.pid}` : "another process";
     const { sessionId } = await second.result("open_session", { sessionPath: file });
     const { data, message } = await second.failure("append", { sessionId, entries: [user("x")] });
-    expect([data.name, message], String(content)).toEqual(["session_locked", expect.stringContaining(told)]);
+    expect([data.name, message], String(content)).toEqual(["session_locked", expect.stringContaining(owner)]);
     await second.result("close_session", { sessionId });
   }
   // With a file where the state folder should be, nothing of ours can be kept there.

@@ -53,8 +53,8 @@ describe("an entry glued to what a torn write left", () => {
     const { repaired, entryCount } = await server.result("repair_session");
     expect(repaired.length).toBeGreaterThan(0);
     expect(entryCount).toBe(204);
-    const told = server.events.filter(({ method }) => method === "session_append");
-    expect(told.map(({ params }) => [params.origin, params.entryIds])).toEqual([["foreign", [id(500)]]]);
+    const appends = server.events.filter(({ method }) => method === "session_append");
+    expect(appends.map(({ params }) => [params.origin, params.entryIds])).toEqual([["foreign", [id(500)]]]);
     expect((await server.result("get_entry", { entryId: id(500) })).entry).toEqual(JSON.parse(hidden));
     expect((await server.result("verify_session")).ok).toBe(true);
   });

@@ -47,7 +47,7 @@ test.each([
   ["lost_entries", "told"],
   ["bad_body", "hidden"],
   [null, "hidden"],
-] as const)("entries that vanish behind a reply, after which %s was told, are %s", async (kind, judged) => {
+] as const)("entries that vanish behind a reply, after which %s was told, are %s", async (kind, verdict) => {
   const place = temporaryPlace();
   const file = join(place.cwd, "session.jsonl");
   const script = join(place.cwd, "server.mjs");
@@ -63,7 +63,7 @@ test.each([
   await episode.quiet();
   await episode.quiet();
   expect(run.wrong).toMatchObject({ faults: [], unsound: [] });
-  expect(run.wrong.hidden).toHaveLength(judged === "told" ? 0 : 1);
+  expect(run.wrong.hidden).toHaveLength(verdict === "told" ? 0 : 1);
   for (const sentence of run.wrong.hidden) expect(sentence).toContain("reply get_entries, reply get_state");
   await episode.quiet();
   await witness.end();

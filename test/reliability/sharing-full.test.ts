@@ -67,17 +67,17 @@ describe("a session whose folder for sockets is full", needs(OWN_MOUNTS), () => 
     mkdirSync(made);
     const below = [...programBelowTmp(), place.home].filter((path) => path.startsWith("/tmp/"));
     const folders = full.map((name) => at[name]);
-    const room = spawn("unshare", ["-m", "sh", "-c", FILL, made, ...below, "--", ...folders], {
+    const space = spawn("unshare", ["-m", "sh", "-c", FILL, made, ...below, "--", ...folders], {
       stdio: ["pipe", "pipe", "inherit"],
     });
-    onTestFinished(() => void room.kill("SIGKILL"));
-    await new Promise((resolve) => room.stdout.once("data", resolve));
-    const inRoom = ["-t", String(room.pid), "-m", `--wd=${place.cwd}`, "--"];
+    onTestFinished(() => void space.kill("SIGKILL"));
+    await new Promise((resolve) => space.stdout.once("data", resolve));
+    const inSpace = ["-t", String(space.pid), "-m", `--wd=${place.cwd}`, "--"];
     const start = (): SpawnedServer => {
       const session = ["--session", join(place.home, "shared.jsonl"), "--events", "none"];
-      return spawnCommand(["nsenter", ...inRoom, process.execPath, PROGRAM, ...session], "lines", place);
+      return spawnCommand(["nsenter", ...inSpace, process.execPath, PROGRAM, ...session], "lines", place);
     };
-    const there = (folder: string): string[] => readdirSync(`/proc/${room.pid}/root${at[folder]}`).sort();
+    const there = (folder: string): string[] => readdirSync(`/proc/${space.pid}/root${at[folder]}`).sort();
     return { start, there };
   }
 

@@ -5,7 +5,7 @@
  */
 
 import { expect, type TestOptions, test } from "vitest";
-import { killBeside } from "../support/beside-pi.ts";
+import { killOther } from "../support/beside-pi.ts";
 import { changeUnderneath } from "../support/foreign-changes.ts";
 import { KINDS } from "../support/foreign-kinds.ts";
 import { fuzz } from "../support/fuzz.ts";
@@ -56,7 +56,7 @@ storm(
   "there is one session after kill -9 of a migration, with every line of another program",
   SWEEP,
   async (random) => {
-    const { kills } = await killBeside(random, 30);
+    const { kills } = await killOther(random, 30);
     expect(kills).toBe(30);
   },
 );

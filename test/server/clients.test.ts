@@ -24,8 +24,8 @@ function storedSession(place: Place): string {
 async function succeed(server: Wire, ...commands: Json[]): Promise<Json[]> {
   server.send(...commands);
   const replies = await server.take(commands.length);
-  const told = replies.map(({ id, type, command, success }) => ({ id, type, command, success }));
-  expect(told).toEqual(commands.map(({ id, type }) => ({ id, type: "response", command: type, success: true })));
+  const answers = replies.map(({ id, type, command, success }) => ({ id, type, command, success }));
+  expect(answers).toEqual(commands.map(({ id, type }) => ({ id, type: "response", command: type, success: true })));
   return replies.map(({ data }) => data);
 }
 
@@ -141,18 +141,18 @@ describe("a person at a client without an agent", () => {
       { id: "5", type: "abort" },
       { id: "6", type: "get_state" },
     );
-    const told = await server.take(9);
+    const messages = await server.take(9);
     const refusals = [...refused("2", "prompt"), ...refused("3", "steer"), ...refused(undefined, "follow_up")];
-    expect(told.slice(1, 7)).toEqual(refusals);
-    expect(told.slice(7)).toMatchObject([
+    expect(messages.slice(1, 7)).toEqual(refusals);
+    expect(messages.slice(7)).toMatchObject([
       { id: "5", success: true },
-      { id: "6", data: told[0].data },
+      { id: "6", data: messages[0].data },
     ]);
-    const notices = told.filter(({ method }) => method === "notify");
+    const notices = messages.filter(({ method }) => method === "notify");
     expect(new Set(notices.map(({ id }) => id)).size).toBe(3);
     for (const { message } of notices) expect(message).toContain(`pi-session-server resume ${ID}.`);
     // pi-acp takes an error in which 401 or 403 occurs for a missing key.
-    for (const { error } of told) expect(error ?? "").not.toMatch(/\d/);
+    for (const { error } of messages) expect(error ?? "").not.toMatch(/\d/);
     // pi-acp answers what needs no answer.
     for (const { id } of notices) server.send({ type: "extension_ui_response", id, cancelled: true });
     await succeed(server, { id: "7", type: "get_messages" });
@@ -164,9 +164,9 @@ describe("a person at a client without an agent", () => {
     for (const args of [[], ["--session", "nobody"]]) {
       const server = serveHere(["--mode", "rpc", ...args]);
       server.send({ id: "1", type: "prompt", message: "Hello" });
-      const told = await server.take(2);
-      expect(told).toEqual(refused("1", "prompt"));
-      expect(told[0].message).not.toContain("resume");
+      const messages = await server.take(2);
+      expect(messages).toEqual(refused("1", "prompt"));
+      expect(messages[0].message).not.toContain("resume");
     }
   });
 

@@ -30,9 +30,9 @@ acrossTiers(describe, STORES)("a reply on %s that is not held in memory", (store
     ["lines", "cut"],
     ["headers", "cut"],
     ["lines", "gone"],
-  ] as const)("in %s is whole though its file is %s meanwhile, and the server lives", async (framing, fate) => {
+  ] as const)("in %s is whole though its file is %s meanwhile, and the server lives", async (framing, state) => {
     const { server, place, file } = await stalled(framing);
-    if (fate === "cut") truncateSync(file, 100);
+    if (state === "cut") truncateSync(file, 100);
     else unlinkSync(file);
     server.ask("next", "get_messages");
     server.resume();

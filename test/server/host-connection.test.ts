@@ -175,10 +175,12 @@ describe("a bug of ours", () => {
     });
     const server = serveHere(QUIET);
     server.send(first, second);
-    const [told, next] = await server.take(2);
+    const [event, next] = await server.take(2);
     const data = { reference: expect.stringMatching(/\w/) };
     const inJsonRpc = { id: null, error: { code: -32603, data: { name: "internal_error", ...data } } };
-    expect(told).toMatchObject("jsonrpc" in told ? inJsonRpc : { id: 1, success: false, code: "internal_error", data });
+    expect(event).toMatchObject(
+      "jsonrpc" in event ? inJsonRpc : { id: 1, success: false, code: "internal_error", data },
+    );
     expect(next).toMatchObject({ id: 2, ...("jsonrpc" in next ? { result: {} } : { success: true }) });
   });
 });

@@ -65,17 +65,17 @@ async function badHolder(place: Place): Promise<{ holder: HereServer; file: stri
 }
 
 /** What a server tells that goes on while its fleet is away. */
-async function toldAlone(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
+async function listStart(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
   const fleet = new MemoryFleet();
   const outage = new Outage(fleet, 0, () => 0);
   const server = serveHere(["--dialect", dialect], { fleet: fleetOptions(fleet, { outage }) });
   fleet.faultAt = () => "before";
   const entries = [user("Anybody there?")];
   server.send(dialect === "pi" ? { id: "1", type: "append", entries } : call("1", "append", { entries }));
-  const told: Json[] = [];
-  while (!told.some(({ type, method }) => (type ?? method) === "session_durability_changed"))
-    told.push(await server.next());
-  return told.filter(({ type, method }) => String(type ?? method).startsWith("session_"));
+  const messages: Json[] = [];
+  while (!messages.some(({ type, method }) => (type ?? method) === "session_durability_changed"))
+    messages.push(await server.next());
+  return messages.filter(({ type, method }) => String(type ?? method).startsWith("session_"));
 }
 
 /** What a server tells and asks while it does everything that it tells and asks of. */
@@ -126,7 +126,7 @@ async function life(dialect: "jsonrpc" | "pi") {
   expect(await holder.done).toBe(0);
   // The events of the last command come after its reply.
   await run("get_state");
-  for (const { type, method, params, ...payload } of await toldAlone(dialect)) note(type ?? method, params ?? payload);
+  for (const { type, method, params, ...payload } of await listStart(dialect)) note(type ?? method, params ?? payload);
   return said;
 }
 

@@ -31,12 +31,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
   }
 
   /** Returns which kinds of damage were told with the next request. */
-  async function damageTold(server: HereServer): Promise<string[]> {
+  async function readDamage(server: HereServer): Promise<string[]> {
     const before = server.events.length;
     await server.request("append", { entries: [user("next")] });
     const events = [...server.events, ...(await server.finish()).messages].slice(before);
-    const told = events.filter(({ method }) => method === "session_damage").flatMap(({ params }) => params.damage);
-    return told.map(({ kind }: Json) => kind);
+    const damage = events.filter(({ method }) => method === "session_damage").flatMap(({ params }) => params.damage);
+    return damage.map(({ kind }: Json) => kind);
   }
 
   test("an older copy: the entries that are gone are told as lost, although they were damaged before", async () => {
@@ -47,7 +47,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
     const { entries } = await server.result("get_entries");
     expect(entries[2]).toMatchObject({ damaged: true });
     replace(sessionFile, `${sessionFile}.old`);
-    expect(await damageTold(server)).toContain("lost_entries");
+    expect(await readDamage(server)).toContain("lost_entries");
   });
 
   test("nothing: a write is refused for good, and a clone has what is still known", async () => {
@@ -64,8 +64,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
     cpSync(sessionFile, `${sessionFile}.copy`, { recursive: true });
     spoil(`${sessionFile}.copy${BODY[store]}`, '"type":"message","id"', '"typ":"message","idd"');
     replace(sessionFile, `${sessionFile}.copy`);
-    const told = await damageTold(server);
-    expect(told.filter((kind) => kind === "bad_line" || kind === "bad_body")).not.toEqual([]);
+    const damage = await readDamage(server);
+    expect(damage.filter((kind) => kind === "bad_line" || kind === "bad_body")).not.toEqual([]);
   });
 
   test("a copy of itself, just before it is left with a place to be marked: leaving works", async () => {

@@ -156,13 +156,13 @@ async function openWithIdAfterALook(server: Wire, sessionId: string, count = 1):
 }
 
 /** A disk on which a path has the number of what is gone, which the system gives to the next that is made. */
-function reusing(): { disk: Disk; give: (path: string, inode: number) => void } {
+function reusing(): { disk: Disk; setInode: (path: string, inode: number) => void } {
   const given = new Map<string, number>();
   const info: Disk["info"] = (path, plain) => {
     const found = realDisk.info(path, plain);
     return { ...found, inode: given.get(path) ?? found.inode };
   };
-  return { disk: { ...realDisk, info }, give: (path, inode) => given.set(path, inode) };
+  return { disk: { ...realDisk, info }, setInode: (path, inode) => given.set(path, inode) };
 }
 
 test("a session that was written anew, as its first change does with an older version, is not its original, which is kept", async () => {
@@ -196,7 +196,7 @@ acrossTiers(test, STORES)("a session on %s that was replaced just now is found b
 
 test("a session that was closed to make room, and deleted, is not the one that has its number on the disk now", async () => {
   stopTimers();
-  const { disk, give } = reusing();
+  const { disk, setInode } = reusing();
   const server = serveHere([], { disk, room: new OpenLimit(1, () => ({ bytes: 0, handles: 0 })) });
   const paths = [1, 2, 3].map((n) => putSession(server, n));
   await openSessions(server, ...paths);
@@ -204,16 +204,16 @@ test("a session that was closed to make room, and deleted, is not the one that h
   const { ino } = statSync(paths[0]);
   rmSync(paths[0]);
   const next = putSession(server, 4);
-  give(next, ino);
+  setInode(next, ino);
   await server.result("delete_session", { sessionPath: next });
 });
 
 acrossTiers(test, STORES)("a session on %s that was deleted is not the one with its number now", async (store) => {
-  const { disk, give } = reusing();
+  const { disk, setInode } = reusing();
   const { server, made } = await withSessions(store, 4, disk);
   const { ino } = statSync(made[0].sessionFile);
   rmSync(made[0].sessionFile, { recursive: true });
-  give(made[2].sessionFile, ino);
+  setInode(made[2].sessionFile, ino);
   const there = await server.result("open_session", { sessionPath: made[2].sessionFile });
   expect(there.sessionId).toBe(made[2].sessionId);
 });
@@ -314,7 +314,7 @@ test.each([
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
 /** Room for the current session. */
-const NO_ROOM = (): OpenLimit => new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
+const FULL = (): OpenLimit => new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
 
 /** Makes sessions, each with one message, and opens them one after the other. Returns their ids. */
 async function opened(server: Wire, count: number): Promise<string[]> {
@@ -344,18 +344,18 @@ async function openAfterALook(server: Wire, count: number): Promise<Set<string>>
 }
 
 acrossTiers(describe, STORES)("sessions on %s", (store) => {
-  const served = (room: OpenLimit) => {
+  const served = (limit: OpenLimit) => {
     stopTimers();
-    return serveHere(["--store", store], { room });
+    return serveHere(["--store", store], { room: limit });
   };
 
   test.each([
     ["as long as there is room for them", 2, AMPLE, 9],
     ["if they are among those used last, whatever they take", 4, { bytes: 0, handles: 28 }, 4],
-  ])("stay open %s", async (_what, last, limits, stay) => {
+  ])("stay open %s", async (_what, last, limits, isKept) => {
     const server = served(new OpenLimit(last, () => limits));
     const ids = await opened(server, 9);
-    expect(await openAfterALook(server, stay)).toEqual(new Set(ids.slice(-stay)));
+    expect(await openAfterALook(server, isKept)).toEqual(new Set(ids.slice(-isKept)));
   });
 
   test.each([
@@ -384,12 +384,12 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
       vi.advanceTimersByTime(LOOKS_EVERY);
       await server.result("list_open_sessions");
     }
-    const told = server.events.filter(({ params }) => params?.origin === "foreign");
-    expect(told.map(({ params }) => params.sessionId)).toEqual([ids[0]]);
+    const events = server.events.filter(({ params }) => params?.origin === "foreign");
+    expect(events.map(({ params }) => params.sessionId)).toEqual([ids[0]]);
   });
 
   test("are forked once with one key, also when the one that was forked was closed meanwhile", async () => {
-    const server = served(NO_ROOM());
+    const server = served(FULL());
     const { sessionFile } = await server.result("get_state");
     await server.result("append", { entries: [user("current")] });
     const { sessionId, sessionFile: file } = await server.result("new_session", { cwd: "/home/me/elsewhere" });
@@ -417,12 +417,12 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     stopTimers();
     const place = temporaryPlace();
     const sessionPath = join(place.home, `elsewhere${store === "v2" ? ".v2" : ".jsonl"}`);
-    const room = NO_ROOM();
+    const limit = FULL();
     const maker = serveHere(["--store", store, "--session", sessionPath], { place });
     const { sessionId } = await maker.result("get_state");
     await maker.result("append", { entries: [user("first", { id: "first" }), user("second", { id: "second" })] });
     await maker.finish();
-    const server = serveHere(["--store", store], { room, place });
+    const server = serveHere(["--store", store], { room: limit, place });
     const [current] = await opened(server, 2);
     await server.result("open_session", { sessionPath, leaf: "own", head: "mine" });
     await server.result("branch", { sessionId, entryId: "first" });
@@ -447,7 +447,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   }
 
   test("are not opened in the place of another session that was put there", async () => {
-    const server = served(NO_ROOM());
+    const server = served(FULL());
     const { sessionId, sessionFile } = await resting(server);
     const { sessionId: otherId, sessionFile: other } = await makeSession(server, "of the other");
     await server.result("new_session");
@@ -460,7 +460,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("are read only again when they were opened so", async () => {
-    const server = served(NO_ROOM());
+    const server = served(FULL());
     const { sessionId, sessionFile } = await resting(server, true);
     const opened = await server.result("open_session", { sessionPath: sessionFile, readOnly: true });
     expect(opened.readOnly).toBe(true);
@@ -468,7 +468,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("do not come in the place of another one with their id that is open", async () => {
-    const server = served(NO_ROOM());
+    const server = served(FULL());
     const { sessionId, sessionFile } = await resting(server);
     const copy = join(dirname(sessionFile), `copy${extname(sessionFile)}`);
     copyTo(sessionFile, copy);
@@ -479,7 +479,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("are named by every name of their file, also when they were closed", async () => {
-    const server = served(NO_ROOM());
+    const server = served(FULL());
     const [first] = await opened(server, 3);
     const { sessionFile } = await server.result("get_state", { sessionId: first });
     await openAfterALook(server, 1);
@@ -542,8 +542,8 @@ test("a session waits for no other whose host does not answer", async () => {
 
 test.each(["append", "new_session"])("%s writes nothing where too few files may be open", async (method) => {
   let count = 25;
-  const room = new OpenLimit(64, () => AMPLE, 64, { most: () => 30, count: () => count });
-  const server = serveHere([], { room });
+  const limit = new OpenLimit(64, () => AMPLE, 64, { most: () => 30, count: () => count });
+  const server = serveHere([], { room: limit });
   const params = method === "append" ? { entries: [user("one")] } : {};
   const refused = await server.failure(method, params);
   expect(refused.data).toMatchObject({ name: "storage_failed", errno: "EMFILE", limit: 30 });
@@ -665,8 +665,8 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
         realDisk.syncNow(fd);
       },
     };
-    const room = new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
-    const { server, sessionId, first, copy } = await twins(store, { disk, room });
+    const limit = new OpenLimit(1, () => ({ bytes: 0, handles: 0 }));
+    const { server, sessionId, first, copy } = await twins(store, { disk, room: limit });
     // One whose leaf is in no file yet stays open.
     await server.result("open_session", { sessionPath: first, leaf: "own" });
     const { sessionId: other } = await server.result("get_state");

@@ -30,10 +30,10 @@ acrossTiers(test, STORES)("entries appended unreadably to %s are named by ids, o
     strikes = false;
     isStruck = count >= at;
     const { messages } = await server.finish();
-    const told = [...server.events, ...messages].find(({ params }) => params?.origin === "foreign")?.params;
+    const event = [...server.events, ...messages].find(({ params }) => params?.origin === "foreign")?.params;
     if (error) expect(error.data.name).toBe("storage_failed");
-    else expect(told).toMatchObject({ entryIds: ["ffffffff"] });
-    outcomes.add(error ? "refused" : told.entries ? "told whole" : "told by ids");
+    else expect(event).toMatchObject({ entryIds: ["ffffffff"] });
+    outcomes.add(error ? "refused" : event.entries ? "told whole" : "told by ids");
   }
   expect([...outcomes].sort()).toEqual(["refused", "told by ids", "told whole"]);
 });
@@ -105,7 +105,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
     writeFileSync(file, `${text.slice(0, end - 3)}{{${text.slice(end - 1)}`, "latin1");
   }
 
-  const TELLING = new Set(["branch_summary", "compaction"]);
+  const SUMMARIES = new Set(["branch_summary", "compaction"]);
 
   test.each([
     ["kept", "get_context", { explain: true }],
@@ -126,7 +126,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
     const { diagnostics } = await server.result("get_state");
     expect(diagnostics).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
     // What the tree needs was read when it was opened, and is told by get_state from then on.
-    if (!TELLING.has(kind)) expect(damageIn(server)).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
+    if (!SUMMARIES.has(kind)) expect(damageIn(server)).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
     // Nothing of it that is not its own is shown for it.
     for (const { role, content, summary } of known.messages ?? []) expect([role, content ?? summary]).not.toContain("");
     for (const { content, summary } of known.messages ?? []) expect(content ?? summary ?? "").not.toHaveLength(0);

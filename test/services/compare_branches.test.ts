@@ -15,7 +15,7 @@ const call = (id: string, name: string, args: object): Json => ({ id, name, argu
 const USAGE = { input: 10, output: 1, cacheRead: 0, cacheWrite: 0 };
 const paid = (total: number): Json =>
   reporting(0, { provider: "anthropic", model: "sonnet", usage: { ...USAGE, cost: { total } } });
-const texts = (side: Json): string[] => side.entries.map(({ text }: Json) => text);
+const texts = (branch: Json): string[] => branch.entries.map(({ text }: Json) => text);
 
 /** A session with two branches after its first two entries; the leaf is the end of the second. */
 async function twoBranches(store: string): Promise<{ server: HereServer; trunk: string[]; a: string[]; b: string[] }> {

@@ -118,8 +118,8 @@ describe("explain", () => {
     const results = ["0", "1"].map((id) => toolResult(id, "x"));
     const { server } = await conversation(results[0], calls("b", "1", "2"), results[1], calls("", "3"));
     const { explain } = await server.result("get_context", { explain: true, strict: true });
-    const told = explain.map((one: Json) => `${one.reason} ${one.in}`);
-    expect(told).toEqual(["unpaired false", "shown_in_part true", "shown true", "unpaired false"]);
+    const reasons = explain.map((one: Json) => `${one.reason} ${one.in}`);
+    expect(reasons).toEqual(["unpaired false", "shown_in_part true", "shown true", "unpaired false"]);
   });
 });
 

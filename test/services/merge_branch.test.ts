@@ -39,8 +39,8 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     expect([leafId, (await server.result("get_state")).leafId]).toEqual([entryId, entryId]);
     const { messages } = await server.result("get_messages");
     expect(messages.at(-1)).toMatchObject({ role: "branchSummary", summary, fromId: branch[2] });
-    const told = server.events.filter(({ params }) => params.entryIds?.includes(entryId));
-    expect(told.map(({ method }) => method)).toEqual(["session_append"]);
+    const events = server.events.filter(({ params }) => params.entryIds?.includes(entryId));
+    expect(events.map(({ method }) => method)).toEqual(["session_append"]);
   });
 
   test("a branch is merged once; what came to it since is merged with it again", async () => {

@@ -46,8 +46,8 @@ test("summaries that are left behind are told, with the files of branches", asyn
   await server.result("compact_append", { summary: "so far", firstKeptEntryId, tokensBefore: 1 });
   const plan = await server.result("prepare_branch_summary", { targetId: ids[0] });
   expect(plan.details).toEqual(details);
-  const told = ["Summary of another branch: went there", "User: c", "Summary of what came before: so far"];
-  expect(plan.conversationText.split("\n\n")).toEqual(told);
+  const texts = ["Summary of another branch: went there", "User: c", "Summary of what came before: so far"];
+  expect(plan.conversationText.split("\n\n")).toEqual(texts);
 });
 
 test("its parts make a branch with a summary, which session_tree tells", async () => {
@@ -57,6 +57,10 @@ test("its parts make a branch with a summary, which session_tree tells", async (
   const { entry, label } = await server.result("get_entry", { entryId: moved.summaryEntryId });
   expect(entry).toMatchObject({ type: "branch_summary", parentId: ids[0], fromId: oldLeafId, summary: "s", details });
   expect(label).toBe("back");
-  const told = server.events.find(({ method }) => method === "session_tree");
-  expect(told.params).toMatchObject({ oldLeafId, newLeafId: moved.leafId, summaryEntry: { id: moved.summaryEntryId } });
+  const event = server.events.find(({ method }) => method === "session_tree");
+  expect(event.params).toMatchObject({
+    oldLeafId,
+    newLeafId: moved.leafId,
+    summaryEntry: { id: moved.summaryEntryId },
+  });
 });

@@ -25,8 +25,8 @@ soak("acp", async (random, number) => {
   // Labels of a fork are written anew at its end.
   const kept = pathTo(entries, anchor).filter(({ type }) => type !== "label");
   const isOf = new Set(kept.map(({ id }) => id));
-  const told = updates.filter((update) => isOf.has(ours(update)?.entryId));
-  requireShown(kept, told);
+  const passed = updates.filter((update) => isOf.has(ours(update)?.entryId));
+  requireShown(kept, passed);
 
   const target = random.pick(entries).id;
   const { after } = await editor.result("_pi-session-server/branch", { sessionId: SESSION, entryId: target });

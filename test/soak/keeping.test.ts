@@ -76,7 +76,17 @@ soak("keeping", async (random, number) => {
   const machines: KeptMachine[] = [];
   const acknowledged = new Map<string, string[]>();
   const figures = {
-    ...{ acknowledged: 0, deleted: 0, restored: 0, moved: 0, pruned: 0, killed: 0, aside: 0, trashed: 0, runs: 1 },
+    ...{
+      acknowledged: 0,
+      deleted: 0,
+      restored: 0,
+      moved: 0,
+      pruned: 0,
+      killed: 0,
+      quarantined: 0,
+      trashed: 0,
+      runs: 1,
+    },
   };
   let isOver = false;
   const background: Promise<void>[] = [];
@@ -159,9 +169,9 @@ soak("keeping", async (random, number) => {
       (n) => `entry ${number} ${chance.int(2 ** 30)} ${n} ${figures.acknowledged}`,
     );
     const params = { sessionId: id, entries: texts.map((text) => user(text)), idempotencyKey: `key of ${texts[0]}` };
-    const isTold =
+    const isReported =
       (await machine.ask("append", params)) ?? (chance.chance(0.5) && (await machine.ask("append", params)));
-    if (isTold && typeof id === "string") {
+    if (isReported && typeof id === "string") {
       acknowledged.set(id, [...(acknowledged.get(id) ?? []), ...texts]);
       figures.acknowledged += texts.length;
     }
@@ -188,14 +198,14 @@ soak("keeping", async (random, number) => {
     figures.pruned = Number(database.server.sql("select sum(generation) from pi_fleet.session"));
     const textIn = (fits: RegExp): string =>
       machines.flatMap((machine) => machine.files(fits).map(({ text }) => text)).join("\n");
-    const [aside, trashed] = [textIn(/\.(?:bin|bak)$/), textIn(/trash/)];
+    const [quarantined, trashed] = [textIn(/\.(?:bin|bak)$/), textIn(/trash/)];
     for (const [sessionId, texts] of acknowledged) {
       const lines = linesInDatabase(database.server, sessionId).join("\n");
       for (const text of texts) {
         const count = lines.split(`"${text}"`).length - 1;
         if (count > 1) throw new Error(`${text} of ${sessionId} is there ${count} times`);
         if (count === 1) continue;
-        if (aside.includes(text)) figures.aside++;
+        if (quarantined.includes(text)) figures.quarantined++;
         else if (trashed.includes(text)) figures.trashed++;
         else throw new Error(`${text} of ${sessionId} is lost; ${whereIs(sessionId, text)}`);
       }

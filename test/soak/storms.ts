@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
-import { killBeside } from "../support/beside-pi.ts";
+import { killOther } from "../support/beside-pi.ts";
 import { containers } from "../support/containers.ts";
 import { DAMAGES, damageFiles } from "../support/corruption.ts";
 import { damageContainers } from "../support/corruption-v2.ts";
@@ -53,7 +53,7 @@ const SESSIONS = 10_000;
 const STORMS = {
   /** kill -9 in the middle of migrations, rollbacks and undos, beside a program that knows no pointer. */
   async "beside-pi"(random) {
-    return killBeside(random, 30);
+    return killOther(random, 30);
   },
 
   /** Two to six containers on one volume share a session, and are killed at random. */

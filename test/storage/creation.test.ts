@@ -39,7 +39,7 @@ async function createOn(disk: FaultDisk, kind: Kind): Promise<void> {
 const listed = async (server: HereServer): Promise<Json[]> => (await server.result("list_sessions")).sessions;
 
 /** Names below the session folder, those of temporary ones without their numbers, with the sizes of files. */
-function remainsOf(disk: FaultDisk): string {
+function listLeft(disk: FaultDisk): string {
   const paths = disk.paths().filter((path) => path.startsWith(`${FOLDER}/`));
   return paths.map((path) => `${path.replace(/\d+-\d+/, "n")} ${disk.content(path)?.length}`).join("\n");
 }
@@ -88,13 +88,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a first append that was cut off
       const operation = dying.operations.at(-1);
       for (const cut of [undefined, ...POWER_CUTS]) {
         const disk = dying.after(cut);
-        const remains = remainsOf(disk);
-        if (seen.has(remains)) continue;
-        seen.add(remains);
+        const left = listLeft(disk);
+        if (seen.has(left)) continue;
+        seen.add(left);
         try {
           outcomes.add(await expectSensible(disk, kind));
         } catch (error) {
-          const context = `dies at operation ${at} of ${count}, ${operation}, ${JSON.stringify(cut)}, leaves\n${remains}`;
+          const context = `dies at operation ${at} of ${count}, ${operation}, ${JSON.stringify(cut)}, leaves\n${left}`;
           throw new Error(`${context}\n${(error as Error).message}`, { cause: error });
         }
       }
@@ -181,10 +181,10 @@ describe.each([
           const disk = source.after();
           const { acknowledged, failure, other } = await publishOn(disk, failing, at);
           seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
-          const told = `operation ${failing} fails, another comes before ${at}`;
-          if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
-          expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(acknowledged || failure === undefined);
-          if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
+          const what = `operation ${failing} fails, another comes before ${at}`;
+          if (acknowledged) expect(idsOf(other.open(MADE)), what).toEqual([id(9)]);
+          expect(disk.content(blobOf(MADE)) !== undefined, what).toBe(acknowledged || failure === undefined);
+          if (failure !== undefined) expect(failure.message.includes("all the same"), what).toBe(acknowledged);
         }
       }
       expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
@@ -222,10 +222,10 @@ describe.each([
       const says = (text: string) => Buffer.from(disk.content(HEADER) ?? []).includes(text);
       const [isOurs, isOther] = [says(SESSION), says("of-another")];
       const isThere = disk.paths().some((path) => path === MADE || path.startsWith(`${MADE}/`));
-      const told = `operation ${failing}: ${message}`;
-      expect(message.includes("delete_session"), told).toBe(isOurs);
-      expect(message.includes("Look at it"), told).toBe(isThere && !isOurs && !isOther);
-      expect(message.includes("Nothing was changed") && isThere && !isOther, told).toBe(false);
+      const context = `operation ${failing}: ${message}`;
+      expect(message.includes("delete_session"), context).toBe(isOurs);
+      expect(message.includes("Look at it"), context).toBe(isThere && !isOurs && !isOther);
+      expect(message.includes("Nothing was changed") && isThere && !isOther, context).toBe(false);
       outcomes.add(message);
     }
     expect(outcomes.size).toBeGreaterThan(0);
@@ -269,7 +269,7 @@ describe("what dead processes left while they made containers", () => {
     ["of a dead process here, which may live in another namespace", DEAD, 1, true],
     ["of a living process", process.pid, 60, true],
     ["of a living process that cannot be its maker", process.pid, 25 * 60, false],
-  ])("%s", async (_name, pid, idle, stays) => {
+  ])("%s", async (_name, pid, idle, isKept) => {
     const disk = new FaultDisk();
     // The clock of the workspace begins where that of the tests does.
     disk.clock = () => BEGINNING - idle * MINUTE;
@@ -278,7 +278,7 @@ describe("what dead processes left while they made containers", () => {
       disk.put(`${staging(pid)}/${name}`, new Uint8Array(3));
     disk.clock = undefined;
     await createOn(disk, "v2");
-    expect(disk.paths().some((path) => path.startsWith(staging(pid)))).toBe(stays);
+    expect(disk.paths().some((path) => path.startsWith(staging(pid)))).toBe(isKept);
     expect(disk.names(FOLDER)).toContain(".mine");
   });
 });

@@ -131,7 +131,7 @@ export function survivesFaults(kind: FaultyKind): void {
     testShares(deaths, "by dying keeps what was acknowledged, and the next process goes on", async (ofMany) => {
       const seen = new Set<string>();
       const check = async ({ disk, acknowledged, at }: Left): Promise<void> => {
-        for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
+        for (const { disk: after, cut } of disk.crashes(seen, acknowledged.join())) {
           const where = `${at}, ${JSON.stringify(cut)}`;
           const isNothing = () => expect([scenario.before, acknowledged], where).toEqual([[], []]);
           if (!isThere(after)) {
@@ -220,7 +220,7 @@ export function survivesFaults(kind: FaultyKind): void {
         const seen = new Set<string>();
         const check = async ({ disk, session, operation, at }: Left): Promise<void> => {
           if (fault === "death") {
-            for (const { disk: after, cut } of disk.remains(seen, made)) {
+            for (const { disk: after, cut } of disk.crashes(seen, made)) {
               const where = `${at}, ${JSON.stringify(cut)}`;
               expect(found(after), where).toEqual(THREE_IDS);
               for (const path of others(after)) checkWhole(after, path, where);
@@ -305,7 +305,7 @@ export function survivesFaults(kind: FaultyKind): void {
             expect(disk.openCount, at).toBe(0);
           }
           for (const { disk: after, cut } of fault === "death"
-            ? disk.remains(seen)
+            ? disk.crashes(seen)
             : [{ disk: disk.after(), cut: "" }]) {
             const where = `${at}, ${JSON.stringify(cut)}`;
             checkFiles(after, file, where, false);
@@ -328,7 +328,7 @@ export function survivesFaults(kind: FaultyKind): void {
       async (count) => {
         const seen = new Set<string>();
         const requireAll = (disk: FaultDisk, where: string): void => {
-          for (const { disk: after, cut } of disk.remains(seen)) {
+          for (const { disk: after, cut } of disk.crashes(seen)) {
             requireSound(after, `${JSON.stringify(cut)} ${where}`).close();
             checkFiles(after, file, where);
           }

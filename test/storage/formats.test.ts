@@ -103,8 +103,8 @@ describe("a container of a newer version is read, and nothing of it is called da
       expect(message).toMatch(/a newer version of this program/);
     }
     await server.finish();
-    const isTold = ([name]: [string, unknown]) => !/writer\.|index-snapshot/.test(name);
-    expect(Object.entries(contentsOf(join(sessionPath, ".."))).filter(isTold)).toEqual(before.filter(isTold));
+    const isListed = ([name]: [string, unknown]) => !/writer\.|index-snapshot/.test(name);
+    expect(Object.entries(contentsOf(join(sessionPath, ".."))).filter(isListed)).toEqual(before.filter(isListed));
   });
 });
 

@@ -241,7 +241,7 @@ describe("an index cache of session files", () => {
 describe("a spine", () => {
   const EXTRAS = { columns: { starts: Float64Array.of(1, 2 ** 40, 3) }, facts: { where: "here" } };
 
-  function spineOf(nodes: Nodes): FaultDisk {
+  function getSnapshot(nodes: Nodes): FaultDisk {
     const disk = new FaultDisk();
     disk.makeFolder("/spines");
     const fd = disk.create("/spines/one");
@@ -265,7 +265,7 @@ describe("a spine", () => {
       for (let n = random.int(200); n > 0; n--)
         add({ id: ids(90), parentId: random.chance(0.1) ? null : ids(90), type: `type ${random.int(9)}` });
       nodes.cutCycles();
-      const { nodes: again, extras } = read(spineOf(nodes));
+      const { nodes: again, extras } = read(getSnapshot(nodes));
       expect(again.image()).toEqual(nodes.image());
       expect([...(extras?.columns.starts ?? [])].slice(0, 3)).toEqual([...EXTRAS.columns.starts]);
       expect(extras?.facts).toEqual(EXTRAS.facts);
@@ -277,7 +277,7 @@ describe("a spine", () => {
   test("with any bit changed, or cut, is none", () => {
     const { nodes, add } = grown();
     for (let n = 0; n < 6; n++) add({ id: n % 5 === 0 ? `odd ${n}` : id(n), parentId: n === 0 ? null : id(n - 1) });
-    const whole = spineOf(nodes).content("/spines/one") as Uint8Array;
+    const whole = getSnapshot(nodes).content("/spines/one") as Uint8Array;
     const isNone = (bytes: Uint8Array): boolean => {
       const disk = new FaultDisk();
       disk.put("/spines/one", bytes);
@@ -305,7 +305,7 @@ describe("what is kept of a container", () => {
   };
 
   acrossTiers(test, [2, 12])("changes nothing, whatever happened to it or to the container (%i)", async (count) => {
-    const SPINE = indexSnapshotFile(CONTAINER);
+    const SNAPSHOT = indexSnapshotFile(CONTAINER);
     let kept = 0;
     await forSeedsAsync(count, async (random) => {
       const entries = 2 + random.int(30);
@@ -317,16 +317,16 @@ describe("what is kept of a container", () => {
       expect(openIt(made, true)).toEqual(before);
       expect(contentsOf(made).filter((text) => !text.startsWith(STATE))).toEqual(stored);
       kept += spines(made).length;
-      const cutSpine = (disk: FaultDisk) => writeBehind(disk, SPINE, "", random.int(900));
+      const cutSnapshot = (disk: FaultDisk) => writeBehind(disk, SNAPSHOT, "", random.int(900));
       const happenings: [string, (disk: FaultDisk) => void][] = [
         ["nothing", () => {}],
         ["more entries by a program that keeps nothing", (disk) => addTo(disk, lines.slice(entries))],
         ["a bit of what is kept", (disk) => flip(random, disk, spines(disk)[0])],
         ["a bit of the first segment", (disk) => flip(random, disk, segmentFile(CONTAINER, 1))],
         ["an index that was cut", (disk) => cutFile(disk, indexFile(CONTAINER), random.int(entries))],
-        ["no spine of its own", (disk) => disk.remove(SPINE)],
-        ...Array(5).fill(["a bit of its own spine", (disk: FaultDisk) => flip(random, disk, SPINE)]),
-        ...Array(5).fill(["a spine that was cut", cutSpine]),
+        ["no spine of its own", (disk) => disk.remove(SNAPSHOT)],
+        ...Array(5).fill(["a bit of its own spine", (disk: FaultDisk) => flip(random, disk, SNAPSHOT)]),
+        ...Array(5).fill(["a spine that was cut", cutSnapshot]),
       ];
       for (const [happened, act] of happenings) {
         const disk = made.after();
@@ -464,14 +464,14 @@ describe("a large session that is published", () => {
     const disk = beginningDisk.after();
     const source = openOn(disk);
     const { sync } = disk;
-    const syncs: [beside: unknown, isWriting: boolean][] = [];
+    const syncs: [other: unknown, isWriting: boolean][] = [];
     let isWriting = true;
     function* content(): Generator<Uint8Array> {
       for (const text of textsOf(source.log)) yield toBytes(`${text}\n`);
       isWriting = false;
     }
-    disk.sync = async (fd, beside) => {
-      syncs.push([beside, isWriting]);
+    disk.sync = async (fd, neighbour) => {
+      syncs.push([neighbour, isWriting]);
       await sync(fd);
     };
     (await publishOn(disk, content())).close();

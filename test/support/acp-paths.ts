@@ -200,7 +200,7 @@ function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Jso
 const BEFORE = /^(?:Summary of another branch|The model sees a summary of the conversation up to here):\n\n/;
 
 /** What an editor was shown, in the same words. */
-function told(updates: readonly Update[]): { shown: Map<string, Said>; calls: Map<string, Json> } {
+function collectShown(updates: readonly Update[]): { shown: Map<string, Said>; calls: Map<string, Json> } {
   const shown = new Map<string, Said>();
   const calls = new Map<string, Json>();
   for (const update of updates) {
@@ -237,7 +237,7 @@ const isRun = ({ rawOutput, name }: Json): boolean => rawOutput?.exitCode !== un
 export function requireShown(path: readonly Json[], updates: readonly Update[]): void {
   // No half of a character is sent.
   const must = expected(JSON.parse(replaceHalves(JSON.stringify(path))));
-  const was = told(updates);
+  const was = collectShown(updates);
   expect([...was.shown.keys()]).toEqual(path.map(({ id }) => id));
   for (const [id, shown] of must.shown) {
     const seen = joined(was.shown.get(id) ?? []).map(([kind, text, ...more]) =>

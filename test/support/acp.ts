@@ -233,8 +233,8 @@ export class Editor {
 
   /** The updates about a session since they were taken last. */
   take(sessionId: string): Update[] {
-    const taken = this.updates.filter((told) => told.sessionId === sessionId).map(({ update }) => update);
-    const others = this.updates.filter((told) => told.sessionId !== sessionId);
+    const taken = this.updates.filter((update) => update.sessionId === sessionId).map(({ update }) => update);
+    const others = this.updates.filter((update) => update.sessionId !== sessionId);
     this.updates.splice(0, this.updates.length, ...others);
     return taken;
   }

@@ -65,7 +65,7 @@ export async function saidTo(holder: FoundHolder<Duplex> | null): Promise<string
 }
 
 /** The names in the folder beside a session, or null where there is none. */
-export function beside(folder: string): string[] | null {
+export function listFolder(folder: string): string[] | null {
   try {
     return readdirSync(join(folder, ".pi-session-server")).sort();
   } catch {
@@ -123,5 +123,5 @@ export async function other(role: "hold" | "join" | "pass", session: string, uid
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"], env });
   onTestFinished(() => void child.kill("SIGKILL"));
   const [line] = await once(child.stdout, "data");
-  return { child, told: JSON.parse(String(line)) as unknown };
+  return { child, place: JSON.parse(String(line)) as unknown };
 }

@@ -20,10 +20,10 @@ const ENTRIES = 400;
  * Kills; those after which both the file and the container were there under their names (`inTheMiddle`) or a diagnostic
  * named a line that was not in the session yet; and lines whose write the other program reported as done.
  */
-type BesideKills = Record<"kills" | "inTheMiddle" | "named" | "written", number>;
+type Kills = Record<"kills" | "inTheMiddle" | "named" | "written", number>;
 
 /** Appends one entry as the other program does; returns its id, or undefined where the file is not there. */
-function appendBeside(file: string, random: Random): string | undefined {
+function appendOther(file: string, random: Random): string | undefined {
   let fd: number;
   try {
     fd = openSync(file, constants.O_RDWR | constants.O_APPEND);
@@ -42,7 +42,7 @@ function appendBeside(file: string, random: Random): string | undefined {
 }
 
 /** Kills a server so many times, and checks after each that there is one session, which has every line once. */
-export async function killBeside(random: Random, kills: number): Promise<BesideKills> {
+export async function killOther(random: Random, kills: number): Promise<Kills> {
   const lives = new SpawnedLives();
   const folder = join(lives.place.home, "sessions");
   await mkdir(folder);
@@ -58,7 +58,7 @@ export async function killBeside(random: Random, kills: number): Promise<BesideK
     const answer = server.request(command).catch(() => undefined);
     const [before, after] = [random.int(120), random.int(40)];
     const write = (): void => {
-      const id = random.chance(0.5) ? appendBeside(file, random) : undefined;
+      const id = random.chance(0.5) ? appendOther(file, random) : undefined;
       if (id !== undefined) written.add(id);
     };
     await Promise.race([answer, sleep(before)]);

@@ -111,11 +111,11 @@ function readSession(file: string): Partial<Listed> | undefined {
   if (header?.type !== "session" || typeof header.id !== "string") return undefined;
   const entries = rest.filter(({ type }) => typeof type === "string" && type !== "session");
   const messages = entries.filter(({ type }) => type === "message");
-  const told = messages.filter(({ message }) => ["user", "assistant"].includes(message?.role));
-  const times = told.map(({ message: { timestamp: own }, timestamp }) =>
+  const talk = messages.filter(({ message }) => ["user", "assistant"].includes(message?.role));
+  const times = talk.map(({ message: { timestamp: own }, timestamp }) =>
     typeof own === "number" ? own : Date.parse(timestamp),
   );
-  const asked = told.filter(({ message }) => message.role === "user");
+  const asked = talk.filter(({ message }) => message.role === "user");
   const texts = asked.map(({ message }) => textOf(message.content).trim().slice(0, 1000));
   const created = Date.parse(header.timestamp);
   return {

@@ -116,8 +116,8 @@ async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   expectRecovered(session, intact, "at the first reading");
   for (const [number, { start, end, entry }] of plainly(bytes).entries()) {
     if (entry !== null || /^\s*$/.test(bytes.toString("latin1", start, end))) continue;
-    const told = reported.some(({ byteOffset, length }) => byteOffset <= end && byteOffset + length >= start);
-    if (!told) expect(reported, `damage in line ${number + 1}: ${bytes.subarray(start, end)}`).toContain("it");
+    const isReported = reported.some(({ byteOffset, length }) => byteOffset <= end && byteOffset + length >= start);
+    if (!isReported) expect(reported, `damage in line ${number + 1}: ${bytes.subarray(start, end)}`).toContain("it");
   }
   expect(Buffer.from(disk.content(FILE) as Uint8Array).equals(bytes), "reading wrote").toBe(true);
 

@@ -65,7 +65,7 @@ export function faultPoints(kind: Fault["kind"], recorded: FaultDisk, seen?: Set
 }
 
 /** A disk as the next process finds it. */
-interface Remains {
+interface AfterCrash {
   readonly disk: FaultDisk;
   readonly cut: PowerCut | undefined;
 }
@@ -74,7 +74,7 @@ interface Inode {
   readonly number: number;
   bytes: Uint8Array;
   /** What {@link bytes} begin, with room for more: a file that grows by lines is not copied for each of them. */
-  room?: Uint8Array;
+  spare?: Uint8Array;
   /** Content that survives a power cut. */
   synced: Uint8Array;
   modified: number;
@@ -177,10 +177,10 @@ export class FaultDisk implements Disk {
    * The disk as the next process finds it, after a death and after each power cut: each that differs from those before
    * it and from those that `seen` knows. `told` is what else the test compares it with, so that it belongs to what differs.
    */
-  remains(seen: Set<string> = new Set(), told = ""): Remains[] {
+  crashes(seen: Set<string> = new Set(), promised = ""): AfterCrash[] {
     return [undefined, ...POWER_CUTS].flatMap((cut) => {
       const disk = cut ? this.after(cut) : this.afterDeath();
-      const mark = `${told} ${disk.fingerprint()}`;
+      const mark = `${promised} ${disk.fingerprint()}`;
       if (seen.has(mark) && !isEvery()) return [];
       seen.add(mark);
       return [{ disk, cut }];
@@ -191,7 +191,7 @@ export class FaultDisk implements Disk {
    * The disk as the next process finds it, with everything and after the power cut that takes most; after each of them in
    * the long runs. For work that was acknowledged, of which every cut has to leave all.
    */
-  lasting(): Remains[] {
+  lasting(): AfterCrash[] {
     const cuts = isEvery() ? POWER_CUTS : POWER_CUTS.slice(0, 1);
     return [undefined, ...cuts].map((cut) => ({ disk: this.after(cut), cut }));
   }
@@ -234,7 +234,7 @@ export class FaultDisk implements Disk {
       let copy = copies.get(inode);
       if (!copy) {
         const bytes = cut ? remainder(inode, cut.content) : inode.bytes;
-        copy = { ...inode, bytes, room: undefined, synced: cut ? bytes : inode.synced };
+        copy = { ...inode, bytes, spare: undefined, synced: cut ? bytes : inode.synced };
         copies.set(inode, copy);
       }
       return copy;
@@ -351,12 +351,12 @@ export class FaultDisk implements Disk {
     if (!opened?.append) throw errno("EBADF");
     const inode = this.inodeAt(fd);
     const size = inode.bytes.length + bytes.length;
-    if (inode.room === undefined || inode.room.length < size) {
-      inode.room = new Uint8Array(Math.max(size, 2 * inode.bytes.length));
-      inode.room.set(inode.bytes);
+    if (inode.spare === undefined || inode.spare.length < size) {
+      inode.spare = new Uint8Array(Math.max(size, 2 * inode.bytes.length));
+      inode.spare.set(inode.bytes);
     }
-    inode.room.set(bytes, inode.bytes.length);
-    inode.bytes = inode.room.subarray(0, size);
+    inode.spare.set(bytes, inode.bytes.length);
+    inode.bytes = inode.spare.subarray(0, size);
     this.touch(inode);
     return bytes.length;
   }
@@ -384,11 +384,11 @@ export class FaultDisk implements Disk {
     const inode = this.inodeAt(fd);
     if (!this.descriptors.get(fd)?.append) throw errno("EINVAL");
     inode.bytes = inode.bytes.slice(0, size);
-    inode.room = undefined;
+    inode.spare = undefined;
     this.touch(inode);
   }
 
-  sync = async (fd: number, _beside?: boolean): Promise<void> => this.syncNow(fd);
+  sync = async (fd: number, _isOther?: boolean): Promise<void> => this.syncNow(fd);
 
   syncNow(fd: number): void {
     this.step("sync");

@@ -27,7 +27,7 @@ export interface HistoryFigures {
   unknown: number;
   kills: number;
   pauses: number;
-  setAside: number;
+  quarantined: number;
   replaced: number;
 }
 
@@ -42,18 +42,18 @@ export async function runHistory(
 ): Promise<HistoryFigures> {
   let now = 0;
   const written: Written[] = [];
-  const counts = { kills: 0, pauses: 0, setAside: 0, replaced: 0, branches: 0 };
+  const counts = { kills: 0, pauses: 0, quarantined: 0, replaced: 0, branches: 0 };
   const notes: HistoryNotes = { written, tick: () => ++now, counts };
   const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, notes));
   await Promise.all(machines.map((machine) => machine.run()));
   // What was told before all of it is brought together.
-  const acknowledged = written.filter(({ told }) => told === "acknowledged");
+  const acknowledged = written.filter(({ outcome }) => outcome === "acknowledged");
   const figures = {
     appends: acknowledged.length,
     acknowledged: entriesOf(acknowledged),
     local: entriesOf(acknowledged.filter(({ isLocal }) => isLocal)),
-    refused: written.filter(({ told }) => told === "refused").length,
-    unknown: written.filter(({ told }) => told === "unknown").length,
+    refused: written.filter(({ outcome }) => outcome === "refused").length,
+    unknown: written.filter(({ outcome }) => outcome === "unknown").length,
   };
   await settle();
   const ids = Array.from({ length: options.sessions }, (_, n) => sessionIdOf(n));
@@ -95,14 +95,14 @@ function requireTrue(written: readonly Written[], lines: readonly string[], isOr
   const known = new Set(written.flatMap(({ texts }) => texts));
   for (const line of lines) expect(known.has(line), `nobody wrote: ${line}`).toBe(true);
   const acknowledged: { began: number; ended: number; first: number; last: number }[] = [];
-  for (const { told, texts, began, ended, isLocal } of written) {
+  for (const { outcome, texts, began, ended, isLocal } of written) {
     const found = texts.map((text) => places.get(text));
-    if (told === "refused") expect(found, `a ghost: ${texts[0]}`).toEqual(texts.map(() => undefined));
+    if (outcome === "refused") expect(found, `a ghost: ${texts[0]}`).toEqual(texts.map(() => undefined));
     const isThere = found[0] !== undefined;
     expect(found, `together: ${texts[0]}`).toEqual(
       texts.map((_, n) => (isThere ? (found[0] as number) + n : undefined)),
     );
-    if (told !== "acknowledged") continue;
+    if (outcome !== "acknowledged") continue;
     expect(isThere, `lost: ${texts[0]}`).toBe(true);
     if (isLocal) continue;
     acknowledged.push({ began, ended, first: found[0] as number, last: found.at(-1) as number });

@@ -37,7 +37,7 @@ export type MachineKind = keyof typeof BACKENDS;
 export class Machine {
   readonly disk: FaultDisk;
   readonly fleet: MemoryFleet;
-  readonly aside: string[] = [];
+  readonly quarantined: string[] = [];
   readonly journal: Journal;
   readonly outage: Outage | undefined;
   readonly store: Store;
@@ -63,7 +63,7 @@ export class Machine {
     const ours = <T extends FileLogOptions>(options: T): T =>
       copying(
         { ...options, ...(locks ? { locks } : {}) },
-        fleetOptions(this.fleet, { aside: this.aside, journal, outage, ...more }),
+        fleetOptions(this.fleet, { quarantined: this.quarantined, journal, outage, ...more }),
       );
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
     this.store = fleetStore(store);

@@ -18,7 +18,7 @@ import { textsOf } from "./sessions.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
 
 /** Gives what a machine owes to its fleet, and names what it owes to others. */
-export async function giveAll(place: GivingPlace): Promise<FleetPushed[]> {
+export async function uploadAll(place: GivingPlace): Promise<FleetPushed[]> {
   const pushed: FleetPushed[] = [];
   for (const known of owedIn(place)) pushed.push(await give(place, known));
   return [...pushed, ...owedElsewhere(place)];
@@ -183,7 +183,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   // What is there.
   fleet: (_, words, { table }) => expect(shown(table.linesOf(SESSION))).toEqual(meant(words)),
   copy: ({ log }, words) => expect(shown(textsOf(log))).toEqual(meant(words)),
-  aside: ({ machine }, words) => expect(machine.aside).toEqual(words.map(lineOf)),
+  aside: ({ machine }, words) => expect(machine.quarantined).toEqual(words.map(lineOf)),
   /** What is said of a copy; `:8`: of this entry. */
   told: ({ log }, words) =>
     expect(log.damage).toEqual(
@@ -201,13 +201,13 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
       const [outcome, name] = word.split(":");
       return { sessionId: SESSION, outcome, ...(name ? { sessionPath: scene.actor(name).machine.file } : {}) };
     });
-    expect(await giveAll(placeOf(machine))).toMatchObject(meant);
+    expect(await uploadAll(placeOf(machine))).toMatchObject(meant);
   },
   owed: ({ machine }, [count]) => expect(owedIn(placeOf(machine))).toHaveLength(Number(count)),
   /** From which entry on a copy owes its lines. */
   owes({ machine, log }, [from]) {
-    const owed = machine.journal.of(SESSION, log.file as string)?.from?.entries;
-    expect(`${owed ?? "nothing"}`).toBe(from);
+    const first = machine.journal.of(SESSION, log.file as string)?.from?.entries;
+    expect(`${first ?? "nothing"}`).toBe(from);
   },
   /** The epochs in which its lines were written. */
   epochs: (_, words, { row }) => expect(row.epochs).toEqual(words.map(Number)),

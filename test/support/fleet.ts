@@ -381,9 +381,9 @@ export class MemoryFleet implements Fleet {
 /** Options for working copies of a fleet. `tries`: how often it is asked again before a copy gives up. */
 export function fleetOptions(
   fleet: Fleet,
-  more: Partial<FleetOptions> & { tries?: number; aside?: string[]; disk?: Disk } = {},
+  more: Partial<FleetOptions> & { tries?: number; quarantined?: string[]; disk?: Disk } = {},
 ): FleetOptions {
-  const { tries = 0, aside = [], disk = new FaultDisk(), ...rest } = more;
+  const { tries = 0, quarantined = [], disk = new FaultDisk(), ...rest } = more;
   return {
     fleet,
     trustedFor: 1000,
@@ -391,7 +391,7 @@ export function fleetOptions(
     elapsed: () => 0,
     patience: async (n) => n < tries,
     keepAside({ header }, lines) {
-      aside.push(...lines.map((line) => decodeText(line)));
+      quarantined.push(...lines.map((line) => decodeText(line)));
       return `/aside/${header.id}`;
     },
     journal: journalOn(disk),

@@ -25,7 +25,7 @@ interface ForeignOptions {
 }
 
 /** What was done; `unseen` are changes after which neither size nor times were others. */
-type Sums = Record<"changes" | "unseen" | "requests" | "acknowledged" | "damageTold", number>;
+type Sums = Record<"changes" | "unseen" | "requests" | "acknowledged" | "damageReported", number>;
 
 /** What was found wrong. */
 interface Wrong {
@@ -64,7 +64,7 @@ function plain(method: string): Request {
 }
 
 /** Requests that wait for no session. */
-const BESIDE: readonly Request[] = [["list_sessions"], ["search_sessions", { query: "foreign" }]];
+const OTHERS: readonly Request[] = [["list_sessions"], ["search_sessions", { query: "foreign" }]];
 
 /** Everything that the files of a session held since the server opened it. */
 class Moments {
@@ -141,7 +141,7 @@ function elementsOf(text: string, member: string): string[] {
 }
 
 /** Returns an object's text without its last members, one after the other: what strict readers need is put in there. */
-function withoutMended(element: string): string[] {
+function dropRepaired(element: string): string[] {
   const texts: string[] = [];
   for (const name of Object.keys(JSON.parse(element)).reverse().slice(0, 8)) {
     const at = (texts.at(-1) ?? element).lastIndexOf(`,${JSON.stringify(name)}:`);
@@ -169,7 +169,7 @@ export class Episode {
   /** Ids that the server has shown. */
   private shown = new Set<string>();
   /** Damage that was told, and that is not of what was shown before. */
-  private told: Heard[] = [];
+  private reports: Heard[] = [];
   /** Names of the failures since it was quiet last. */
   private failed: string[] = [];
   /** Names of the last changes, for whoever reads what is wrong. */
@@ -197,7 +197,7 @@ export class Episode {
   async begin(): Promise<void> {
     const count = 4 + this.random.int(10);
     const answers = this.ask(Array.from({ length: count }, () => this.append()));
-    for (const answer of await Promise.all(answers)) this.heed(answer);
+    for (const answer of await Promise.all(answers)) this.handle(answer);
     await this.quiet();
   }
 
@@ -227,7 +227,7 @@ export class Episode {
     );
     // What was acknowledged before may be gone by it.
     this.acknowledged = [];
-    for (const answer of await Promise.all(first)) this.heed(answer);
+    for (const answer of await Promise.all(first)) this.handle(answer);
     if (random.chance(run.patience)) await pass(600);
     await this.quiet();
     if (later) {
@@ -236,7 +236,7 @@ export class Episode {
       later();
       this.moments.look();
       this.acknowledged = [];
-      for (const answer of await Promise.all(between)) this.heed(answer);
+      for (const answer of await Promise.all(between)) this.handle(answer);
       await this.quiet();
     }
     // Often the damage is taken back, so that the next one does not come on top of it.
@@ -286,7 +286,7 @@ export class Episode {
     const answers: Promise<Answer | null>[] = [];
     const lane: Request[] = [];
     for (let n = 0; n < count; n++) {
-      if (random.chance(0.03)) answers.push(...server.askAll([random.pick(BESIDE)], true));
+      if (random.chance(0.03)) answers.push(...server.askAll([random.pick(OTHERS)], true));
       else lane.push(random.chance(0.4) ? this.append() : random.pick(READS));
     }
     answers.push(...this.ask(lane));
@@ -299,28 +299,28 @@ export class Episode {
     const { random, moments, run } = this;
     const { sums, wrong } = run;
     const before = moments.look();
-    for (const answer of await Promise.all(this.send(random.int(4)))) this.heed(answer);
+    for (const answer of await Promise.all(this.send(random.int(4)))) this.handle(answer);
     const appends = Array.from({ length: random.int(3) }, () => this.append());
     sums.requests += 2 + appends.length;
     const answers = await Promise.all(this.ask([...appends, ["get_entries"], ["get_state"]]));
     const now = moments.look();
     for (const [n, answer] of answers.entries()) {
-      this.heed(answer);
+      this.handle(answer);
       if (n >= appends.length || !answer?.result) continue;
       sums.acknowledged++;
       const { entries } = appends[n][1] as Json;
       this.acknowledged.push(...entries.map(({ message }: Json) => contentOf(message)));
     }
-    this.heedEvents();
+    this.handleEvents();
     const [entries, state] = answers.slice(-2);
     if (state?.result) this.ids.add(state.result.sessionId);
-    const isToldOf = this.told.length > 0 || (state?.result?.diagnostics?.length ?? 0) > 0;
+    const isReported = this.reports.length > 0 || (state?.result?.diagnostics?.length ?? 0) > 0;
     if (entries?.result) {
       const all: Json[] = entries.result.entries;
       const ids = new Set<string>(all.map(({ id }) => withoutAlias(id)));
       const gone = [...this.shown].filter((id) => !ids.has(id));
-      if (gone.length > 0 && !isToldOf) wrong.hidden.push(`${gone.join(" ")} ${this.whatCame}`);
-      if (!moments.cover(ids) && !isToldOf) wrong.hidden.push(`a part of what the file says ${this.whatCame}`);
+      if (gone.length > 0 && !isReported) wrong.hidden.push(`${gone.join(" ")} ${this.whatCame}`);
+      if (!moments.cover(ids) && !isReported) wrong.hidden.push(`a part of what the file says ${this.whatCame}`);
       this.shown = ids;
       const contents = new Set(all.map(({ message }) => contentOf(message)));
       const unread = this.acknowledged.filter((content) => !contents.has(content));
@@ -329,9 +329,11 @@ export class Episode {
     // What was told while nothing could be shown is of the entries that are not shown next. So is what was found to be
     // lost behind a reply: a read shows what is known, and only a look at the file, which comes by itself, finds that.
     if (entries?.result)
-      this.told = this.told.filter((event) => event.number > entries.heard && kindsIn(event).includes("lost_entries"));
+      this.reports = this.reports.filter(
+        (event) => event.number > entries.heard && kindsIn(event).includes("lost_entries"),
+      );
     this.failed = [];
-    if (isToldOf) sums.damageTold++;
+    if (isReported) sums.damageReported++;
     // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
     const there = new Set(now);
     const removed = before.filter((line) => this.isTheirs(line) && !there.has(line));
@@ -349,7 +351,7 @@ export class Episode {
   }
 
   /** Holds a reply against what the files said. */
-  private heed(answer: Answer | null): void {
+  private handle(answer: Answer | null): void {
     const { wrong } = this.run;
     if (answer === null) return;
     if (answer.failure) {
@@ -366,12 +368,12 @@ export class Episode {
       if (new RegExp(`^:?\\{"${member}":\\[`).test(text)) this.checkSound(text, member);
   }
 
-  private heedEvents(): void {
+  private handleEvents(): void {
     for (const event of this.server.events.splice(0)) {
       const { name, params, text } = event;
       // What was found of the session before when it was left.
       if (this.run.left.has(params.sessionId)) continue;
-      if (name === "session_damage") this.told.push(event);
+      if (name === "session_damage") this.reports.push(event);
       if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
     }
   }
@@ -379,7 +381,7 @@ export class Episode {
   private checkSound(text: string, member: "entries" | "messages"): void {
     for (const element of elementsOf(text, member)) {
       const plain = element.replace(/"id":"([^"]*?)(~\d+)+"/, '"id":"$1"');
-      if ([plain, element, ...withoutMended(element)].some((text) => this.moments.held(text))) continue;
+      if ([plain, element, ...dropRepaired(element)].some((text) => this.moments.held(text))) continue;
       const value = JSON.parse(element);
       if (value.damaged === true) continue;
       // Between two looks of ours the server may have written what a change took away again.
@@ -407,7 +409,7 @@ export class Episode {
         ["close_session", { sessionId }],
       ]),
     );
-    this.heed(entries);
+    this.handle(entries);
     const contents = new Set((entries?.result?.entries ?? []).map(({ message }: Json) => contentOf(message)));
     const unread = this.acknowledged.filter((content) => !contents.has(content));
     if (unread.length > 0) wrong.lost.push(`not read by another server: ${unread.join(", ")} ${this.what}`);
@@ -449,7 +451,7 @@ interface Run {
 
 /** Returns a run in which nothing was done yet. */
 export function newRun(random: Random, options: ForeignOptions, patience = 0): Run {
-  const sums: Sums = { changes: 0, unseen: 0, requests: 0, acknowledged: 0, damageTold: 0 };
+  const sums: Sums = { changes: 0, unseen: 0, requests: 0, acknowledged: 0, damageReported: 0 };
   return { options, random, sums, wrong: nothingWrong(), patience, made: 0, left: new Set() };
 }
 

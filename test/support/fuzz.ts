@@ -117,7 +117,7 @@ export async function fuzz(
   let sent = 0;
   let expected = 0;
   let heap = 0;
-  const heed = (message: Json): void => {
+  const handle = (message: Json): void => {
     for (const reply of Array.isArray(message) ? message : [message]) {
       if (JSON.stringify(reply).includes("internal_error")) expect(reply).toBe("no bug");
       if (typeof reply.id !== "string") continue;
@@ -147,7 +147,7 @@ export async function fuzz(
     chunk += frame(framing, request(`n${round}`, "new_session", {}), request(`f${round}`, "get_state", {}));
     awaited.set(`n${round}`, 1);
     server.write(chunk);
-    for (let message = await server.next(); message.id !== `f${round}`; message = await server.next()) heed(message);
+    for (let message = await server.next(); message.id !== `f${round}`; message = await server.next()) handle(message);
     if (round === 4) {
       collectGarbage();
       heap = process.memoryUsage().heapUsed;
@@ -155,7 +155,7 @@ export async function fuzz(
   }
   // One by one: what is still to be said is much, and none of it need be kept.
   server.end();
-  for (let message: Json; ; heed(message)) {
+  for (let message: Json; ; handle(message)) {
     message = await server.next().catch(() => undefined);
     if (message === undefined) break;
   }

@@ -54,7 +54,7 @@ export interface Written {
   readonly sessionId: string;
   readonly texts: readonly string[];
   readonly began: number;
-  told: "acknowledged" | "refused" | "unknown";
+  outcome: "acknowledged" | "refused" | "unknown";
   ended: number;
   /** Whether it was acknowledged while the fleet was away: then it has no place in time there. */
   isLocal?: boolean;
@@ -65,7 +65,7 @@ export interface HistoryNotes {
   readonly written: Written[];
   /** Returns the next moment. */
   tick(): number;
-  readonly counts: { kills: number; pauses: number; setAside: number; replaced: number; branches: number };
+  readonly counts: { kills: number; pauses: number; quarantined: number; replaced: number; branches: number };
 }
 
 export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
@@ -81,10 +81,10 @@ class HistoryProcess {
   readonly copies: Store;
   /** Sessions that hosts write to now. */
   readonly busy = new Set<string>();
-  private bury!: () => void;
+  private markDead!: () => void;
   /** Resolves when it is dead. */
   readonly died = new Promise<void>((resolve) => {
-    this.bury = resolve;
+    this.markDead = resolve;
   });
   isDead = false;
   /** Resolves when it goes on; while it is stopped, its hosts begin nothing. */
@@ -98,7 +98,7 @@ class HistoryProcess {
   constructor(machine: HistoryMachine, options: HistoryOptions, life: number) {
     this.machine = machine;
     this.options = options;
-    const { number, ending, aside } = machine;
+    const { number, ending, quarantined } = machine;
     const { tries, wait } = options;
     const isDead = (): boolean => this.isDead;
     const never = new Promise(() => {});
@@ -116,7 +116,7 @@ class HistoryProcess {
     const common: FileLogOptions = copying(
       { disk, env, locks: noLocks, quarantine: "/root/quarantine", durability: "sync" },
       fleetOptions(this.fleet, {
-        ...{ patience, trustedFor: 1e9, disk, outage: this.outage, aside },
+        ...{ patience, trustedFor: 1e9, disk, outage: this.outage, quarantined },
         // A line has about 150 bytes: some processes keep every commit in packs, some those of two or three lines.
         long: [0, 200, 1e9][(number + life + 1) % 3],
         // Every other process sends those of two or three lines in parts.
@@ -132,7 +132,7 @@ class HistoryProcess {
 
   die(): void {
     this.isDead = true;
-    this.bury();
+    this.markDead();
     void this.ours.close();
   }
 
@@ -190,7 +190,7 @@ export class HistoryMachine {
   readonly number: number;
   readonly ending: "jsonl" | "v2";
   /** Lines that gave way, and those of copies that were moved away. */
-  readonly aside: string[] = [];
+  readonly quarantined: string[] = [];
   readonly notes: HistoryNotes;
   private readonly options: HistoryOptions;
   private life = 0;
@@ -297,13 +297,13 @@ export class HistoryMachine {
       parent = id;
     }
     const [began, ended] = [this.notes.tick(), Number.POSITIVE_INFINITY];
-    const op: Written = { machine: this, sessionId: log.header.id, texts, began, told: "unknown", ended };
+    const op: Written = { machine: this, sessionId: log.header.id, texts, began, outcome: "unknown", ended };
     this.notes.written.push(op);
     return op;
   }
 
   private acknowledge(op: Written, log: Log): void {
-    op.told = "acknowledged";
+    op.outcome = "acknowledged";
     op.isLocal = log.durability === "local";
     op.ended = this.notes.tick();
   }
@@ -315,19 +315,19 @@ export class HistoryMachine {
       ["outcome_unknown", "storage_failed", "session_locked", "content_modified", "already_exists", "read_only"],
       String(error),
     ).toContain(name);
-    op.told = name === "outcome_unknown" ? "unknown" : "refused";
-    if (name === "read_only") this.setAside(op.sessionId);
+    op.outcome = name === "outcome_unknown" ? "unknown" : "refused";
+    if (name === "read_only") this.quarantine(op.sessionId);
   }
 
   /** Moves a copy away that the fleet does not continue, as its failure says. */
-  private setAside(sessionId: string): void {
+  private quarantine(sessionId: string): void {
     if (this.isHere(sessionId)) {
       const log = this.process.copies.open(this.fileOf(sessionId));
-      this.aside.push(...textsOf(log));
+      this.quarantined.push(...textsOf(log));
       log.close();
     }
     this.process.close(sessionId);
-    this.notes.counts.setAside++;
+    this.notes.counts.quarantined++;
     const file = this.fileOf(sessionId);
     if (this.ending === "jsonl") this.disk.remove(file);
     else {
@@ -360,7 +360,7 @@ export class HistoryMachine {
             continue;
           }
           expect(name, String(error)).toBe("read_only");
-          this.setAside(id);
+          this.quarantine(id);
           continue;
         }
         // What a dead process left, and nobody has heard of, is given to the fleet, with one line more.

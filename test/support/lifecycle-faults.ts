@@ -91,7 +91,7 @@ interface Scenario {
   readonly loses?: boolean;
   readonly isApart?: boolean;
   /** Path of a session that is there, whole, whenever this is interrupted, and at its own path when it is over. */
-  readonly stays?: string;
+  readonly kept?: string;
 }
 
 /** By its id, or by its path in a folder where it is there already. */
@@ -257,7 +257,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     run: (stores) => undoLast(stores, "redo"),
     done: "operation_not_found",
-    stays: CONTAINER,
+    kept: CONTAINER,
   },
   ...Object.entries(UNDONE).map(
     ([name, prepare]): Scenario => ({
@@ -267,7 +267,7 @@ export const SCENARIOS: readonly Scenario[] = [
       done: "operation_not_found",
       // Taken back, a relocation leaves one file with the header that it had: the other one goes.
       loses: name.startsWith("relocate"),
-      stays: prepare === repairContainer ? CONTAINER : undefined,
+      kept: prepare === repairContainer ? CONTAINER : undefined,
     }),
   ),
   ...MOVES.filter(({ name }) => APART.includes(name)).map((scenario) => ({
@@ -325,7 +325,7 @@ export async function outcome(run: () => Promise<unknown>): Promise<string> {
 }
 
 /** What a scenario finds, and it without a fault, its operations recorded. */
-async function recorded({ places = ROOT, prepare, run, isApart, loses, stays }: Scenario) {
+async function recorded({ places = ROOT, prepare, run, isApart, loses, kept }: Scenario) {
   const on = (disk: FaultDisk): Stores => storesOn(isApart ? apart(disk) : disk, places);
   const first = new FaultDisk();
   put(first, places.flat ?? FOLDER);
@@ -339,8 +339,8 @@ async function recorded({ places = ROOT, prepare, run, isApart, loses, stays }: 
   /** Checks what is there, and opens the session that stays, with all its entries. */
   const check = (disk: FaultDisk, what: string): void => {
     if (!loses) checkKept(before, disk, what);
-    if (stays === undefined) return;
-    const log = storesOn(disk.after(), places).open(stays);
+    if (kept === undefined) return;
+    const log = storesOn(disk.after(), places).open(kept);
     expect([log.header.id, log.nodes.count], what).toEqual([sessionId(5), 3]);
     log.close();
   };
@@ -349,7 +349,7 @@ async function recorded({ places = ROOT, prepare, run, isApart, loses, stays }: 
 
 /** Interrupts a scenario by death and power cuts at some of its disk operations, or at all ({@link share}). */
 export async function checkInterrupted(scenario: Scenario, count = 5): Promise<void> {
-  const { done = "ok", stays } = scenario;
+  const { done = "ok", kept } = scenario;
   const { begin, whole, check, ask } = await recorded(scenario);
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
@@ -358,14 +358,14 @@ export async function checkInterrupted(scenario: Scenario, count = 5): Promise<v
     const disk = begin.after();
     disk.set({ kind: "die", at });
     await ask(disk);
-    for (const { disk: next, cut } of disk.remains(seen)) {
+    for (const { disk: next, cut } of disk.crashes(seen)) {
       const what = `dies at ${at}, ${JSON.stringify(cut)}`;
       check(next, what);
       const again = await ask(next);
       expect(["ok", done], what).toContain(again);
       check(next, `${what}, again`);
       if (again === "ok") expect(shape(next), `${what}, again`).toEqual(wanted);
-      if (stays !== undefined) expect(next.names(FOLDER), `${what}, again`).toContain(basename(stays));
+      if (kept !== undefined) expect(next.names(FOLDER), `${what}, again`).toContain(basename(kept));
     }
   }
 }
@@ -376,7 +376,7 @@ export async function checkInterrupted(scenario: Scenario, count = 5): Promise<v
  */
 export async function checkErrors(scenario: Scenario, seen: Set<string>, ofMany = 2): Promise<void> {
   const { name, done = "ok", isApart } = scenario;
-  const { begin, whole, check, ask } = await recorded({ ...scenario, stays: undefined });
+  const { begin, whole, check, ask } = await recorded({ ...scenario, kept: undefined });
   const errnos = ["EIO", "ENOSPC"];
   const points = faultPoints("fail", whole, seen);
   for (const at of share(points, Math.ceil(points.length / ofMany)))

@@ -34,10 +34,10 @@ export interface Meeting {
   /** Nobody moves, labels or forks: what all of them write is one chain, and each of them tells of all of it. */
   readonly isChain?: boolean;
   /** Somebody who writes to the file as well until they have ended. */
-  readonly beside?: (file: string, ids: readonly string[]) => Beside;
+  readonly other?: (file: string, ids: readonly string[]) => Other;
 }
 
-interface Beside {
+interface Other {
   readonly begun: Promise<void>;
   end(): Promise<void>;
   /** Expects what it wrote among the entries that are there. */
@@ -55,7 +55,7 @@ function nothingWrong() {
     /** Entries, or ids, that are there more than once. */
     doubled: [] as string[],
     /** Entries that a server did not tell of, and leaves that it left without a word. */
-    untold: [] as string[],
+    unreported: [] as string[],
     internalErrors: 0,
     /** Servers that ended although nobody killed them, or not in order. */
     dead: [] as string[],
@@ -94,10 +94,10 @@ class Course {
   readonly forks: { readonly file: string; readonly tokens: readonly string[] }[] = [];
   readonly options: Meeting;
   private readonly ended = new AbortController();
-  tellMet!: () => void;
+  resolveMet!: () => void;
   /** Settles when one server was refused because another is the writer. */
   readonly haveMet = new Promise<void>((resolve) => {
-    this.tellMet = resolve;
+    this.resolveMet = resolve;
   });
   file = "";
 
@@ -134,7 +134,7 @@ class Course {
     const name = failure?.name as string;
     if (name === "session_locked") {
       this.sums.locked++;
-      this.tellMet();
+      this.resolveMet();
       return true;
     }
     const { wrong } = this;
@@ -148,7 +148,7 @@ class Course {
 /** A program that starts servers on the session, one after the other, each of which writes and ends or is killed. */
 async function participate(course: Course, number: number, random: Random, place: Place): Promise<void> {
   /** Writes with a key that were not answered, to be sent again. */
-  let owed: Write[] = [];
+  let unsent: Write[] = [];
   let made = 0;
   let lives = 0;
   const token = (): string => `tok-${random.seed}-${number}-${++made}`;
@@ -160,23 +160,23 @@ async function participate(course: Course, number: number, random: Random, place
     const events = !isChain && random.chance(0.5) ? ["--events", "none"] : [];
     const args = ["--session", course.file, "--store", store, ...events];
     const server = course.start(place, args, { node: random.pick(NODES), within });
-    const checkTold = isChain ? await listen(server, what) : async () => {};
-    const writes = [...owed.splice(0), ...(isLast ? [] : someWrites(isChain))];
-    const fate = kills && !isLast && (lives + number) % 3 === 1 ? "kill" : random.chance(0.3) ? "end at once" : "end";
-    if (fate === "kill") {
+    const checkEvents = isChain ? await listen(server, what) : async () => {};
+    const writes = [...unsent.splice(0), ...(isLast ? [] : someWrites(isChain))];
+    const ending = kills && !isLast && (lives + number) % 3 === 1 ? "kill" : random.chance(0.3) ? "end at once" : "end";
+    if (ending === "kill") {
       killAt(server, random.int(writes.length + 1), send(server, writes));
       course.sums.kills++;
-    } else if (fate === "end at once") {
+    } else if (ending === "end at once") {
       const sent = send(server, writes);
       void server.end();
       await Promise.all(sent);
     } else {
       await insist(server, writes, what);
-      await checkTold();
+      await checkEvents();
       // Where they share one chain, they live longer, so that they are in each other's way.
       for (let rounds = isChain && !isLast ? random.int(4) : 0; rounds > 0 && !server.isGone; rounds--) {
         await insist(server, someWrites(isChain), what);
-        await checkTold();
+        await checkEvents();
       }
       if (!isLast && !isChain && random.chance(0.1)) await fork(server, what);
       void server.end();
@@ -195,20 +195,20 @@ async function participate(course: Course, number: number, random: Random, place
       const idsIn = (list: Json[]): string[] => list.map(({ id }) => id);
       const there = idsIn(entries.result.entries);
       const earlier = idsIn(first.result.entries);
-      const idsOf = (told: Json[]): string[] => [...earlier, ...told.flatMap(({ entryIds }) => entryIds)];
+      const idsOf = (replies: Json[]): string[] => [...earlier, ...replies.flatMap(({ entryIds }) => entryIds)];
       // What a read finds that others wrote is told behind its reply.
       const [before, after] = [appends(entries.heard), appends(path.heard)];
-      const told = new Set(idsOf(after));
-      const untold = [
-        ...there.filter((id) => !told.has(id)).map((id) => `${id} is there`),
+      const known = new Set(idsOf(after));
+      const unreported = [
+        ...there.filter((id) => !known.has(id)).map((id) => `${id} is there`),
         ...idsOf(before).flatMap((id) => (there.includes(id) ? [] : `${id} is not there`)),
         ...after.filter((one) => one.origin === "foreign" && `${idsIn(one.entries)}` !== `${one.entryIds}`),
       ];
       const leaves = [first.result, ...after].map(({ leafId }) => leafId);
       const onPath = new Set(idsIn(path.result.entries));
-      if (!leaves.includes(entries.result.leafId)) untold.push(`${entries.result.leafId} is the leaf`);
-      untold.push(...leaves.filter((id) => !onPath.has(id)).map((id) => `${id} was the leaf`));
-      course.wrong.untold.push(...untold.map((sentence) => `${what}: ${JSON.stringify(sentence)}`));
+      if (!leaves.includes(entries.result.leafId)) unreported.push(`${entries.result.leafId} is the leaf`);
+      unreported.push(...leaves.filter((id) => !onPath.has(id)).map((id) => `${id} was the leaf`));
+      course.wrong.unreported.push(...unreported.map((sentence) => `${what}: ${JSON.stringify(sentence)}`));
     };
   }
 
@@ -247,7 +247,7 @@ async function participate(course: Course, number: number, random: Random, place
       const again = answer === null || (answer.failure !== undefined && course.refuse(answer, write.method));
       if (answer?.result) acknowledge(write, answer.result, ids);
       // What has no key is not sent again by another server: it may be there.
-      if (again && write.params.idempotencyKey !== undefined) owed.push(write);
+      if (again && write.params.idempotencyKey !== undefined) unsent.push(write);
       return again;
     });
   }
@@ -273,7 +273,7 @@ async function participate(course: Course, number: number, random: Random, place
         if (server.isGone) return;
         if (waiting.length === 0) break;
         // They are sent again here, and not by a later server.
-        owed = owed.filter((write) => !waiting.includes(write));
+        unsent = unsent.filter((write) => !waiting.includes(write));
         // Nobody tells when the lock is free.
         await pass(random.int(20));
       }
@@ -313,8 +313,8 @@ async function participate(course: Course, number: number, random: Random, place
 
   while (!course.isOver) await live(false);
   // What has a key and no answer may be there or not; after this it is there, once.
-  for (let rounds = 0; owed.length > 0 && rounds < 20; rounds++) await live(true);
-  if (owed.length > 0) course.wrong.faults.push(`${owed.length} writes were never accepted`);
+  for (let rounds = 0; unsent.length > 0 && rounds < 20; rounds++) await live(true);
+  if (unsent.length > 0) course.wrong.faults.push(`${unsent.length} writes were never accepted`);
 }
 
 /** Has servers meet until so many entries are acknowledged. Expects nothing wrong, and returns how much was done. */
@@ -325,8 +325,8 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   const state = await first.ask("get_state");
   course.file = state?.result.sessionFile;
   await first.ask("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
-  const beside = options.beside?.(course.file, course.ids);
-  await beside?.begun;
+  const other = options.other?.(course.file, course.ids);
+  await other?.begun;
   const all = Promise.all(
     Array.from({ length: options.servers }, (_, n) => {
       const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));
@@ -338,10 +338,10 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   void first.end();
   await course.close(first, "the first server");
   await all;
-  await beside?.end();
+  await other?.end();
   const { entries, leafId } = await settle(course, place);
-  beside?.check(entries);
-  if (options.isChain && !beside) {
+  other?.check(entries);
+  if (options.isChain && !other) {
     const ids = entries.map(({ id }) => id);
     // Whoever wrote saw what the other had written.
     expect(entries.map(({ parentId }) => parentId)).toEqual([null, ...ids.slice(0, -1)]);
@@ -363,7 +363,7 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
   const looker = course.start(place, ["--session", file, "--events", "none"]);
   const [first, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
   // Where another program's half of a line is before one of ours, that is found when it is read.
-  const entries = options.beside ? await looker.ask("get_entries") : first;
+  const entries = options.other ? await looker.ask("get_entries") : first;
   for (const answer of [first, verdict, entries]) if (answer?.failure) course.refuse(answer, "the last look");
   const found = { entries: [], ...entries?.result };
   count(wrong, "a fresh server", acknowledged, found.entries);
@@ -374,7 +374,7 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
   await course.close(looker, "the last server");
   for (const session of [{ file, tokens: acknowledged }, ...course.forks]) {
     // Nor does anybody see it there who reads plainly.
-    const tokens = options.beside ? [] : session.tokens;
+    const tokens = options.other ? [] : session.tokens;
     count(wrong, `a plain reading of ${session.file}`, tokens, entriesOf(session.file));
     if (options.store === "v2")
       wrong.faults.push(...faultsOf(session.file).map((fault: string) => `the container: ${fault}`));

@@ -70,12 +70,12 @@ export class Model {
     const shown = [...kept, ...after];
     const { systemMessage, summary, tokensBefore } = compaction;
     const edit = after.findLast((entry) => entry.type === "context_edit" && entry.targetId === compaction.id);
-    const told = [
+    const entries = [
       ...(systemMessage ? [systemMessage] : []),
       { role: "compactionSummary", summary, tokensBefore, timestamp: TIME_MS },
     ];
     return [
-      ...(edit?.replacement === null ? [] : told),
+      ...(edit?.replacement === null ? [] : entries),
       ...this.messages(
         kept.filter((entry) => (entry.message as { role?: string } | null | undefined)?.role !== "system"),
         shown,

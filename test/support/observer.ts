@@ -74,7 +74,7 @@ export class Witness {
   /** Ids of the requests on the session, in the order in which their replies must come. */
   private readonly lane: string[] = [];
   private unread: Buffer[] = [];
-  private told: "nothing" | "end" | "kill" = "nothing";
+  private ordered: "nothing" | "end" | "kill" = "nothing";
   private watchdog: NodeJS.Timeout | undefined;
   private count = 0;
   private heard = 0;
@@ -125,7 +125,10 @@ export class Witness {
   }
 
   /** Sends requests in one write. */
-  askAll(requests: readonly (readonly [method: string, params?: object])[], beside = false): Promise<Answer | null>[] {
+  askAll(
+    requests: readonly (readonly [method: string, params?: object])[],
+    isLaneless = false,
+  ): Promise<Answer | null>[] {
     let text = "";
     const answers = requests.map(([method, params = {}]) => {
       const id = `w${++this.count}`;
@@ -136,7 +139,7 @@ export class Witness {
       return new Promise<Answer | null>((settle) => {
         if (this.isGone) return settle(null);
         this.pending.set(id, { method, settle });
-        if (!beside) this.lane.push(id);
+        if (!isLaneless) this.lane.push(id);
       });
     });
     this.process.stdin.write(text);
@@ -146,26 +149,26 @@ export class Witness {
 
   /** Closes the server's input; what it still owes is answered first. */
   end(): Promise<number | string> {
-    if (this.told === "nothing") this.told = "end";
+    if (this.ordered === "nothing") this.ordered = "end";
     this.process.stdin.end();
     this.watch();
     return this.exit;
   }
 
   kill(): Promise<number | string> {
-    this.told = "kill";
+    this.ordered = "kill";
     this.process.kill("SIGKILL");
     return this.exit;
   }
 
   private watch(): void {
     clearTimeout(this.watchdog);
-    if (this.pending.size === 0 && this.told === "nothing") return;
+    if (this.pending.size === 0 && this.ordered === "nothing") return;
     // Where a frame was broken nothing more need come.
     const silence = this.faults.length > 0 ? SILENCE / 6 : SILENCE;
     this.watchdog = setTimeout(() => {
-      const owed = [...this.pending.values()].map(({ method }) => method);
-      this.faults.push(`silent for ${silence / 1000} s, owes ${owed.join(", ") || "its end"}: ${this.rest()}`);
+      const methods = [...this.pending.values()].map(({ method }) => method);
+      this.faults.push(`silent for ${silence / 1000} s, owes ${methods.join(", ") || "its end"}: ${this.rest()}`);
       this.unanswered += this.pending.size;
       this.settleAll();
       void this.kill();
@@ -174,9 +177,9 @@ export class Witness {
 
   private leave(status: number | string): void {
     clearTimeout(this.watchdog);
-    if (this.told === "nothing" || (this.told === "end" && status !== 0)) this.died = true;
+    if (this.ordered === "nothing" || (this.ordered === "end" && status !== 0)) this.died = true;
     // Death may cut a frame off, nothing else.
-    if (this.told !== "kill") {
+    if (this.ordered !== "kill") {
       if (this.unread.length > 0) this.faults.push(`the output ends within a frame: ${this.rest()}`);
       this.unanswered += this.pending.size;
     }
@@ -184,9 +187,9 @@ export class Witness {
   }
 
   private settleAll(): void {
-    const owed = [...this.pending.values()];
+    const waiting = [...this.pending.values()];
     this.pending.clear();
-    for (const { settle } of owed) settle(null);
+    for (const { settle } of waiting) settle(null);
   }
 
   private rest(): string {
@@ -198,7 +201,7 @@ export class Witness {
     if (this.framing === "headers" || chunk.includes(0x0a)) {
       let bytes: Buffer = Buffer.concat(this.unread);
       for (let cut = this.cut(bytes); cut !== null; cut = this.cut(bytes)) {
-        this.heed(bytes.subarray(cut.start, cut.end));
+        this.handle(bytes.subarray(cut.start, cut.end));
         bytes = bytes.subarray(cut.next);
       }
       this.unread = bytes.length > 0 ? [bytes] : [];
@@ -222,7 +225,7 @@ export class Witness {
     return bytes.length < end ? null : { start, end, next: end };
   }
 
-  private heed(payload: Buffer): void {
+  private handle(payload: Buffer): void {
     if (payload.length === 0) return;
     const text = payload.toString("utf8");
     const fault = (what: string): void => void this.faults.push(`${what}: ${text.slice(0, 300)}`);

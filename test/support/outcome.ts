@@ -6,7 +6,7 @@ import { Session } from "../../src/core/session/session.ts";
 import { testEnv } from "./env.ts";
 
 /** All that can be asked of a log, without its damage's growing by the asking. */
-function told(log: Log): unknown {
+function describeLog(log: Log): unknown {
   const { nodes } = log;
   const damage = log.damage.map((found) => ({ ...found }));
   const entries = Array.from({ length: nodes.count }, (_, p) => ({
@@ -46,7 +46,7 @@ export function outcome(open: () => Log): unknown {
   let log: Log | undefined;
   try {
     log = open();
-    return told(log);
+    return describeLog(log);
   } catch (error) {
     return String(error);
   } finally {

@@ -7,7 +7,7 @@ import { expect } from "vitest";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk } from "./disk.ts";
 import { assistant, user } from "./drafts.ts";
-import { HereLives, plainLines, toldEntries } from "./proof.ts";
+import { HereLives, plainLines, selectReported } from "./proof.ts";
 import type { Json, Wire } from "./server.ts";
 
 export const FOLDER = "/sessions";
@@ -24,7 +24,7 @@ export function bytesOfSession(disk: FaultDisk, session: string): Uint8Array {
 /** The entries that a session tells, read by anybody. */
 export function idsIn(disk: FaultDisk, session: string): string[] {
   const lines = plainLines(bytesOfSession(disk, session)).map((line) => line.payload ?? line);
-  return toldEntries(lines).map(({ id }) => id);
+  return selectReported(lines).map(({ id }) => id);
 }
 
 type Step = readonly [method: string, params: Json];
@@ -70,7 +70,7 @@ async function show(wire: Wire): Promise<Shown> {
   return { ids: entries.map(({ id }: Json) => id), leaf: leafId, session: sessionId, file: sessionFile, persisted };
 }
 
-function told(fault: Fault | undefined): string {
+function describeFault(fault: Fault | undefined): string {
   return fault ? JSON.stringify(fault) : "without a fault";
 }
 
@@ -100,7 +100,7 @@ export async function runWithFault(fault: Fault | undefined, store: StoreName = 
   disk.set(fault);
   for (const [method, params] of STEPS) {
     const { error, result } = await wire.request(method, params);
-    const at = `${method}, ${told(fault)}`;
+    const at = `${method}, ${describeFault(fault)}`;
     const missed = error?.data.name === "entry_not_found";
     if (error && !missed) {
       requireOfDisk(error, at);
@@ -118,7 +118,7 @@ export async function runWithFault(fault: Fault | undefined, store: StoreName = 
     now = await show(wire);
   }
   const { length } = disk.operations;
-  await compareNext(lives, disk, now, told(fault));
+  await compareNext(lives, disk, now, describeFault(fault));
   return length;
 }
 
@@ -148,7 +148,7 @@ export async function pipelineWithFault(fault: Fault | undefined, store: StoreNa
   let ids = ["e0"];
   let leaf: string | null = "e0";
   for (const [index, [method]] of PIPELINE.entries()) {
-    const what = `${method} ${index}, ${told(fault)}`;
+    const what = `${method} ${index}, ${describeFault(fault)}`;
     const { result, error } = await wire.reply(`w${index}`);
     if (error) requireOfDisk(error, what);
     // A repeated key is answered with what it did before and does nothing.
@@ -163,9 +163,9 @@ export async function pipelineWithFault(fault: Fault | undefined, store: StoreNa
     expect({ ids: seen, leaf: read.result.leafId }, `what is read after ${what}`).toEqual({ ids, leaf });
   }
   const now = await show(wire);
-  expect({ ids: now.ids, leaf: now.leaf }, told(fault)).toEqual({ ids, leaf });
-  expect(idsIn(disk, now.file), `the file, ${told(fault)}`).toEqual(ids);
+  expect({ ids: now.ids, leaf: now.leaf }, describeFault(fault)).toEqual({ ids, leaf });
+  expect(idsIn(disk, now.file), `the file, ${describeFault(fault)}`).toEqual(ids);
   const { length } = disk.operations;
-  await compareNext(lives, disk, now, told(fault));
+  await compareNext(lives, disk, now, describeFault(fault));
   return length;
 }

@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { user } from "./drafts.ts";
-import { partsOf, SpawnedLives, same, toldEntries } from "./proof.ts";
+import { partsOf, SpawnedLives, same, selectReported } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
 
@@ -33,7 +33,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
   // Something is there from the start, so that every later life can open it.
   const first = await wire.result("append", { entries: [{ type: "custom", customType: "first", id: "entry-0" }] });
   let now: Position = { ids: ["entry-0"], leaf: first.leafId };
-  const told: Killed[] = [];
+  const kills: Killed[] = [];
   for (let run = 1; run <= runs; run++) {
     const requests: Request[] = [];
     /** What is there after none, one, two ... of the requests. */
@@ -62,15 +62,15 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
     expect(whole.broken, `lines that are none, ${what}`).toBeLessThanOrEqual(torn);
     const there = new Set(ids);
     same(
-      toldEntries(whole.lines).flatMap(({ id }) => (torn === 0 || there.has(id) ? [id] : [])),
+      selectReported(whole.lines).flatMap(({ id }) => (torn === 0 || there.has(id) ? [id] : [])),
       ids,
       `the file, ${what}`,
     );
     now = await retry(wire, requests.slice(answered), states[recovered], what);
-    told.push({ sent: requests.length, answered, recovered, torn });
+    kills.push({ sent: requests.length, answered, recovered, torn });
   }
   await lives.end();
-  return told;
+  return kills;
 }
 
 /** What had a key and no answer is sent again: it is there once, whether it had reached the file or not. */

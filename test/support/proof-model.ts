@@ -9,7 +9,7 @@ import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { SPOKEN } from "./drafts.ts";
 import { TIME } from "./lines.ts";
 import { Model, type ModelEntry } from "./model.ts";
-import { isMarker, type Lives, type Shelf, same, shelves, toldEntries } from "./proof.ts";
+import { isMarker, type Lives, type Shelf, same, selectReported, shelves } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
 
@@ -25,7 +25,7 @@ interface Known {
   persisted: boolean;
   /** Bytes of the file that were looked at, and how many entries they hold. */
   seen: number;
-  told: number;
+  reported: number;
   /** What the file was like when the session was left. */
   left: string;
 }
@@ -89,7 +89,15 @@ class ModelRun {
   }
 
   private know(id: string, file: string, parentSession: string | null, persisted: boolean): Known {
-    const nothing = { model: new Model(), childCounts: new Map(), leaf: null, name: null, seen: 0, told: 0, left: "" };
+    const nothing = {
+      model: new Model(),
+      childCounts: new Map(),
+      leaf: null,
+      name: null,
+      seen: 0,
+      reported: 0,
+      left: "",
+    };
     const known: Known = { id, file, parentSession, persisted, ...nothing };
     this.sessions.set(id, known);
     return known;
@@ -486,17 +494,17 @@ class ModelRun {
     };
     // A branch may end between a call and its result, or with a note of a program; neither is damage.
     const damage = state.diagnostics.filter(({ kind }: Json) => !["dangling_tool_call", "newer_branch"].includes(kind));
-    const told = Object.fromEntries(Object.keys(known).map((name) => [name, state[name]]));
-    same({ ...told, damage }, { ...known, damage: [] }, "get_state");
+    const shown = Object.fromEntries(Object.keys(known).map((name) => [name, state[name]]));
+    same({ ...shown, damage }, { ...known, damage: [] }, "get_state");
     if (!now.persisted) return;
     const lines = this.shelf.lines(now.file, now.seen).slice(now.seen === 0 ? 1 : 0);
     const idsOf = (entries: readonly Json[]): string[] => entries.map(({ id }) => id);
     const added = idsOf(lines.filter((line) => !isMarker(line)));
-    same(added, idsOf(model.entries.slice(now.told)), "new lines");
+    same(added, idsOf(model.entries.slice(now.reported)), "new lines");
     for (const [index, line] of lines.entries())
       if (isMarker(line)) expect(["label", "session_info"], "what follows a marker").toContain(lines[index + 1]?.type);
     now.seen = this.shelf.size(now.file);
-    now.told = model.entries.length;
+    now.reported = model.entries.length;
   }
 
   async compareAll(): Promise<void> {
@@ -545,23 +553,23 @@ class ModelRun {
     if (!now.persisted) return;
     const lines = this.shelf.lines(now.file);
     expect(lines[0]).toMatchObject({ type: "session", version: 3, id: now.id });
-    same(toldEntries(lines).map(bare), now.model.entries.map(bare), basename(now.file));
+    same(selectReported(lines).map(bare), now.model.entries.map(bare), basename(now.file));
   }
 }
 
 /** What a reader who knows the format finds as the leaf (session-format reference, section 5, rule 3). */
 function leafByRule(lines: readonly Json[]): string | null {
   const entries = new Map(lines.slice(1).map((entry) => [entry.id, entry]));
-  const isAside = ({ type }: Json): boolean => type === "label" || type === "session_info";
+  const isMeta = ({ type }: Json): boolean => type === "label" || type === "session_info";
   const last = lines.at(-1);
-  const decisive = lines.slice(1).findLast((entry) => !isAside(entry));
+  const decisive = lines.slice(1).findLast((entry) => !isMeta(entry));
   if (!decisive) return entries.size === 0 ? null : last.id;
   const leaf = isMarker(decisive) ? decisive.parentId : decisive.id;
   if (last === decisive) return leaf;
   for (let at = last; ; at = entries.get(at.parentId)) {
     if (at === undefined) return leaf === null ? last.id : leaf;
     if (at.id === leaf) return last.id;
-    if (leaf === null && !isAside(at)) return leaf;
+    if (leaf === null && !isMeta(at)) return leaf;
   }
 }
 

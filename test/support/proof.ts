@@ -108,7 +108,7 @@ export class HereLives implements Lives {
   }
 
   /** Returns the care of the present server's fleet. */
-  care(): FleetCare {
+  getAdmin(): FleetCare {
     return this.service?.fleet as FleetCare;
   }
 
@@ -215,7 +215,7 @@ export function isMarker(entry: Json): boolean {
 }
 
 /** The entries of a session file as they are told: without leaf markers that nobody continued from. */
-export function toldEntries(lines: readonly Json[]): Json[] {
+export function selectReported(lines: readonly Json[]): Json[] {
   const parents = new Set(lines.map(({ parentId }) => parentId));
   return lines.slice(1).filter((entry) => !isMarker(entry) || parents.has(entry.id));
 }

@@ -42,9 +42,9 @@ function strike(victim: Victim, server: SpawnedServer): void {
 }
 
 /** What an agent is asked for, and whether it dies in the middle. */
-function someWish(random: Random, turn: number): string {
-  const wish = `turn ${turn} tools ${random.int(3)} chunks ${1 + random.int(40)}${random.chance(0.3) ? " every 1" : ""}`;
-  return random.chance(0.1) ? `${wish} die after ${1 + random.int(5)}` : wish;
+function pickRequest(random: Random, turn: number): string {
+  const request = `turn ${turn} tools ${random.int(3)} chunks ${1 + random.int(40)}${random.chance(0.3) ? " every 1" : ""}`;
+  return random.chance(0.1) ? `${request} die after ${1 + random.int(5)}` : request;
 }
 
 /** Expects no damage but what a death leaves. */
@@ -59,7 +59,7 @@ function unlessDead(error: unknown): void {
 }
 
 /** Has one turn. Strikes when it comes to that, and returns whether it did. */
-type Having = (wish: string, strikes: () => boolean) => Promise<boolean>;
+type Having = (text: string, strikes: () => boolean) => Promise<boolean>;
 
 /** Has so many turns at one server after the other, while somebody is killed at random. Returns how often who was. */
 async function havingTurns(
@@ -79,7 +79,7 @@ async function havingTurns(
       const have = await inTime("the start of an agent", begin(server));
       while (done < turns) {
         const victim = random.chance(0.4) ? random.pick(VICTIMS) : undefined;
-        const wish = someWish(random, ++done);
+        const text = pickRequest(random, ++done);
         learnAgents();
         let left = random.int(50);
         const strikes = (): boolean => {
@@ -88,7 +88,7 @@ async function havingTurns(
           killed[victim]++;
           return true;
         };
-        const isStruck = await inTime(`${wish}, ${victim}`, have(wish, strikes));
+        const isStruck = await inTime(`${text}, ${victim}`, have(text, strikes));
         learnAgents();
         // What comes next would be of a server that is about to end.
         if (isStruck && victim !== "agents") break;
@@ -115,7 +115,7 @@ export async function recordAtRandom(random: Random, turns: number): Promise<Rec
   const start = () => spawnWithAgent(piLike(), ["--session", join(place.home, "recorded.jsonl")], place);
   const killed = await havingTurns(random, turns, start, async (server) => {
     await pidOf(server);
-    return (wish, strikes) => oneTurn(server, wish, shown, strikes);
+    return (text, strikes) => oneTurn(server, text, shown, strikes);
   });
   const reader = start();
   const { data } = await reader.command("get_entries");

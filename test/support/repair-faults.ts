@@ -6,7 +6,7 @@ import { requireOutcome, type Scenario, withFaults } from "./change-faults.ts";
 import type { FaultDisk } from "./disk.ts";
 
 /** Repairs it. A failure says that nothing was changed only where no original is kept, and else names it. */
-function repairTelling(disk: FaultDisk, session: Session): void {
+function repairLogged(disk: FaultDisk, session: Session): void {
   const kept = (): string[] => disk.paths().filter((path) => path.includes(".damaged.bak"));
   try {
     session.repair(false);
@@ -31,7 +31,7 @@ export async function repairAgainAfterFaults(
 ): Promise<void> {
   const ask = async (disk: FaultDisk, session: Session): Promise<void> => {
     session.refreshToWrite();
-    repairTelling(disk, session);
+    repairLogged(disk, session);
     await session.commit();
   };
   let disk!: FaultDisk;

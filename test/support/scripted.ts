@@ -19,7 +19,7 @@ export class ScriptedServer {
   readonly heard: Json[] = [];
   killed = 0;
   private readonly toClient = new PassThrough();
-  private tellGone: (lastWords: string) => void = () => {};
+  private resolveGone: (lastWords: string) => void = () => {};
 
   constructor(script: Script = () => undefined) {
     const fromClient = new PassThrough();
@@ -27,7 +27,7 @@ export class ScriptedServer {
       for (const line of text.split("\n").filter((part) => part !== "")) this.hear(JSON.parse(line), script);
     });
     const gone = new Promise<string>((resolve) => {
-      this.tellGone = resolve;
+      this.resolveGone = resolve;
     });
     this.life = superviseProcess(new MessageStream(this.toClient, fromClient), gone, () => {
       this.killed++;
@@ -46,7 +46,7 @@ export class ScriptedServer {
   /** Ends, after what was said. */
   die(): void {
     this.toClient.end();
-    this.tellGone("It died.");
+    this.resolveGone("It died.");
   }
 
   private hear(message: Json, script: Script): void {

@@ -110,7 +110,7 @@ export interface FalseHolder {
 /** A server that joined somebody who lets everybody in, while a third has the lock. */
 export async function joined({
   answer,
-  place: told,
+  place: announced,
   attached = HOLDER,
   leaves = false,
   says = "",
@@ -121,7 +121,7 @@ export async function joined({
   const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
   await lock.result("append", said("held"));
   const { leafId } = await lock.result("get_state");
-  const welcome = framed(JSON.stringify({ attached, leafId, lastId: leafId, ...told }));
+  const welcome = framed(JSON.stringify({ attached, leafId, lastId: leafId, ...announced }));
   const streams: Duplex[] = [];
   let heard = "";
   let entered = 0;
@@ -176,7 +176,7 @@ export function sendTo(socket: Socket, message: Json): void {
 }
 
 /** What a holder wants to hear of somebody who joins its session, beside the token. */
-export const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
+export const HELLO = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
 
 /** Somebody whom a holder has let in, who is no server of ours. */
 export interface Guest {
@@ -205,7 +205,7 @@ export async function guestOf(file: string, more: Json = {}): Promise<Guest> {
       return heard;
     },
   };
-  guest.say({ attach: { ...WISH, token: announcement.token, ...more } });
+  guest.say({ attach: { ...HELLO, token: announcement.token, ...more } });
   await guest.hear('"attached"');
   return guest;
 }

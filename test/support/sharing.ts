@@ -108,7 +108,7 @@ class SharingHost {
   }
 
   /** Ids of the entries that it was told of, in that order. */
-  told(): string[] {
+  listReported(): string[] {
     return this.events.filter(({ method }) => method === "session_append").flatMap(({ params }) => params.entryIds);
   }
 
@@ -237,8 +237,8 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
       if (event >= 0 && !(event < at && isLate)) expect(event, `${host.name} heard late of ${id}`).toBe(at + 1);
     }
     checkHolders(host);
-    const told = host.told();
-    const twice = told.filter((id, n) => told.indexOf(id) !== n);
+    const heard = host.listReported();
+    const twice = heard.filter((id, n) => heard.indexOf(id) !== n);
     expect(twice, `${host.name} was told twice`).toEqual([]);
   }
 
@@ -255,8 +255,8 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     // Who has written, and was refused nothing, is in or holds: what others write is then that of peers.
     if (isRefused) return;
     const written = heard.findIndex(({ result }) => result?.entryIds !== undefined);
-    const beside = heard.slice(written + 1).filter(({ params }) => params?.origin === "foreign");
-    if (written >= 0) expect(beside, `${host} was told of a writer that nobody let in`).toEqual([]);
+    const foreign = heard.slice(written + 1).filter(({ params }) => params?.origin === "foreign");
+    if (written >= 0) expect(foreign, `${host} was told of a writer that nobody let in`).toEqual([]);
   }
 
   async function end(): Promise<void> {
@@ -287,8 +287,8 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     for (const host of hosts) {
       await until(host, ids.at(-1));
       check(host);
-      const told = host.told();
-      expect(told, host.name).toEqual(ids.slice(ids.indexOf(told[0])));
+      const heard = host.listReported();
+      expect(heard, host.name).toEqual(ids.slice(ids.indexOf(heard[0])));
     }
     const states = await Promise.all(hosts.map((host) => host.result("get_state")));
     const shared = states.map(({ leafId, sharedLeafId = leafId }) => sharedLeafId);
@@ -317,7 +317,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
   /** Waits until a host was told of an entry. */
   async function until(host: SharingHost, id: string): Promise<void> {
     const late = performance.now() + 10_000;
-    while (!host.told().includes(id) && performance.now() < late) await host.result("get_state");
+    while (!host.listReported().includes(id) && performance.now() < late) await host.result("get_state");
   }
 
   const hosts = [start()];

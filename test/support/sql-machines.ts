@@ -215,7 +215,7 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   }
 
   /** Returns what a verb says as JSON. */
-  async told(words: string, place?: Place, url?: string): Promise<Json> {
+  async runVerb(words: string, place?: Place, url?: string): Promise<Json> {
     const { stdout, stderr } = await this.verb(`${words} --json`, place, url);
     expect([words, stderr]).toEqual([words, ""]);
     return JSON.parse(stdout);
@@ -325,7 +325,7 @@ const STEPS: Readonly<Record<string, Step>> = {
       .toContain(words.join(" ")),
   /** A person does what the restore says. */
   async obeys({ suite }, { place }) {
-    const said = JSON.stringify(await suite.told("restore", place));
+    const said = JSON.stringify(await suite.runVerb("restore", place));
     rmSync(/remove (\S+) to/.exec(said)?.[1] as string);
   },
   gone: (_, __, { sessionFile }) => rmSync(sessionFile),
@@ -364,9 +364,9 @@ const STEPS: Readonly<Record<string, Step>> = {
     for (const end of ends.splice(0)) end();
   },
   fleet: ({ suite }, { place }, _, words) => suite.verb(words.join(" "), place),
-  tells: ({ suite }, { place }, _, words) => suite.told(words.join(" "), place),
-  prune: ({ suite }, { place }) => suite.told("prune --older-than now --apply --yes", place),
-  verify: async (_, { lives }) => expect((await lives.care().verify()).faults).toEqual([]),
+  tells: ({ suite }, { place }, _, words) => suite.runVerb(words.join(" "), place),
+  prune: ({ suite }, { place }) => suite.runVerb("prune --older-than now --apply --yes", place),
+  verify: async (_, { lives }) => expect((await lives.getAdmin().verify()).faults).toEqual([]),
 };
 
 const cut = (text: string, at: string): [string, string | undefined] => {
@@ -416,8 +416,8 @@ async function playStep(cast: Cast, step: string, args: string[] | undefined): P
   if (text === "same") return expect(rows()).toEqual(cast.rows);
   const [, of = "s", columns, value] = /^row (?:\[(\w+)\] )?(\S+) = (.*)$/.exec(text) ?? [];
   if (columns) return expect(suite.row(sessions.get(of)?.sessionId as string, columns)).toBe(value);
-  const [told, sentence] = cut(text, " ~ ");
-  const [done, failure] = cut(told, " ! ");
+  const [before, sentence] = cut(text, " ~ ");
+  const [done, failure] = cut(before, " ! ");
   const [asked, members] = cut(done, " = ");
   const [who, verb, ...rest] = asked.split(" ");
   const about = rest[0]?.startsWith("[") ? (rest.shift() as string).slice(1, -1) : "s";

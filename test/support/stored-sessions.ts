@@ -18,17 +18,17 @@ export interface Stored extends Library {
 /** Puts the n-th session, with all that can belong to a file, and returns its path. */
 export function putWholeSession(place: Place, n = 1): string {
   const file = putSession(place, n);
-  const beside = (name: string): string => join(dirname(file), `${sessionId(n)}${name}`);
+  const getPath = (name: string): string => join(dirname(file), `${sessionId(n)}${name}`);
   for (const path of [
     ...[".v1.bak", ".damaged.bak.2", ".relocated.bak", `.blobs/${"0".repeat(64)}`, ".migrated"].map(
       (end) => file + end,
     ),
-    ...[".v2/manifest.json", ".v2/segments/0000000000000001.seg", ".v2.staging/migrations/ledger.jsonl"].map(beside),
-    ...[".v2.rolled-back/manifest.json", ".v2.rolled-back.2/manifest.json"].map(beside),
+    ...[".v2/manifest.json", ".v2/segments/0000000000000001.seg", ".v2.staging/migrations/ledger.jsonl"].map(getPath),
+    ...[".v2.rolled-back/manifest.json", ".v2.rolled-back.2/manifest.json"].map(getPath),
   ])
     put(path, `content of ${basename(path)} ${n}`);
   const back = { ...newPointer("0".repeat(64), sessionId(n)), active: "jsonl_v3", phase: "rollback" } as const;
-  put(beside(".store.json"), encodePointer({ ...back, source: basename(file) }));
+  put(getPath(".store.json"), encodePointer({ ...back, source: basename(file) }));
   return file;
 }
 

@@ -340,16 +340,16 @@ async function tryOut(
   }
   for (const { method, params } of attempt.ask(ground)) said.push(await server.request(method, params));
   said.push(...server.events, ...(await server.finish()).messages, ...server.said);
-  const told = JSON.stringify(said);
+  const text = JSON.stringify(said);
   const which = `${attempt.name} ${template.store} ${component ?? ""} at ${at}`;
   expect([which, swapping.broken]).toEqual([which, []]);
   expect([which, pictureOf(outside)]).toEqual([which, before]);
-  expect(told.includes(CANARY), `${which}: ${told}`).toBe(false);
-  expect(told, which).not.toContain("-32603");
+  expect(text.includes(CANARY), `${which}: ${text}`).toBe(false);
+  expect(text, which).not.toContain("-32603");
   // Without links everything is done, and tells what is inside.
   if (component === undefined) {
     expect(said.map(({ error }) => error).filter(Boolean), which).toEqual([]);
-    if (["open", "switch", "clone", "list"].includes(attempt.name)) expect(told).toContain(WORD);
+    if (["open", "switch", "clone", "list"].includes(attempt.name)) expect(text).toContain(WORD);
   }
   return swapping.operations;
 }

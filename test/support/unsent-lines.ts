@@ -19,7 +19,7 @@ export const placeOf = ({ journal, store, file }: Machine, own: Journal = journa
 });
 
 /** Acknowledges an entry while the fleet is away. */
-export async function owing(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
+export async function leavePending(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
   machine.fleet.faultAt = () => "before";
   log.append(texts.map((text) => toBytes(text)));
   await log.commit();

@@ -14,7 +14,7 @@ export const crcText = (bytes: Buffer): string => crcOf(bytes);
 // biome-ignore lint/suspicious/noExplicitAny: JSON of files is looked at, member by member
 type Json = any;
 
-export interface Told {
+export interface Fault {
   readonly kind: string;
   readonly entryId?: string;
 }
@@ -29,7 +29,7 @@ export interface Read {
   readonly name: string | null;
   /** By the ids of their entries. */
   readonly labels: Readonly<Record<string, string>>;
-  readonly told: readonly Told[];
+  readonly faults: readonly Fault[];
   readonly chain: string;
 }
 
@@ -179,7 +179,7 @@ function isSession(container: string, id: string, manifest: Json): boolean {
   if (manifest && manifest.sessionId !== id) return false;
   if (manifest?.sourceFormat === "native_v2") return true;
   const folder = dirname(container);
-  const beside = readdirSync(folder);
+  const files = readdirSync(folder);
   const textAt = (name: string): string => readFileSync(join(folder, name), "latin1");
   const events = linesOf(fileOr(join(container, "migrations", "ledger.jsonl")))
     .filter(isEnded)
@@ -187,22 +187,22 @@ function isSession(container: string, id: string, manifest: Json): boolean {
   const isLedger = events.every((event) => event?.schema === "pi.session_store_v2.migration_event.v1");
   const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
   if (last !== undefined)
-    return last.phase === "completed" && last.outcome === "ok" && !beside.includes(basename(last.sourcePath));
+    return last.phase === "completed" && last.outcome === "ok" && !files.includes(basename(last.sourcePath));
   // A database of the session was frozen beside it, and none is in its place.
   if (manifest?.sourceFormat === "sqlite_v1")
-    return beside.some((name) => {
+    return files.some((name) => {
       const original = name.replace(/\.migrated$/, "");
-      return original !== name && !beside.includes(original) && textAt(name).includes(id);
+      return original !== name && !files.includes(original) && textAt(name).includes(id);
     });
   // No session file of its id lies beside it.
-  return !beside.some((name) => name.endsWith(".jsonl") && (name.includes(id) || textAt(name).includes(`"${id}"`)));
+  return !files.some((name) => name.endsWith(".jsonl") && (name.includes(id) || textAt(name).includes(`"${id}"`)));
 }
 
 /** Reads the container at a path; `stateFolder`: where the program that wrote it keeps the positions of leaves. */
 export function readContainer(container: string, stateFolder?: string): Read {
-  const told: Told[] = [];
-  const tell = (kind: string, entryId?: string): void =>
-    void told.push(entryId === undefined ? { kind } : { kind, entryId });
+  const faults: Fault[] = [];
+  const report = (kind: string, entryId?: string): void =>
+    void faults.push(entryId === undefined ? { kind } : { kind, entryId });
 
   // 1. Is the container the session?
   const id = basename(container, ".v2");
@@ -216,7 +216,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const [headerLine] = readFileSync(join(container, "header.jsonl"), "utf8").split("\n");
   let header = jsonOf(headerLine);
   if (header?.type !== "session" || !isText(header.id)) {
-    tell("bad_header");
+    report("bad_header");
     header = { id };
   }
 
@@ -282,7 +282,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       const isFree = !ids.has(frame.entryId);
       if (same && isFree && !settled.has(same)) {
         take(piece, "frame", same, frame.entryId);
-        tell("bad_index", frame.entryId);
+        report("bad_index", frame.entryId);
       } else if (named.length === 0 && (isFree || frame.entrySeq === due))
         take(piece, "frame", undefined, frame.entryId);
       else if (isFree && !isIndexWhole && named.every((row) => !settled.has(row)))
@@ -311,7 +311,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   keyed.sort((a, b) => a.key - b.key);
   const entries: Entry[] = [];
   const byId = new Map<string, Entry>();
-  let standIns = 0;
+  let placeholders = 0;
   for (const { piece } of keyed) {
     const { frame, payload } = piece;
     const heads = frame ? [headOf(payload, frame) as Head] : headsIn(piece.bytes);
@@ -327,16 +327,23 @@ export function readContainer(container: string, stateFolder?: string): Read {
     }
     let { id } = head;
     for (let n = 2; byId.has(id); n++) id = `${head.id}~${n}`;
-    const isStandIn = piece.use === "stand-in";
-    if (isStandIn) standIns++;
+    const isPlaceholder = piece.use === "stand-in";
+    if (isPlaceholder) placeholders++;
     const text = payload.toString("utf8");
-    const value = isStandIn ? {} : JSON.parse(text);
+    const value = isPlaceholder ? {} : JSON.parse(text);
     const shown = id === head.id ? text : text.replace(JSON.stringify(head.id), JSON.stringify(id));
-    const entry = { ...head, id, parent: null, text: isStandIn ? "" : shown, value, hash: frame?.payloadSha256 ?? "" };
+    const entry = {
+      ...head,
+      id,
+      parent: null,
+      text: isPlaceholder ? "" : shown,
+      value,
+      hash: frame?.payloadSha256 ?? "",
+    };
     entries.push(entry);
     byId.set(id, entry);
-    if (isStandIn) tell("bad_body", id);
-    if (id !== head.id) tell("duplicate_id", id);
+    if (isPlaceholder) report("bad_body", id);
+    if (id !== head.id) report("duplicate_id", id);
   }
 
   // 9. What is missing, and what was never acknowledged.
@@ -347,17 +354,17 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const isWholeLine = ({ bytes }: Piece): boolean => isEnded(bytes) && isLooseJson(bytes.subarray(0, -1));
   const isTorn =
     bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger") && !bad.some(isWholeLine);
-  if (isTorn) tell("torn_tail");
+  if (isTorn) report("torn_tail");
   else
     for (const [n, piece] of bad.entries()) {
       const { [n - 1]: before } = bad;
-      if (before?.segment !== piece.segment || before.offset + before.bytes.length !== piece.offset) tell("bad_line");
+      if (before?.segment !== piece.segment || before.offset + before.bytes.length !== piece.offset) report("bad_line");
     }
   const lost = [...rows.values()].filter((same) => !same.some((row) => settled.has(row) || byId.has(row.entryId)));
   const isMoved = keyed.some(({ piece }, n) => n > 0 && pieces.indexOf(piece) < pieces.indexOf(keyed[n - 1].piece));
-  if (bad.length === 0 && lost.length === 0 && isMoved) tell("bad_line");
-  if (!isIndexWhole) tell("bad_index");
-  if (lost.length > 0) tell("lost_entries");
+  if (bad.length === 0 && lost.length === 0 && isMoved) report("bad_line");
+  if (!isIndexWhole) report("bad_index");
+  if (lost.length > 0) report("lost_entries");
   let isWhole = lost.length === 0 && !isMoved && (bad.length === 0 || isTorn);
 
   // 10. The marks.
@@ -382,7 +389,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       if (before?.index !== due || before.count !== last.count || before.key !== last.key) break;
     }
     if (!marks.some(({ entrySeq }) => entrySeq > first)) {
-      tell("incomplete_batch", entries[first].id);
+      report("incomplete_batch", entries[first].id);
       for (const { id } of entries.splice(first)) byId.delete(id);
     }
   }
@@ -393,7 +400,8 @@ export function readContainer(container: string, stateFolder?: string): Read {
     entry.parent = (entry.parentId !== null && byId.get(entry.parentId)) || null;
     const { role, toolCallId } = entry.value.message ?? {};
     const isCall = role === "toolResult" && toolCallId === entry.parentId;
-    if (entry.parentId !== null && entry.parent === null) tell(isCall ? "parent_is_call" : "missing_parent", entry.id);
+    if (entry.parentId !== null && entry.parent === null)
+      report(isCall ? "parent_is_call" : "missing_parent", entry.id);
   }
   for (const entry of entries) {
     const above: Entry[] = [];
@@ -406,7 +414,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       (position.get(b) ?? 0) > (position.get(a) ?? 0) ? b : a,
     );
     cut.parent = null;
-    tell("cycle", cut.id);
+    report("cycle", cut.id);
   }
 
   // 13. The marks again.
@@ -414,9 +422,9 @@ export function readContainer(container: string, stateFolder?: string): Read {
   for (const { hash } of entries) chains.push(sha256(chains[chains.length - 1] + hash));
   for (const { entrySeq, entryId, chainHash } of marks) {
     if (!isWhole) break;
-    if (entrySeq > entries.length) tell("lost_entries");
-    else if (entrySeq > 0 && !byId.has(entryId)) tell("bad_line");
-    else if (standIns === 0 && chains[entrySeq] !== chainHash) tell("bad_line");
+    if (entrySeq > entries.length) report("lost_entries");
+    else if (entrySeq > 0 && !byId.has(entryId)) report("bad_line");
+    else if (placeholders === 0 && chains[entrySeq] !== chainHash) report("bad_line");
     else continue;
     isWhole = false;
   }
@@ -425,7 +433,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const shown = new Set<Entry>();
   for (const entry of entries)
     if (!entry.isMarker) for (let at: Entry | null = entry; at && !shown.has(at); at = at.parent) shown.add(at);
-  const standInOf = ({ type, id, parent }: Entry): string =>
+  const makePlaceholder = ({ type, id, parent }: Entry): string =>
     JSON.stringify({ type, id, parentId: parent?.id ?? null, timestamp: "1970-01-01T00:00:00.000Z", damaged: true });
   const labels: Record<string, string> = {};
   let name: string | null = null;
@@ -436,12 +444,12 @@ export function readContainer(container: string, stateFolder?: string): Read {
       else delete labels[value.targetId];
   return {
     header: headerLine,
-    lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || standInOf(entry)),
+    lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || makePlaceholder(entry)),
     heads: headsOf(entries, header),
     leafId: leafOf(entries, byId, shown, header, recordedLeaf(container, stateFolder, entries)),
     name,
     labels,
-    told,
+    faults,
     chain: chains[chains.length - 1],
   };
 }
@@ -508,16 +516,16 @@ function leafOf(
     const entry = byId.get(named);
     if (entry) return placeOf(entry)?.id ?? null;
   }
-  const isAside = ({ type }: Entry): boolean => type === "label" || type === "session_info";
+  const isMeta = ({ type }: Entry): boolean => type === "label" || type === "session_info";
   const shared = entries.filter((entry) => headNameOf(entry, header) === undefined);
   const last = shared.at(-1);
   if (!last) return null;
-  const decisive = shared.findLast((entry) => !isAside(entry));
+  const decisive = shared.findLast((entry) => !isMeta(entry));
   if (!decisive || (decisive === last && shown.has(last))) return last.id;
   const target = placeOf(decisive);
   if (decisive === last) return target?.id ?? null;
   let at: Entry | null = last;
-  while (at && at !== target && isAside(at)) at = at.parent;
+  while (at && at !== target && isMeta(at)) at = at.parent;
   if (at === target) return last.id;
   for (let above = at; above; above = above.parent) if (above === target) return last.id;
   return target?.id ?? null;

@@ -154,11 +154,11 @@ function memberOf(value: Json, path: string): Json {
  *
  * That returns the names, with those that it has come to know.
  */
-export function told(place: Place, given: Names = {}, options: RunOptions = {}): (text: string) => Promise<Names> {
-  return (text) => tell(place, text, { home: place.home, cwd: place.cwd, ...given }, options);
+export function playVerbs(place: Place, given: Names = {}, options: RunOptions = {}): (text: string) => Promise<Names> {
+  return (text) => playText(place, text, { home: place.home, cwd: place.cwd, ...given }, options);
 }
 
-async function tell(place: Place, text: string, names: Names, options: RunOptions): Promise<Names> {
+async function playText(place: Place, text: string, names: Names, options: RunOptions): Promise<Names> {
   const lines = text.split("\n").filter((line, n, { length }) => line.trim() !== "" || (n > 0 && n < length - 1));
   const indent = lines[0].search(/\S/);
   const commands = `\n${lines.map((line) => line.slice(indent)).join("\n")}`.split("\n$ ").slice(1);

@@ -93,7 +93,7 @@ class ForeignWriter {
 export async function withForeignWriter(random: Random, wanted: number) {
   const writers: ForeignWriter[] = [];
   const torn = new Set<string>();
-  const beside: Meeting["beside"] = (file, ids) => {
+  const other: Meeting["other"] = (file, ids) => {
     let isOver = false;
     let finish = (): void => {};
     const over = new Promise<void>((resolve) => {
@@ -125,7 +125,7 @@ export async function withForeignWriter(random: Random, wanted: number) {
       },
     };
   };
-  const sums = await meet(random, { ...EXCLUSIVE, store: "jsonl", servers: 1, wanted, beside });
+  const sums = await meet(random, { ...EXCLUSIVE, store: "jsonl", servers: 1, wanted, other });
   const foreign = writers.reduce((sum, { done }) => sum + done.length, 0);
   return { ...sums, kills: sums.kills + writers.length - 1, foreign, torn: torn.size };
 }

@@ -89,8 +89,8 @@ class Browsing {
     this.asked = [...effects];
   }
 
-  happen(happening: BrowseEvent): this {
-    const { state, effects } = step(this.state, happening);
+  happen(event: BrowseEvent): this {
+    const { state, effects } = step(this.state, event);
     this.state = state;
     this.asked.push(...effects);
     for (const effect of effects) if (effect.do === "change") this.change = effect.change;
@@ -157,14 +157,14 @@ class Browsing {
         if (/^\[.*\]$/.test(act)) this.answer(act.slice(1, -1));
         else this.press(act.replace(/^'(.*)'$/, "$1").replace("<space>", " "));
       }
-      const told: Record<string, unknown> = { "=": this.take().map(inShort).join("; ") };
+      const done: Record<string, unknown> = { "=": this.take().map(inShort).join("; ") };
       const expected: Record<string, unknown> = { "=": "" };
       for (const look of looks) {
         const [, sign, text] = /^([=_>@#]|\d+:) ?(.*)$/.exec(look) as RegExpExecArray;
         expected[sign] = sign === "=" ? text : expect.stringMatching(globOf(sign === ">" ? `*${text}` : text));
-        if (sign !== "=") told[sign] = this.seen(sign);
+        if (sign !== "=") done[sign] = this.seen(sign);
       }
-      expect({ line, ...told }).toEqual({ line, ...expected });
+      expect({ line, ...done }).toEqual({ line, ...expected });
     }
     return this;
   }
@@ -686,8 +686,8 @@ acrossTiers(test, [
     const browsing = new Browsing(...size());
     for (let i = 0; i < presses; i++) {
       for (const effect of browsing.asked.splice(0)) {
-        const happening = answerTo(effect, random);
-        if (happening) browsing.happen(happening);
+        const next = answerTo(effect, random);
+        if (next) browsing.happen(next);
       }
       const [rows, columns] = size();
       if (random.chance(0.05)) browsing.happen({ what: "resized", rows, columns });

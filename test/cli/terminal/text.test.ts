@@ -46,7 +46,7 @@ test("cutting keeps to the width, keeps characters whole, and says that there is
     const beginnings = parts.map((_, n) => parts.slice(0, n + 1).join(""));
     expect(["", ...beginnings]).toContain(begin);
     expect(text.endsWith(end)).toBe(true);
-    for (const side of ["left", "right"] as const) expect(widthOf(column(text, width, side))).toBe(width);
+    for (const align of ["left", "right"] as const) expect(widthOf(column(text, width, align))).toBe(width);
   });
   expect(cutTo(`z${"\u0301".repeat(5000)}abc`, 3).length).toBeLessThan(100);
   expect(cutTo("x".repeat(1_000_000), 5)).toBe("xxxx…");
@@ -113,19 +113,19 @@ const SENT: readonly (readonly [key: string, sent: string[]])[] = [
   ["😀", ["😀"]],
 ];
 
-const told = (keys: readonly Key[]): string[] => keys.map((key) => ("name" in key ? `<${key.name}>` : key.text));
+const toTexts = (keys: readonly Key[]): string[] => keys.map((key) => ("name" in key ? `<${key.name}>` : key.text));
 
 test.each(SENT)("%s is each of %j", (key, all) => {
-  for (const sent of all) expect([told(parseKeys(sent).keys), parseKeys(sent).rest]).toEqual([[key], ""]);
+  for (const sent of all) expect([toTexts(parseKeys(sent).keys), parseKeys(sent).rest]).toEqual([[key], ""]);
 });
 
 test("a sequence may come in pieces; the escape key is one that nothing follows; other keys are none", () => {
   for (const sent of ["\u001b[15~", "\u0001", "\u001b[200~"]) expect(parseKeys(sent)).toEqual({ keys: [], rest: "" });
   expect(parseKeys("\u001b")).toEqual({ keys: [], rest: "\u001b" });
-  expect(told(flushKeys("\u001b"))).toEqual(["<escape>"]);
-  expect(told(flushKeys("\u001b["))).toEqual(["<escape>", "["]);
-  expect(told(parseKeys("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
-  expect(told(parseKeys("\u001bq").keys)).toEqual(["<escape>", "q"]);
+  expect(toTexts(flushKeys("\u001b"))).toEqual(["<escape>"]);
+  expect(toTexts(flushKeys("\u001b["))).toEqual(["<escape>", "["]);
+  expect(toTexts(parseKeys("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
+  expect(toTexts(parseKeys("\u001bq").keys)).toEqual(["<escape>", "q"]);
   forSeeds(80, (random) => {
     const keys = Array.from({ length: 1 + random.int(8) }, () => random.pick(SENT));
     const all = keys.map(([, sent]) => random.pick(sent)).join("");
@@ -140,6 +140,6 @@ test("a sequence may come in pieces; the escape key is one that nothing follows;
       heard.push(...found.keys);
       rest = found.rest;
     }
-    expect([told(heard), rest]).toEqual([keys.map(([key]) => key), ""]);
+    expect([toTexts(heard), rest]).toEqual([keys.map(([key]) => key), ""]);
   });
 });

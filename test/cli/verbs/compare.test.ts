@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { linesIn, sessionFile } from "../../support/cases.ts";
 import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
-import { expectTame, type RunOptions, runHere, told, wordsIn } from "../../support/verbs.ts";
+import { expectTame, playVerbs, type RunOptions, runHere, wordsIn } from "../../support/verbs.ts";
 
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
 const STORE = "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts";
@@ -49,7 +49,7 @@ const run = (typed: string, options?: RunOptions) =>
 const say = (text: string) => {
   const inFolder = text.replace(/^( *\$ .*?)(?= (?:::|!!|!2|\|)|$)/gm, "$1 --session-dir {cwd}");
   const readInput = async () => "  From the fork.\n\n";
-  return told(place, { ...NAMES, fork, file }, { terminal: { readInput } })(inFolder);
+  return playVerbs(place, { ...NAMES, fork, file }, { terminal: { readInput } })(inFolder);
 };
 
 const compared = (columns: number) =>
@@ -62,8 +62,10 @@ describe("compare", () => {
     const lines = stdout.split("\n");
     expect(lines[0]).toBe(`They have 2 entries in common, up to ${id(1)}.`);
     expect(stdout).toContain("both changed:\n");
-    const sides = lines.filter((line) => line.includes(" │")).map((line) => line.split("│").map((part) => part.trim()));
-    expect(sides.slice(0, 10)).toEqual([
+    const columns = lines
+      .filter((line) => line.includes(" │"))
+      .map((line) => line.split("│").map((part) => part.trim()));
+    expect(columns.slice(0, 10)).toEqual([
       ["A  aaaa4444", "B  bbbb2222"],
       ["4 entries in 3 min", "2 entries in 3 min"],
       ["1 from the user, 2 from the assistant", "1 from the user, 1 from the assistant"],
@@ -75,8 +77,8 @@ describe("compare", () => {
       Array(2).fill("…that/is/rather/long/for/a/narrow/page/and/more/store.ts"),
       ["", ""],
     ]);
-    expect(sides[10][1]).toBe("user: Try a list.");
-    expect(sides.slice(14).map(([own]) => own)).toEqual([
+    expect(columns[10][1]).toBe("user: Try a list.");
+    expect(columns.slice(14).map(([own]) => own)).toEqual([
       "bash: npm test -- --grep a-very-long-name-of-a-test",
       "failed bash: 3 failed",
       "edit: …s/rather/long/for/a/narrow/page/and/more/store.ts",

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { chain, entryText } from "../../support/lines.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
-import { expectTame, runHere, told } from "../../support/verbs.ts";
+import { expectTame, playVerbs, runHere } from "../../support/verbs.ts";
 
 const NAME = "A name\u001b[2J with a bell\u0007, and so long that no line of a narrow terminal has room for all of it";
 const SHORT = sessionId(1).slice(0, 8);
@@ -28,7 +28,7 @@ async function troubled(): Promise<{ place: Place; damaged: string; backup: stri
 test("a healthy home", async () => {
   const place = temporaryPlace();
   putSession(place, 1, { cwd: place.cwd });
-  await told(place)(`
+  await playVerbs(place)(`
     $ doctor :: No damage was found\\.
     $ verify --all
     1 session, all sound.
@@ -69,8 +69,8 @@ test("--fix asks and mends; without a terminal it takes --yes", async () => {
   mkdirSync(place.state, { recursive: true });
   chmodSync(place.state, 0o755);
   const mode = () => (statSync(place.state).mode & 0o777).toString(8);
-  const tell = told(place, {});
-  await tell(`
+  const say = playVerbs(place, {});
+  await say(`
     $ doctor --fix !2 use --yes
     $ doctor --fix --dry-run
     {...}
@@ -82,13 +82,13 @@ test("--fix asks and mends; without a terminal it takes --yes", async () => {
     {....}
     ! {....}`);
   expect(mode()).toBe("755");
-  await tell("$ doctor --fix\n? {....} => y\n{....}Done:{....}\n= 3");
+  await say("$ doctor --fix\n? {....} => y\n{....}Done:{....}\n= 3");
   expect(mode()).toBe("700");
 });
 
 test("prune moves to the trash what may go, names what stays, and takes a path for it", async () => {
   const { place, damaged, backup } = await troubled();
-  await told(place, { damaged, backup, left: `${damaged}.v1.bak` })(`
+  await playVerbs(place, { damaged, backup, left: `${damaged}.v1.bak` })(`
     $ prune --json | leftovers.length
     3
     $ verify --all --json | damaged.length
@@ -119,15 +119,15 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
 
 test("removing for good asks with what and how much, and takes only that", async () => {
   const { place, backup } = await troubled();
-  await told(place)("$ prune --apply --permanent !2 use --yes");
+  await playVerbs(place)("$ prune --apply --permanent !2 use --yes");
   const late = backup.replace(".v1.bak", ".v2.bak");
   const answer = async (question: string): Promise<string> => {
     expect(question).toMatch(/^Remove 2 leftovers \(.*\) for good\? Nothing brings it back/);
     writeFileSync(late, "came after the question");
     return "y";
   };
-  const tell = told(place, { backup, late }, { terminal: { answer } });
-  await tell(`
+  const run = playVerbs(place, { backup, late }, { terminal: { answer } });
+  await run(`
     $ prune --apply --permanent
     2 leftovers ({...}) removed for good.{....}
     & !{backup} {late}`);
@@ -135,7 +135,7 @@ test("removing for good asks with what and how much, and takes only that", async
 
 test("ages count from when something was left", async () => {
   const { place, backup } = await troubled();
-  const after = (days: number) => told(place, {}, { now: Date.now() + days * 86_400_000 });
+  const after = (days: number) => playVerbs(place, {}, { now: Date.now() + days * 86_400_000 });
   await after(29)("$ prune --older-than 30d\nNothing is left over.");
   await after(31)("$ prune --older-than 30d :: 2 leftovers,");
   await after(29)(`$ prune --older-than 30d --apply ::\n& ${backup}`);
@@ -144,7 +144,7 @@ test("ages count from when something was left", async () => {
 test("the trash is shown, and emptied of what is old when that is confirmed", async () => {
   const place = temporaryPlace();
   const file = putSession(place, 1, { cwd: place.cwd });
-  const after = (days: number) => told(place, {}, { now: Date.parse("2026-03-01T00:00:00Z") + days * 86_400_000 });
+  const after = (days: number) => playVerbs(place, {}, { now: Date.parse("2026-03-01T00:00:00Z") + days * 86_400_000 });
   await after(0)(`$ delete ${file} --yes ::`);
   await after(91)(`
     $ prune --trash --older-than 90d

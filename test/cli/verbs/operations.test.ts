@@ -6,14 +6,14 @@ import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { entryText } from "../../support/lines.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
-import { type RunOptions, runHere, told } from "../../support/verbs.ts";
+import { playVerbs, type RunOptions, runHere } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-01-24T18:40:00.000Z");
 const [ONE, TWO, THREE] = [1, 2, 3].map(sessionId);
 
 function say(place: Place, options: RunOptions = {}) {
   const names = { one: ONE, two: TWO, three: THREE, short: ONE.slice(0, 8), id: /[0-9a-f]{8}/ };
-  return told(place, names, { now: NOW, ...options });
+  return playVerbs(place, names, { now: NOW, ...options });
 }
 
 /** A place in which a session was named and archived, and another deleted by a host; and a third session. */

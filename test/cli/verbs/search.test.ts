@@ -5,7 +5,7 @@ import { beforeEach, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
 import { chain, put } from "../../support/searching.ts";
 import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
-import { expectTame, type RunOptions, runHere, told, wordsIn } from "../../support/verbs.ts";
+import { expectTame, playVerbs, type RunOptions, runHere, wordsIn } from "../../support/verbs.ts";
 
 const OPTIONS: RunOptions = { now: Date.parse("2026-03-18T14:30:00Z"), variables: { TZ: "UTC" } };
 const MARCH = "2026-03-10T12:00:00Z";
@@ -41,7 +41,7 @@ beforeEach(() => {
   said("01dddddd-4444", FEBRUARY, [user("Old one"), writing, output("timeout, long ago")]);
 });
 
-const say = (text: string) => told(place, { entry: /\w{8}/ }, OPTIONS)(text);
+const say = (text: string) => playVerbs(place, { entry: /\w{8}/ }, OPTIONS)(text);
 
 test("what a person asks is found, and told with what is around it", async () => {
   await say(`

@@ -5,7 +5,7 @@ import { entryText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { expectTame, type RunOptions, runHere, stored, told } from "../../support/verbs.ts";
+import { expectTame, playVerbs, type RunOptions, runHere, stored } from "../../support/verbs.ts";
 
 /** Puts a session with answers, each given as its time, its cost and its model. */
 function put(place: Place, id: string, answers: readonly string[], cwd = "/home/me/app", name?: string): void {
@@ -30,7 +30,7 @@ beforeEach(() => {
   put(place, "two", ["2026-01-24T12:00 10 opus", "2026-01-24T12:00 unknown llama"], "/home/me/=other", NASTY);
 });
 
-const say = (columns: number) => told(place, {}, { variables: { COLUMNS: String(columns) } });
+const say = (columns: number) => playVerbs(place, {}, { variables: { COLUMNS: String(columns) } });
 
 async function printed(args: string, options?: RunOptions): Promise<string> {
   const { stdout, stderr, status } = await runHere(place, ["stats", ...args.split(" ").filter(Boolean)], options);

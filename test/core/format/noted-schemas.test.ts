@@ -57,7 +57,7 @@ function objectsLike(shape: object, example: object) {
 
 /** Holds a note against its schema, for these values. */
 function compare(name: string, schema: z.ZodType, note: z.ZodType, values: fc.Arbitrary<unknown>): void {
-  const judge = (given: unknown): void => {
+  const check = (given: unknown): void => {
     const [by, as] = [schema, note].map((one) => one.safeParse(given));
     expect([name, as.success, JSON.stringify(as.data), as.error?.issues]).toEqual([
       name,
@@ -66,7 +66,7 @@ function compare(name: string, schema: z.ZodType, note: z.ZodType, values: fc.Ar
       by.error?.issues,
     ]);
   };
-  fc.assert(fc.property(values, judge), { seed: SEED, numRuns: TIMES });
+  fc.assert(fc.property(values, check), { seed: SEED, numRuns: TIMES });
 }
 
 test("params of commands", () => {

@@ -58,9 +58,9 @@ test("messages of the context, what is made of texts, and editors have U+FFFD; e
   expect(await ask("get_entries")).toContain(LINE);
   await server.finish();
   const editor = await editorHere(["--session", file], { place });
-  const told = heardOf(editor.server);
+  const output = heardOf(editor.server);
   await editor.result("session/load", { sessionId: "half", cwd: place.cwd, mcpServers: [] });
-  expect(told.heard()).toMatch(/^(?!.*\\ud83d).*cut /s);
+  expect(output.heard()).toMatch(/^(?!.*\\ud83d).*cut /s);
 });
 
 test("labels of a nested tree have U+FFFD, and its entries are as the file is", async () => {

@@ -10,12 +10,12 @@ import { isJson, mutated, randomJson, type Style } from "../../support/json-text
 import { forSeeds, type Random } from "../../support/random.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
-const TELLING = ["type", "id", "parentId", "message", "customType", "_batch"];
+const MEMBERS = ["type", "id", "parentId", "message", "customType", "_batch"];
 
 const quoted = (names: string): string[] => names.split(" ").map((name) => `"${name}"`);
 const STYLE: Style = {
   space: (random) => (random.chance(0.03) ? random.pick([" ", "\t", "\r", "  "]) : ""),
-  names: (depth) => quoted(depth > 0 ? "role content a b data $piBlob" : `${TELLING.join(" ")} timestamp data`),
+  names: (depth) => quoted(depth > 0 ? "role content a b data $piBlob" : `${MEMBERS.join(" ")} timestamp data`),
 };
 
 const line = (random: Random): string => randomJson(random, STYLE, 0, 6).text;
@@ -90,7 +90,7 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
         expect(JSON.parse(message), text).toEqual(JSON.parse(text).message);
       }
       if (!text.includes("\\") && !text.includes(" "))
-        for (const name of TELLING)
+        for (const name of MEMBERS)
           if (text.split(`"${name}":`).length === 2) expect(text.indexOf(`"${name}":`)).toBeGreaterThan(0);
           else if (new RegExp(`^{"${name}":[0-9]+,"${name}":`).test(text)) expect(isAmbiguous, text).toBe(true);
     });

@@ -113,12 +113,12 @@ async function forked(source: string): Promise<[string, readonly unknown[]]> {
     own === null ? "-" : own.replace(/^a[0-9a-f]{7}/, (hex) => String(Number.parseInt(hex, 16) - 0xa0000000));
   const lines = linesOf(disk.content(fork.file as string) as Uint8Array).slice(1);
   const shown = lines.map((text) => JSON.parse(text) as ModelEntry);
-  const told = shown
+  const reported = shown
     .filter((entry) => !isLabel(entry))
     .map(({ id, parentId, firstKeptEntryId: kept }) =>
       [`${numberOf(id)}<${numberOf(parentId)}`, ...(kept ? [numberOf(kept as string)] : [])].join(":"),
     );
-  return [told.join(" "), fork.diagnostics];
+  return [reported.join(" "), fork.diagnostics];
 }
 
 test.each([

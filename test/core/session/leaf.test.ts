@@ -68,16 +68,15 @@ function leafIn(text: string): string | null {
   const parents = new Map<string, string | null>(entries.map((entry) => [entry.id, entry.parentId]));
   const isContinued = (leafId: string): boolean => entries.some((entry) => entry.parentId === leafId && isShown(entry));
   const isShown = (entry: (typeof entries)[0]): boolean => entry.customType === undefined || isContinued(entry.id);
-  const isAside = ({ type }: { type: string }): boolean => type === "label" || type === "session_info";
-  const decisive = entries.findLast((entry) => !isAside(entry));
+  const isMeta = ({ type }: { type: string }): boolean => type === "label" || type === "session_info";
+  const decisive = entries.findLast((entry) => !isMeta(entry));
   const target = isShown(decisive) ? decisive.id : decisive.parentId;
   const last = entries.at(-1);
   if (last === decisive) return target;
   for (let at = last.id; at !== undefined && at !== null; at = parents.get(at)) if (at === target) return last.id;
   if (target !== null) return target;
   // Before the first entry there are only labels and names of its own.
-  for (let at = last; at !== undefined; at = entries.find(({ id }) => id === at.parentId))
-    if (!isAside(at)) return null;
+  for (let at = last; at !== undefined; at = entries.find(({ id }) => id === at.parentId)) if (!isMeta(at)) return null;
   return last.id;
 }
 

@@ -64,15 +64,15 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   const name = `${ID}.${ending}`;
   const outside = (): string => join(place.home, "elsewhere", name);
   const inRoot = (folder: string) => (): string => join(rootOf(place), folder, name);
-  const beside = (): string => dirname(outside());
+  const getParent = (): string => dirname(outside());
   const flat = (): string => join(place.home, "flat");
   const standard = (): string => join(rootOf(place), toFolderName(place.cwd));
 
   test.each<[string, () => string, () => string, () => string[]]>([
-    ["outside the session folders lies beside it", outside, beside, () => []],
+    ["outside the session folders lies beside it", outside, getParent, () => []],
     ["in the session folders lies in that of its working directory", inRoot("odd"), standard, () => []],
     ["lies in the flat folder that was named", outside, flat, () => ["--session-dir", flat()]],
-    ["lies where a confined server may write", outside, beside, () => ["--confine", "--allow-path", beside()]],
+    ["lies where a confined server may write", outside, getParent, () => ["--confine", "--allow-path", getParent()]],
     ["lies in the folder to which a server is confined", inRoot("link"), standard, () => ["--confine"]],
   ])("%s", async (_, source, folder, args) => {
     const file = await make(source());

@@ -146,9 +146,9 @@ describe("a turn of Pi's", () => {
     expect(edit.content[0]).toEqual({ type: "diff", path, oldText: "old", newText: "new" });
     expect(read).toMatchObject({ kind: "read", status: "completed", rawInput: { path: "file-1" } });
     // A later load shows the same, and each entry was told of once by its id.
-    const told = live.flatMap((update) => ours(update)?.entryId ?? []);
+    const ids = live.flatMap((update) => ours(update)?.entryId ?? []);
     const { updates } = await editor.load(sessionId);
-    expect([told, callsIn(live), textOf(live)]).toEqual([entryIdsOf(updates), callsIn(updates), textOf(updates)]);
+    expect([ids, callsIn(live), textOf(live)]).toEqual([entryIdsOf(updates), callsIn(updates), textOf(updates)]);
     expect(textOf(updates, "user_message_chunk")).toBe("think tools 1 edit hello");
   });
 
@@ -164,9 +164,9 @@ describe("a turn of Pi's", () => {
     ];
     await editor.result("session/prompt", { sessionId, prompt });
     const { updates } = await editor.load(sessionId);
-    const told = updates.filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk");
+    const chunks = updates.filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk");
     const text = 'see /home/a b.txt and /c.txt\n\n<file path="/c.txt">\nthree\n</file>';
-    expect(told.map(({ content }) => content)).toEqual([{ type: "text", text }, image]);
+    expect(chunks.map(({ content }) => content)).toEqual([{ type: "text", text }, image]);
     const audio = [{ type: "audio", data: "", mimeType: "audio/wav" }];
     expect((await editor.failure("session/prompt", { sessionId, prompt: audio })).message).toContain("not audio");
     expect((await editor.failure("session/prompt", { sessionId, prompt: [] })).message).toContain("empty");

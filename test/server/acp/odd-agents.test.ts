@@ -199,9 +199,9 @@ acrossTiers(test, STORES)("a turn that cannot be written whole in %s fails", asy
   let isFull = false;
   const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
   const asksAgain = ASKS('"again"', 'sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: []');
-  const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
+  const report = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
   const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
-  const { editor, sessionId } = await behind(`${asksThen(`${tells} ${asksAgain}`)} ${ends}`, {
+  const { editor, sessionId } = await behind(`${asksThen(`${report} ${asksAgain}`)} ${ends}`, {
     ...{ disk, more: ["--store", store] },
   });
   const asked = editor.begins(sessionId, "one");
@@ -258,8 +258,8 @@ acrossTiers(test, STORES)("what an agent says between turns is in %s, once, and 
     await end(text);
     await editor.result("session/set_mode", { sessionId, modeId: "x" });
   }
-  const told = editor.take(sessionId).flatMap(({ content }) => content?.text ?? []);
-  expect(told).toEqual(["now", "later", "now", "later"]);
+  const texts = editor.take(sessionId).flatMap(({ content }) => content?.text ?? []);
+  expect(texts).toEqual(["now", "later", "now", "later"]);
   const inOrder = ["user: one", "agent: now", "agent: later", "user: two", "agent: now", "agent: later"];
   expect(await shown()).toEqual(inOrder);
   // What was loaded is known to the agent: it goes on with its own session.
@@ -279,8 +279,8 @@ test("the mode that is in force is told by a load, and where an agent that was s
   await end("die");
   editor.take(sessionId);
   expect(ours((await editor.turn(sessionId, "on")).result).fidelity).toBe("seeded");
-  const told = { sessionUpdate: "current_mode_update", currentModeId: "ask" };
-  expect(editor.take(sessionId)).toContainEqual(expect.objectContaining(told));
+  const update = { sessionUpdate: "current_mode_update", currentModeId: "ask" };
+  expect(editor.take(sessionId)).toContainEqual(expect.objectContaining(update));
 });
 
 describe("an agent in this process", () => {
@@ -292,11 +292,11 @@ describe("an agent in this process", () => {
 
     getSettings = async (): Promise<Json> => ({});
 
-    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], telling: ClientChannel): Promise<Json> {
+    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], client: ClientChannel): Promise<Json> {
       if (text === "fail") throw new Error("internal to the agent");
       if (text === "wait") return new Promise((resolve) => this.ends.set(sessionId, resolve));
       const toolCall = { toolCallId: "1", title: "think" };
-      return telling.ask("session/request_permission", { toolCall, options: [] });
+      return client.ask("session/request_permission", { toolCall, options: [] });
     }
 
     cancel(sessionId: string): void {

@@ -144,8 +144,8 @@ test("usage is told with the window of the model, and what the path has cost", a
   const answer = (text: string): Json => ({ ...said, content: [{ type: "text", text }] });
   const asked = ["Hello", "Bye"].map((content) => ({ role: "user", content }));
   const updates = await shownOf(asked[0], answer("Hi."), asked[1], answer("Bye."));
-  const told = { used: 1000, size: 200_000, cost: { amount: 1, currency: "USD" } };
-  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject(told);
+  const shown = { used: 1000, size: 200_000, cost: { amount: 1, currency: "USD" } };
+  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject(shown);
 });
 
 test("what is around damage is shown", async () => {

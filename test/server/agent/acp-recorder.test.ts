@@ -77,7 +77,7 @@ test("what another program wrote to a recorded session goes to the fleet while n
   while (!table.linesOf(SESSION).includes(line)) await new Promise(setImmediate);
 });
 
-test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => void, told: RegExp]>([
+test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => void, message: RegExp]>([
   ["damage", (disk, fd) => disk.write(fd, toBytes('{"type":"message",\n')), /of the agent's session .* is damaged/],
   [
     "entries that are gone",
@@ -85,8 +85,8 @@ test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => 
     /without 2 entries that were there/,
   ],
   ["a lost file", (disk, _, file) => disk.rename(file, `${file}.away`), /of the agent's session .* cannot be read/],
-])("%s, found while nothing is said, is told to a person once", async (_what, change, told) => {
+])("%s, found while nothing is said, is told to a person once", async (_what, change, message) => {
   const { recorder, complaints } = await changed(change);
   for (let looks = 0; looks < 2; looks++) recorder.synchronize();
-  expect(complaints).toEqual([expect.stringMatching(told)]);
+  expect(complaints).toEqual([expect.stringMatching(message)]);
 });

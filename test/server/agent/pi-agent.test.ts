@@ -45,8 +45,8 @@ describe("a turn", () => {
     expect(before.model).toMatchObject({ id: "scripted-1", contextWindow: 100_000 });
     expect(before.persisted).toBe(false);
     await turn(server, "hello tools 1");
-    const told = server.events.map(({ type }) => type).filter((type) => type !== "message_update");
-    expect(told).toEqual([
+    const types = server.events.map(({ type }) => type).filter((type) => type !== "message_update");
+    expect(types).toEqual([
       ...["agent_start", "turn_start", "message_start", "message_end"],
       ...["message_start", "message_end", "tool_execution_start", "tool_execution_update", "tool_execution_end"],
       ...["message_start", "message_end", "message_start", "message_end", "turn_end", "agent_end"],
@@ -186,8 +186,8 @@ describe("an agent that ends", () => {
     await data(server, "prompt", { message: "chunks 5 die after 3" });
     const notice = await event(server, "extension_ui_request");
     expect(notice.message).toContain("SIGKILL");
-    const told = server.events.splice(0).slice(-4);
-    expect(told.map(({ type }) => type)).toEqual(["message_end", "turn_end", "agent_end", "agent_settled"]);
+    const events = server.events.splice(0).slice(-4);
+    expect(events.map(({ type }) => type)).toEqual(["message_end", "turn_end", "agent_end", "agent_settled"]);
     const { messages } = await data(server, "get_messages");
     expect(messages.at(-1)).toMatchObject({
       ...{ role: "assistant", content: [{ type: "text", text: "0 1 2 " }], stopReason: "error" },
@@ -330,9 +330,9 @@ test("lines of an agent that are no objects, or reply to nothing that it was ask
   server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
   await until(server, ({ times }) => times === 1);
   const { messages } = await server.finish();
-  const told = [...server.events, ...messages].filter(({ command }) => command !== "get_tree");
+  const all = [...server.events, ...messages].filter(({ command }) => command !== "get_tree");
   // It may reply a second time.
-  expect(told.map(({ id, command, times }) => [id, command, times])).toEqual([[1, "new_in_pi_2", 2]]);
+  expect(all.map(({ id, command, times }) => [id, command, times])).toEqual([[1, "new_in_pi_2", 2]]);
   const said = server.said.join("\n");
   for (const line of lines) expect(said).toContain(line.slice(0, 9));
   expect(said).toContain("the agent says: a line on stderr");

@@ -9,8 +9,8 @@ import { askAgentVersion } from "../../../src/cli/agent-version.ts";
 import { AgentProcess } from "../../../src/server/agent/process.ts";
 
 /** An agent that prints its variables in what could be a version. */
-const TELLS = 'console.log("1.0.0+" + Buffer.from(JSON.stringify(process.env)).toString("base64url"))';
-const words = [process.execPath, "-e", TELLS, "--"];
+const PRINTS = 'console.log("1.0.0+" + Buffer.from(JSON.stringify(process.env)).toString("base64url"))';
+const words = [process.execPath, "-e", PRINTS, "--"];
 
 type Variables = Readonly<Record<string, string | undefined>>;
 

@@ -50,7 +50,7 @@ class Reading {
 }
 
 /** What was cut, in words. */
-function told(cuts: readonly Cut[]): string[] {
+function describeCuts(cuts: readonly Cut[]): string[] {
   return cuts.map((cut) => {
     if (cut.kind === "payload") return cut.bytes.toString("utf8");
     return cut.kind === "too_large" ? `<too large: ${cut.size}>` : "<bad header>";
@@ -62,11 +62,11 @@ function expectAtEverySplit(input: string | Buffer, expected: string[], options:
   const bytes = Buffer.from(input);
   for (let at = 0; at <= bytes.length; at++) {
     const reading = new Reading(options).push(bytes.subarray(0, at)).push(bytes.subarray(at)).end();
-    expect(told(reading.cuts), `split at ${at}`).toEqual(expected);
+    expect(describeCuts(reading.cuts), `split at ${at}`).toEqual(expected);
   }
   const reading = new Reading(options);
   for (let at = 0; at < bytes.length; at++) reading.push(bytes.subarray(at, at + 1));
-  expect(told(reading.end().cuts), "byte by byte").toEqual(expected);
+  expect(describeCuts(reading.end().cuts), "byte by byte").toEqual(expected);
 }
 
 function framed(text: string, more = ""): string {
@@ -152,7 +152,7 @@ test.each([
 
 test("a line without a colon among headers is told before the stream goes on", () => {
   const reading = new Reading().push(Buffer.from(`${framed("{}")}not a header\n`));
-  expect(told(reading.cuts)).toEqual(["{}", "<bad header>"]);
+  expect(describeCuts(reading.cuts)).toEqual(["{}", "<bad header>"]);
 });
 
 describe("the beginning of a stream", () => {
@@ -178,8 +178,8 @@ describe("the beginning of a stream", () => {
   });
 
   test("may be half a mark of the byte order, or two of which one is dropped", () => {
-    expect(told(new Reading().push(Buffer.from(`\ufeff\ufeff${A}\n`)).cuts)).toEqual([`\ufeff${A}`]);
-    expect(told(new Reading().push(Buffer.from([0xef, 0xbb])).end().cuts)).toHaveLength(1);
+    expect(describeCuts(new Reading().push(Buffer.from(`\ufeff\ufeff${A}\n`)).cuts)).toEqual([`\ufeff${A}`]);
+    expect(describeCuts(new Reading().push(Buffer.from([0xef, 0xbb])).end().cuts)).toHaveLength(1);
   });
 });
 
@@ -206,7 +206,7 @@ describe("memory stays bounded", SYSTEM, () => {
     if (announced) reading.push(Buffer.from(`Content-Length: ${COUNT * MIB}\r\n\r\n`));
     expect(heldAfter(reading, byte)).toBeLessThan(8 * MIB);
     const next = framing === "headers" ? framed(A) : `${framing ? "\n" : ""}${A}\n`;
-    expect(told(reading.push(Buffer.from(next)).end().cuts)).toEqual(expected);
+    expect(describeCuts(reading.push(Buffer.from(next)).end().cuts)).toEqual(expected);
   });
 });
 

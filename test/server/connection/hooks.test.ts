@@ -275,8 +275,8 @@ describe("no consent", () => {
     const { id } = await question(server);
     expect(await server.reply("n")).toMatchObject({ result });
     // The host is told that nobody waits any more, and its late answer is nothing.
-    const told = server.events.filter(({ method }) => method === "$/cancelRequest");
-    expect(told.map(({ params }) => params)).toEqual([{ id }]);
+    const cancels = server.events.filter(({ method }) => method === "$/cancelRequest");
+    expect(cancels.map(({ params }) => params)).toEqual([{ id }]);
     server.answer(id, { cancel: true });
     expect((await server.result("get_state")).entryCount).toBe(result.cancelled ? 3 : 0);
   });

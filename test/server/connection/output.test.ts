@@ -100,24 +100,24 @@ describe("a message that waits in a file", () => {
   const readsOf = (count: number): number => (PIECE.length * count) / (1 << 18);
 
   function flowing(count = COUNT) {
-    let told = 0;
+    let notices = 0;
     const { spool, disk, fault } = spoolHere();
     const reader = new SlowReader();
-    const output = new Output(reader, () => told++);
+    const output = new Output(reader, () => notices++);
     output.frameWith(frames.lines);
     output.send(["[", spool.store(Array.from({ length: count }, () => PIECE)), "]"]);
-    return { spool, disk, fault, reader, output, reads: () => disk.countOf("read"), roomTold: () => told };
+    return { spool, disk, fault, reader, output, reads: () => disk.countOf("read"), countNotices: () => notices };
   }
 
   acrossTiers(test, [200, 400])("is read as it is taken, and what follows it waits (%i pieces)", async (count) => {
-    const { disk, reader, output, reads, roomTold } = flowing(count);
+    const { disk, reader, output, reads, countNotices } = flowing(count);
     expect(reads()).toBeLessThan(readsOf(count) / 3);
     expect(output.hasCapacity).toBe(false);
     output.send(["after"]);
     await reader.takeAll();
     expect(reads()).toBe(readsOf(count));
     expect(output.hasCapacity).toBe(true);
-    expect(roomTold()).toBe(1);
+    expect(countNotices()).toBe(1);
     output.flush();
     await reader.takeAll();
     expect(reader.text === `[${"x".repeat(PIECE.length * count)}]\nafter\n`).toBe(true);
@@ -141,13 +141,13 @@ describe("a message that waits in a file", () => {
   });
 
   test("whose reader goes away is given up, with what follows it", async () => {
-    const { spool, disk, reader, output, reads, roomTold } = flowing();
+    const { spool, disk, reader, output, reads, countNotices } = flowing();
     output.send(["after", spool.store([PIECE])]);
     const drained = output.drained();
     reader.destroy();
     await drained;
     expect(reads()).toBeLessThan(readsOf(COUNT) / 3);
-    expect(roomTold()).toBe(1);
+    expect(countNotices()).toBe(1);
     expect(disk.open()).toBe(0);
   });
 

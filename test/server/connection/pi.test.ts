@@ -88,8 +88,8 @@ describe("what is no command", () => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const server = serveHere(QUIET);
     server.send(`{"type":"no_such_command","x":${deep}}`, deep, `{"type":"get_state","x":${deep}}`);
-    const told = (await server.take(3)).map(({ success, code }) => code ?? success);
-    expect(told).toEqual(["unknown_command", "invalid_request", true]);
+    const codes = (await server.take(3)).map(({ success, code }) => code ?? success);
+    expect(codes).toEqual(["unknown_command", "invalid_request", true]);
     server.write(`{"type":"get_last_assistant_text","id":${deep}}\n`);
     expect((await server.next()).data).toEqual({ text: null });
   });

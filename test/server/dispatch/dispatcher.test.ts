@@ -134,8 +134,8 @@ test("initialize may come when it likes, or never, is answered once, and names t
   await server.result("append", { entries: [user("x")] });
   const issues = [{ path: "protocolVersion", message: expect.stringContaining("version 1") }];
   expect(await server.failure("initialize", { protocolVersion: 99 })).toMatchObject({ code: -32602, data: { issues } });
-  const told = { protocolVersion: 1, serverInfo: { name: "pi-session-server" }, state: { entryCount: 1 } };
-  expect(await server.result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } })).toMatchObject(told);
+  const state = { protocolVersion: 1, serverInfo: { name: "pi-session-server" }, state: { entryCount: 1 } };
+  expect(await server.result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } })).toMatchObject(state);
   expect(await server.failure("initialize")).toMatchObject({ code: -32600 });
 });
 

@@ -15,7 +15,7 @@ describe("a lane", () => {
       let applied = 0;
       let durable = 0;
       const marks: number[] = [];
-      const told: unknown[] = [];
+      const errors: unknown[] = [];
       const expected: unknown[] = [];
       for (let step = 0; step < 100; step++) {
         const what = random.int(6);
@@ -35,13 +35,13 @@ describe("a lane", () => {
           durable = Math.max(durable, mark);
         } else {
           const slot = lane.shift();
-          told.push(slot?.after);
+          errors.push(slot?.after);
           expected.push(waiting.length > 0 && waiting[0] <= durable ? waiting.shift() : undefined);
         }
-        told.push([lane.applied, lane.durable, lane.slots.length, lane.isDurable]);
+        errors.push([lane.applied, lane.durable, lane.slots.length, lane.isDurable]);
         expected.push([applied, durable, waiting.length, applied === durable]);
       }
-      expect(told).toEqual(expected);
+      expect(errors).toEqual(expected);
     });
   });
 

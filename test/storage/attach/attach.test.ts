@@ -11,7 +11,7 @@ import { type Entrance, isToken } from "../../../src/core/ports/attach.ts";
 import { confineDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
+import { attachmentsWith, listFolder, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { failingDisk, type Stroke } from "../../support/failing.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
@@ -72,13 +72,13 @@ test.each([
   entrance.close();
   expect(find()).toBeNull();
   expect(await saidTo(found)).toBe("ENOENT");
-  expect(beside(folder)).toBeNull();
+  expect(listFolder(folder)).toBeNull();
 });
 
 describe("the holder of a session", () => {
   test("that was killed refuses at once, and only the next one clears up after it", SYSTEM, async () => {
     const { folder, session } = unheld();
-    const { child, told } = await other("hold", session);
+    const { child, place: lock } = await other("hold", session);
     const found = attachmentsWith().find(session);
     // One that is stopped lets in, and answers when it goes on.
     child.kill("SIGSTOP");
@@ -89,16 +89,16 @@ describe("the holder of a session", () => {
     expect(await said).toBe(HEARD);
     child.kill("SIGKILL");
     await once(child, "exit");
-    const left = beside(folder);
+    const left = listFolder(folder);
     for (const one of [found, attachmentsWith().find(session)]) expect(await saidTo(one)).toBe("ECONNREFUSED");
-    expect([left?.length, beside(folder)]).toEqual([2, left]);
+    expect([left?.length, listFolder(folder)]).toEqual([2, left]);
     const entrance = opened(attachmentsWith(), session) as Entrance;
-    expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
-    expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
-    expect(beside(folder)?.length).toBe(2);
+    expect(entrance.announcement.epoch).toBeGreaterThan((lock as Entrance["announcement"]).epoch);
+    expect(listFolder(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
+    expect(listFolder(folder)?.length).toBe(2);
     await requireHeard(session);
     entrance.close();
-    expect(beside(folder)).toBeNull();
+    expect(listFolder(folder)).toBeNull();
   });
 
   test("may repair or move the session, and is found where it is then", async () => {
@@ -107,7 +107,7 @@ describe("the holder of a session", () => {
     const there = temporaryFolder();
     const moved = sessionIn(there, "jsonl", "moved");
     entrance.moved(moved);
-    expect([find(), beside(folder)]).toEqual([null, null]);
+    expect([find(), listFolder(folder)]).toEqual([null, null]);
     const found = attachmentsWith().find(moved);
     expect(found?.announcement).toEqual(entrance.announcement);
     expect(await saidTo(found)).toBe(HEARD);
@@ -115,12 +115,12 @@ describe("the holder of a session", () => {
     expect(String((await once(stream, "data"))[0])).toBe("heard still");
     stream.destroy();
     entrance.moved(join(there, "missing"));
-    expect([attachmentsWith().find(moved), beside(there)]).toEqual([null, null]);
+    expect([attachmentsWith().find(moved), listFolder(there)]).toEqual([null, null]);
     entrance.moved(session);
     expect(await saidTo(find())).toBe(HEARD);
     entrance.close();
     entrance.moved(session);
-    expect(beside(folder)).toBeNull();
+    expect(listFolder(folder)).toBeNull();
   });
 });
 
@@ -261,7 +261,7 @@ describe("where a socket can be", () => {
     const before = opened(attachmentsWith({ temporary, [older]: readOnly, now: () => 1000 }), session);
     const next = opened(attachmentsWith({ temporary, [newer]: readOnly, now: () => 2000 }), session);
     expect([before?.announcement.epoch, next?.announcement.epoch]).toEqual([1000, 2000]);
-    expect([beside(folder)?.length, fs.readdirSync(temporary).length]).toEqual([2, 1]);
+    expect([listFolder(folder)?.length, fs.readdirSync(temporary).length]).toEqual([2, 1]);
     const found = attachmentsWith({ temporary }).find(session);
     expect(found?.announcement).toEqual(next?.announcement);
     expect(await saidTo(found)).toBe(HEARD);
@@ -278,7 +278,7 @@ describe("where a socket can be", () => {
         });
       const temporary = temporaryFolder();
       const entrance = opened(attachmentsWith({ disk: { ...realDisk, inFolder } as Disk, temporary }), session);
-      expect([beside(folder)?.length, fs.readdirSync(temporary)]).toEqual([2, []]);
+      expect([listFolder(folder)?.length, fs.readdirSync(temporary)]).toEqual([2, []]);
       await requireHeard(session);
       entrance?.close();
     }
@@ -294,7 +294,7 @@ describe("where a socket can be", () => {
     const sessions = ["session", "another"].map((name) => sessionIn(folder, "jsonl", name));
     const announced = sessions.map((session) => opened(attachmentsWith(), session)?.announcement);
     expect(sessions.map((session) => attachmentsWith().find(session)?.announcement)).toEqual(announced);
-    expect(beside(folder)?.length).toBe(4);
+    expect(listFolder(folder)?.length).toBe(4);
     await requireHeard(sessions[1]);
   });
 
@@ -302,13 +302,13 @@ describe("where a socket can be", () => {
     const disk = shortensNothing;
     const base = shortFolder();
     opened(attachmentsWith(), sessionIn(base, "jsonl", "probe"));
-    const [name = ""] = beside(base)?.filter((one) => one.endsWith(".sock")) ?? [];
+    const [name = ""] = listFolder(base)?.filter((one) => one.endsWith(".sock")) ?? [];
     const isListenedOn = [107, 108].map((length) => {
       // The names of the next sockets are as long as this one's.
       const folder = join(base, "d".repeat(length - join(base, "/", ".pi-session-server", name).length - 1));
       fs.mkdirSync(folder);
       opened(attachmentsWith({ disk, ownDisk: disk, temporary: join(base, "none") }), sessionIn(folder));
-      return beside(folder)?.some((one) => one.endsWith(".sock")) ?? false;
+      return listFolder(folder)?.some((one) => one.endsWith(".sock")) ?? false;
     });
     expect(isListenedOn).toEqual([true, false]);
   });
@@ -335,13 +335,13 @@ describe("nobody is led astray", () => {
 
   test.each(PARTS)("by a link in the place of the folder, the announcement or the socket (%s)", (part) => {
     const it = held();
-    const aside = join(temporaryFolder(), "aside");
-    fs.renameSync(it[part], aside);
-    fs.symlinkSync(aside, it[part]);
+    const moved = join(temporaryFolder(), "aside");
+    fs.renameSync(it[part], moved);
+    fs.symlinkSync(moved, it[part]);
     expect(it.find()).toBeNull();
     // The next holder writes nothing through it either.
     const through = () =>
-      part === "within" ? fs.readdirSync(aside) : part === "json" && fs.readFileSync(aside, "utf8");
+      part === "within" ? fs.readdirSync(moved) : part === "json" && fs.readFileSync(moved, "utf8");
     const before = through();
     expect(opened(attachmentsWith(), it.session)).not.toBeNull();
     expect(through()).toEqual(before);
@@ -373,7 +373,7 @@ describe("nobody is led astray", () => {
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
     const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
     fs.chmodSync(folder, 0o755);
-    expect((await other("join", session, 12345)).told).toBe("nobody");
+    expect((await other("join", session, 12345)).place).toBe("nobody");
     // Even with everything but the folder open to all.
     fs.chmodSync(socket, 0o777);
     const connect = `process.setgroups([]); process.setuid(12345);
@@ -446,7 +446,7 @@ describe("where paths are confined", () => {
     const entrance = opened(attachmentsWith({ disk: confined(folder) }), session);
     for (const disk of [realDisk, containDisk(realDisk), confined(folder)]) await requireHeard(session, { disk });
     entrance?.close();
-    expect(beside(folder)).toBeNull();
+    expect(listFolder(folder)).toBeNull();
     const elsewhere = sessionIn(temporaryFolder());
     expect(attachmentsWith({ disk: confined(folder), temporary }).open(elsewhere, () => {})).toBeNull();
     expect(fs.readdirSync(temporary)).toEqual([]);
@@ -550,11 +550,11 @@ describe("a disk that fails", () => {
     const { folder, session, temporary } = unheld();
     const { disk: full } = failingDisk((_, operation) => (operation === "write" ? "ENOSPC" : undefined));
     opened(attachmentsWith({ disk: full, temporary }), session);
-    expect(beside(folder)).toBeNull();
+    expect(listFolder(folder)).toBeNull();
     await requireHeard(session, { temporary });
     const nowhere = attachmentsWith({ disk: full, ownDisk: full, temporary: temporaryFolder() });
     expect(nowhere.open(session, () => {})).toBeNull();
-    expect(beside(folder)).toBeNull();
+    expect(listFolder(folder)).toBeNull();
   });
 });
 

@@ -31,7 +31,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   const bytes = toBytes("a picture");
   const digest = digestOf(bytes);
   /** Puts the picture beside the session. Returns the folder where it is. */
-  const beside = ({ disk, file }: Machine): string => {
+  const getFolder = ({ disk, file }: Machine): string => {
     const folder = attachmentFolder(file);
     disk.makeFolder(folder);
     disk.put(join(folder, digest), bytes);
@@ -44,7 +44,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       const scene = new Scene(kind);
       const { one, table } = scene;
       await one.put([naming(bytes)]);
-      beside(one);
+      getFolder(one);
       one.fleet.faultAt = (call) => (call === failing ? fault : undefined);
       // The fleet may not be reached.
       await scene.play("asks; writes 1").catch(() => {});
@@ -81,7 +81,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       const scene = await new Scene(kind, { isJournaled }).play("writes 0");
       const { log, table } = scene;
       const { disk } = scene.one;
-      const folder = beside(scene.one);
+      const folder = getFolder(scene.one);
       const append = (): Promise<void> => {
         // One that this machine never had is as ever.
         log.append([naming(bytes, id(1)), naming(toBytes("elsewhere"), id(2))].map((line) => toBytes(line)));
@@ -175,15 +175,15 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     // It is seen what it is, and comes no second time as long as nobody has given it anew.
     for (let times = 0; times < 2; times++)
       expect([existsSync(await pictureOf(three, sessionId, bytes)), fetched()]).toEqual([false, 2]);
-    await suite.told(`import ${sessionsOf(one)}`, one.place);
+    await suite.runVerb(`import ${sessionsOf(one)}`, one.place);
     expect(await wrong()).toEqual([]);
     // Whoever opens it again has it then.
     expect(readFileSync(await pictureOf(three, sessionId, bytes)).equals(bytes)).toBe(true);
     const out = join(two.place.home, "out");
-    await suite.told(`export ${out}`, two.place);
+    await suite.runVerb(`export ${out}`, two.place);
     expect(readFileSync(exportedPicture(out, bytes)).equals(bytes)).toBe(true);
     suite.empty();
-    await suite.told(`import ${out}`, two.place);
+    await suite.runVerb(`import ${out}`, two.place);
     expect(counts("blob_part", "attached")).toBe("2 1");
   });
 
@@ -208,7 +208,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
       expect(files.filter(({ message }: Json) => message?.includes(digestOf(gone)))).toHaveLength(1);
     }
     expect((await suite.verb(`export ${out}`, one.place)).stdout).toContain("2 sessions lack attachments");
-    await suite.told(`import ${sessionsOf(one)}`, one.place);
+    await suite.runVerb(`import ${sessionsOf(one)}`, one.place);
     expect(await suite.connect().fleet.attachment(digestOf(bent))).not.toBeNull();
     const path = exportedPicture(out, other);
     writeFileSync(path, "something else");
@@ -223,7 +223,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const one = await machine("jsonl");
     const ids = [await imported(one, "1", bytes), await imported(one, "2", bytes)];
     expect(counts("blob", "attached")).toBe("1 2");
-    const prune = (): Promise<Json> => suite.told("prune --apply --yes", one.place);
+    const prune = (): Promise<Json> => suite.runVerb("prune --apply --yes", one.place);
     sql("truncate pi_fleet.attached");
     // What was given just now is about to be named.
     expect(await prune()).toMatchObject({ attachments: 0 });

@@ -49,7 +49,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   const sql = (text: string): string => suite.sql(text);
   /** Brings a folder in, or writes one. Returns what became of each session. */
   const outcomes = async (machine: HereLives, words: string): Promise<string[]> =>
-    (await suite.told(words, machine.place)).files.map(({ outcome }: Json) => outcome);
+    (await suite.runVerb(words, machine.place)).files.map(({ outcome }: Json) => outcome);
   const three = (outcome: string): string[] => [outcome, outcome, outcome];
   /** A machine with three sessions, one of them a fork, and the folder where they are. */
   const filled = async (options: HereLivesOptions = {}) => {
@@ -91,7 +91,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       expect(await outcomes(other, `export ${out}`)).toEqual(three(outcome));
       expect(filesBelow(out)).toEqual(source);
     }
-    const { files } = await suite.told(`import ${sessions}`, machine.place);
+    const { files } = await suite.runVerb(`import ${sessions}`, machine.place);
     const [{ sessionPath }] = files;
     appendFileSync(sessionPath, `${userText("more", null)}\n`);
     expect((await outcomes(machine, `import ${sessions}`)).sort()).toEqual(["continued", "known", "known"]);
@@ -115,12 +115,12 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await machine.kill();
     await one.fleet.close();
     const variables = { PI_FLEET_URL: suite.url };
-    const toldBy = async (...words: string[]): Promise<Json> =>
+    const runVerb = async (...words: string[]): Promise<Json> =>
       JSON.parse((await runHere(place, [...words, "--json"], { variables })).stdout);
-    const told = async (): Promise<Json> => (await toldBy("doctor")).fleet;
-    expect(await told()).toMatchObject({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
+    const readFleet = async (): Promise<Json> => (await runVerb("doctor")).fleet;
+    expect(await readFleet()).toMatchObject({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
     await suite.database.server.start();
-    expect(await told()).toMatchObject({ away: null, owed: 3, kept: 0 });
+    expect(await readFleet()).toMatchObject({ away: null, owed: 3, kept: 0 });
     // The lease of the process that is gone runs out.
     sql("update pi_fleet.session set lease_until = now()");
     const other = suite.lives();
@@ -130,17 +130,17 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await other.end();
     rmSync(lost, { recursive: true });
     // What only this machine has is found here, until it is given.
-    const { hits } = await toldBy("search", "alone");
+    const { hits } = await runVerb("search", "alone");
     expect(hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual(ids.slice(0, 2).sort());
-    const { journal } = await suite.told("verify", place);
+    const { journal } = await suite.runVerb("verify", place);
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(3);
     const pushed = async (): Promise<Map<string, Json>> =>
-      new Map((await suite.told("push", place)).sessions.map((session: Json) => [session.sessionId, session]));
+      new Map((await suite.runVerb("push", place)).sessions.map((session: Json) => [session.sessionId, session]));
     const sessions = await pushed();
     // The entries of the last are kept apart from its file, which comes again.
     expect(ids.map((id) => sessions.get(id).outcome)).toEqual(["given", "branched", "given"]);
     expect([...(await pushed()).keys()]).toEqual([]);
-    const { faults, copies, lacking } = await suite.told("verify", place);
+    const { faults, copies, lacking } = await suite.runVerb("verify", place);
     expect([faults, lacking, copies.map(({ state }: Json) => state)]).toEqual([[], [], ["same", "same", "same"]]);
     expect((await suite.verb("verify", place)).stdout).toContain("are a branch since");
     expect(sql(`select entries from pi_fleet.session where id = '${ids[0]}'`)).toBe("2");
@@ -158,7 +158,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       fileText(headerText(), userText("x", null)),
     );
     expect(await ended()).toEqual([1, true]);
-    expect(await told()).toMatchObject({ away: null, owed: 0, kept: 1 });
+    expect(await readFleet()).toMatchObject({ away: null, owed: 0, kept: 1 });
   });
 
   test("push compares the sessions here with the database: it gives what that lacks, and names sessions that it never had", async () => {
@@ -170,15 +170,15 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     };
     expect(await states()).toEqual([1, 3]);
     expect(sql("select count(*) from pi_fleet.session")).toBe("0");
-    await suite.told(`import ${sessions}`, place);
+    await suite.runVerb(`import ${sessions}`, place);
     expect(await states()).toEqual([0, 0]);
     // Another program writes to one, and nothing is noted of it.
     const [file] = filesIn(sessions).filter((path) => path.endsWith(".jsonl"));
     const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "").id;
     appendFileSync(file, `${userText("other", last)}\n`);
-    const { copies } = await suite.told("verify", place);
+    const { copies } = await suite.runVerb("verify", place);
     expect(copies.map(({ state }: Json) => state).sort()).toEqual(["ahead", "same", "same"]);
-    const { sessions: given } = await suite.told("push", place);
+    const { sessions: given } = await suite.runVerb("push", place);
     expect(given).toMatchObject([{ sessionPath: file, outcome: "given" }]);
     expect(sql("select count(*) from pi_fleet.entry where convert_from(line, 'utf8') like '%\"other\"%'")).toBe("1");
     expect(await states()).toEqual([0, 0]);
@@ -226,13 +226,13 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await one.fleet.close();
     await suite.database.server.start();
     sql("update pi_fleet.session set holder = 'ended', lease_until = now() + interval '3 s'");
-    const { sessions } = await suite.told("push", machine.place);
+    const { sessions } = await suite.runVerb("push", machine.place);
     expect(sessions).toMatchObject([{ sessionId: id, outcome: "given" }]);
   });
 
   test("names what it does not bring in, or not as it is, and brings the others in", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
-    await suite.told(`import ${sessions}`, machine.place);
+    await suite.runVerb(`import ${sessions}`, machine.place);
     const folder = join(machine.place.home, "more");
     mkdirSync(join(folder, "locked"), { recursive: true });
     const [[name, bytes]] = filesBelow(sessions);
@@ -253,11 +253,11 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const bringing = suite.lives({ disk: { ...realDisk, names } });
     await bringing.start();
     for (const known of [undefined, "known"]) {
-      const files = await bringing.care().importFolder(folder);
+      const files = await bringing.getAdmin().importFolder(folder);
       const by = new Map(files.map((file) => [basename(file.sessionPath), file]));
       for (const [file, [, outcome, message]] of Object.entries(bad)) {
-        const told = { outcome: outcome === "new" ? (known ?? outcome) : outcome };
-        expect(by.get(file), file).toMatchObject({ ...told, message: expect.stringContaining(message ?? "") });
+        const expected = { outcome: outcome === "new" ? (known ?? outcome) : outcome };
+        expect(by.get(file), file).toMatchObject({ ...expected, message: expect.stringContaining(message ?? "") });
       }
     }
     expect(sql("select count(*) from pi_fleet.session")).toBe("4");
@@ -269,7 +269,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
 
   test("reads every line and every copy, and finds each copy that is not as it was", async () => {
     const { machine, sessions } = await filled();
-    const verified = () => suite.told("verify", machine.place);
+    const verified = () => suite.runVerb("verify", machine.place);
     const statesOf = (copies: Json[]): string[] => copies.map(({ state }) => state).sort();
     const { faults, copies, ...sums } = await verified();
     expect([faults, statesOf(copies), sums]).toMatchObject([[], three("same"), { sessions: 3, entries: 11 }]);
@@ -292,7 +292,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect(status).toBe(1);
     for (const one of [id, header]) expect(stdout).toContain(`${one}: its header or lines cannot be read`);
     const again = { indexed: 0, inUse: [], unreadable: [id, header] };
-    expect(await suite.told("migrate", machine.place)).toMatchObject(again);
+    expect(await suite.runVerb("migrate", machine.place)).toMatchObject(again);
     expect(sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
   });
 
@@ -321,7 +321,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const before = facts();
     sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
     sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-    const indexed = await (machine.care() as FleetKeeping).index(undefined, 8 << 16);
+    const indexed = await (machine.getAdmin() as FleetKeeping).index(undefined, 8 << 16);
     expect(indexed).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
     // Eight lines, what is on its way, and what the collector leaves.
@@ -347,7 +347,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const out = join(machine.place.home, "out");
     const exported = async () => {
       [read, bytes] = [0, 0];
-      const [file] = await machine.care().exportTo(out);
+      const [file] = await machine.getAdmin().exportTo(out);
       return file;
     };
     used = (before) => {
@@ -382,7 +382,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const one = suite.connect();
     const machine = suite.lives({ fleet: one });
     const wire = await machine.start();
-    const [stays, goes] = [await newSession(wire, [user("stays")]), await newSession(wire, [user("goes")])];
+    const [kept, goes] = [await newSession(wire, [user("stays")]), await newSession(wire, [user("goes")])];
     await wire.result("new_session");
     const rows = one.keeper.rows.bind(one.keeper);
     one.keeper.rows = async function* () {
@@ -392,8 +392,8 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       await new FleetPruning(one.connections, "").prune({ rows: 0 });
       yield* page;
     };
-    const files = await machine.care().exportTo(join(machine.place.home, "out"));
-    expect(files).toMatchObject([{ sessionId: stays, outcome: "new" }]);
+    const files = await machine.getAdmin().exportTo(join(machine.place.home, "out"));
+    expect(files).toMatchObject([{ sessionId: kept, outcome: "new" }]);
   });
 });
 

@@ -211,7 +211,7 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     await expect.poll(() => suite.sql(held), polled).toBe("0");
     suite.sql("update pi_fleet.session set indexed = 0");
     suite.sql("truncate pi_fleet.said, pi_fleet.spent");
-    expect(await other.care().index()).toMatchObject({ inUse: [] });
+    expect(await other.getAdmin().index()).toMatchObject({ inUse: [] });
     expect(await hits()).toBe(2);
   });
 });

@@ -393,14 +393,14 @@ describe("an answer", () => {
     // Nothing was done, and it is asked for again, from then on without a name.
     failing = "26000";
     const before = questions.length;
-    const told: (boolean | undefined)[] = [];
+    const seen: (boolean | undefined)[] = [];
     for (let n = 0; n < 2; n++)
       await connections.run(({ isDirect }) => {
-        told.push(isDirect);
+        seen.push(isDirect);
         return { text: "append one", isRepeated: true };
       });
     expect(questions.length - before).toBe(isKept ? 3 : 2);
-    expect(told.map(Boolean)).toEqual(isKept ? [true, false, false] : [false, false]);
+    expect(seen.map(Boolean)).toEqual(isKept ? [true, false, false] : [false, false]);
   });
 
   const ending = (text: string): Rows | Error => {

@@ -29,7 +29,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
   const suite = fleetSuite(suiteServer());
   const sql = (text: string): string => suite.sql(text);
   const wrongIn = async ({ place }: HereLives): Promise<unknown[]> =>
-    (await suite.told("verify", place)).faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
+    (await suite.runVerb("verify", place)).faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
   /** A machine that has made sessions of so many entries, of which a page holds a few, with lines in rows or in packs. */
   const madeIn = async (
     kind: string,
@@ -64,7 +64,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     await server.start();
   };
   const exported = async ({ place }: HereLives, out: string) => {
-    const { files, refused } = await suite.told(`export ${out}`, place);
+    const { files, refused } = await suite.runVerb(`export ${out}`, place);
     const outcomes = files.map(({ sessionId, outcome }: Json) => [sessionId, outcome]).sort();
     return { files, outcomes, refused };
   };
@@ -76,14 +76,14 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     expect(suite.column(onPage)).toEqual([first]);
     await damage("entry");
     expect(await wrongIn(machine)).toEqual([[first, "chain"]]);
-    const { sessions, entries, copies } = await suite.told("verify", machine.place);
+    const { sessions, entries, copies } = await suite.runVerb("verify", machine.place);
     expect([sessions, entries, copies.length]).toEqual([3, 36, 3]);
     const out = join(machine.place.home, "out");
     const { outcomes, refused } = await exported(machine, out);
     expect([outcomes, refused]).toEqual([ids.map((id) => [id, id === first ? "refused" : "new"]).sort(), 1]);
     const names = readdirSync(out, { recursive: true, encoding: "utf8" });
     expect(names.filter((one) => one.endsWith(".jsonl"))).toHaveLength(2);
-    expect(await suite.told("migrate", machine.place)).toMatchObject({ indexed: 0, inUse: [], unreadable: [] });
+    expect(await suite.runVerb("migrate", machine.place)).toMatchObject({ indexed: 0, inUse: [], unreadable: [] });
     await machine.end();
   });
 
@@ -115,7 +115,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     await damage("session", page);
     // Of those that nothing knows is told once, and of no other one that can be read.
     const unread = [...damaged, null];
-    const { faults, sessions, copies } = await suite.told("verify", machine.place);
+    const { faults, sessions, copies } = await suite.runVerb("verify", machine.place);
     const wrong = faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
     expect([wrong, sessions]).toEqual([unread.map((one) => [one, "chain"]).sort(), others.length]);
     const states = copies.map(({ sessionId, state }: Json) => [sessionId, state]).sort();
@@ -189,7 +189,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
         );
         expect([change, await wrongIn(machine)]).toEqual([change, [[ids[0], fault]]]);
         if (fault === "facts") {
-          expect(await suite.told("migrate", machine.place)).toMatchObject({ indexed: 1 });
+          expect(await suite.runVerb("migrate", machine.place)).toMatchObject({ indexed: 1 });
           expect(await wrongIn(machine)).toEqual([]);
         } else {
           const { status, stdout } = await suite.verb("verify", machine.place);
@@ -214,7 +214,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     expect([hits.length, found.size, found.has("")]).toEqual([7, 7, false]);
     await wire.result("delete_session", { sessionId: ids[0] });
     sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
-    const { named } = await suite.told("prune", machine.place);
+    const { named } = await suite.runVerb("prune", machine.place);
     expect(named).toMatchObject([{ sessionId: ids[0], name: null }]);
     await Promise.all([machine.end(), elsewhere.end()]);
   });
@@ -272,10 +272,12 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     return one;
   };
   /** Returns the care of a machine. */
-  const care = async (fleet: SqlFleet, place?: Place) => (await suite.machine({ fleet, place })).lives.care();
+  const getKeeping = async (fleet: SqlFleet, place?: Place) => (await suite.machine({ fleet, place })).lives.getAdmin();
   /** Returns what is wrong, by session. */
   const faults = async (fleet: SqlFleet, place?: Place): Promise<string[]> =>
-    (await (await care(fleet, place)).verify()).faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort();
+    (await (await getKeeping(fleet, place)).verify()).faults
+      .map(({ sessionId, fault }) => `${sessionId} ${fault}`)
+      .sort();
   const damage = (id: string): string =>
     suite.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
 
@@ -284,7 +286,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     expect(await faults(refusing(suite.connect(), ids[0], [BROKEN, BROKEN]), place)).toEqual([]);
     const dying = suite.connect();
     for (const call of READING) {
-      const away = await care(
+      const away = await getKeeping(
         after(dying, call, ids[0], () => leaves(dying)),
         place,
       );
@@ -327,7 +329,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
   };
   const prune = async (place: Place): Promise<number> => {
     suite.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
-    return (await suite.told("prune --apply --yes", place)).sessions;
+    return (await suite.runVerb("prune --apply --yes", place)).sessions;
   };
 
   test.each(
@@ -356,7 +358,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     async (answer) => {
       const { place, ids } = await made(3);
       damage(ids[2]);
-      const one = await care(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
+      const one = await getKeeping(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
       const { faults, sessions, copies } = await one.verify();
       expect(faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort()).toEqual(
         [`${ids[0]} chain`, `${ids[2]} chain`].sort(),
@@ -374,7 +376,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
       if (text.includes("cross join lateral")) asked++;
       return asked > 0 ? refused : undefined;
     });
-    await expect((await care(one, place)).verify()).rejects.toMatchObject({ ...FAILED, retryable: false });
+    await expect((await getKeeping(one, place)).verify()).rejects.toMatchObject({ ...FAILED, retryable: false });
     expect(asked).toBe(1);
   });
 
@@ -383,7 +385,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     async (kind) => {
       const { place, ids } = await made(3, kind === "packs" ? 0 : undefined);
       for (const sessionId of ids.slice(0, 2)) await deletes(place, { sessionId });
-      const one = await care(suite.connect(), place);
+      const one = await getKeeping(suite.connect(), place);
       const found = async () => {
         const { faults, sessions, deleted, entries } = await one.verify();
         return [sessions, deleted, entries, faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`)];

@@ -37,9 +37,9 @@ async function live(kind: MachineKind, at: number, fault: FleetFault, tries: num
         expect(there).toEqual(more);
         break;
       }
-      const told = await scene.play(`writes ${words}`).catch((error: Error) => error);
-      if (told === scene) break;
-      const { name } = told as Error;
+      const result = await scene.play(`writes ${words}`).catch((error: Error) => error);
+      if (result === scene) break;
+      const { name } = result as Error;
       expect(["outcome_unknown", "storage_failed"]).toContain(name);
       // Whoever asks often enough is told the truth.
       if (words !== "4") expect(tries).toBe(0);
@@ -224,9 +224,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("writes 2; closes; two follows");
     expect(counts()[1]).toBeGreaterThan(once[1]);
     // Nobody of this machine is kept from it.
-    const beside = machine.other.open(machine.file);
-    expect(beside.acquireLock()).toBe(true);
-    beside.close();
+    const reader = machine.other.open(machine.file);
+    expect(reader.acquireLock()).toBe(true);
+    reader.close();
   });
 
   test.each([
@@ -255,7 +255,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       };
     await scene.play("finds; finds");
     expect(hasWritten).toBe(true);
-    expect([...textsOf(scene.log), ...one.aside]).toEqual(expect.arrayContaining(["5<0", "6<5"].map(lineOf)));
+    expect([...textsOf(scene.log), ...one.quarantined]).toEqual(expect.arrayContaining(["5<0", "6<5"].map(lineOf)));
     expect(textsOf(scene.log)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
     // Of the branch that came to nothing nobody is told.
     expect(scene.log.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
@@ -309,7 +309,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     ["whose parent is missing", "5<99", ["missing_parent"]],
     ["whose parent comes after it", "5<6 6<0", []],
     ["that are each other's parent", "5<6 6<5", ["cycle"]],
-  ] as const)("lines that others have are taken as they are, also those %s", async (_, words, told) => {
+  ] as const)("lines that others have are taken as they are, also those %s", async (_, words, kinds) => {
     const scene = await new Scene("jsonl").play("writes 0; closes; two has 0; two follows");
     // A program without the fleet wrote them.
     await scene.play(`adds ${words}; confirms; closes; fleet 0 ${words}; two follows`);
@@ -318,7 +318,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("two asks; two writes 1");
     for (const state of ["as it is", "opened anew"]) {
       const { damage, readOnly } = scene.actor("two").log;
-      expect([damage.map(({ kind }) => kind), readOnly], state).toEqual([expect.arrayContaining([...told]), null]);
+      expect([damage.map(({ kind }) => kind), readOnly], state).toEqual([expect.arrayContaining([...kinds]), null]);
       scene.actor("two").close();
     }
     await scene.play(`fleet 0 ${words} 1; two copy 0 ${words} 1`);
@@ -349,9 +349,9 @@ type Failing = (disk: FaultDisk) => () => boolean;
 
 /** There is room for so many changes, and for no more. */
 const fullAfter =
-  (room: number): Failing =>
+  (bytes: number): Failing =>
   (disk) => {
-    let left = room;
+    let left = bytes;
     let isOver = false;
     for (const name of ["write", "create", "makeFolder", "sync", "syncFolder"] as const) {
       const change = disk[name].bind(disk) as (...given: unknown[]) => unknown;
@@ -390,19 +390,19 @@ async function commitsOnce(
   const scene = await new Scene(kind, { isJournaled }).play("writes 0");
   scene.one.fails((name) => (name === "append" || fault === undefined ? fault : "before"));
   const end = failing(scene.one.disk);
-  const told: Failure | undefined = await written(scene.log, 1).then(
+  const failure: Failure | undefined = await written(scene.log, 1).then(
     () => undefined,
     (error) => error,
   );
   const struck = end();
   const fleet = (): string[] => scene.table.linesOf(SESSION);
-  const isSaidUnchanged = told?.message.includes(UNCHANGED) === true;
-  const what = `${told?.name}: ${told?.message}`;
-  if (told) expect(["outcome_unknown", "storage_full", "storage_failed"], what).toContain(told.name);
-  if (told?.name === "outcome_unknown") expect(isSaidUnchanged, what).toBe(false);
-  else if (told) expect(fleet(), what).toEqual([line(0)]);
+  const isSaidUnchanged = failure?.message.includes(UNCHANGED) === true;
+  const what = `${failure?.name}: ${failure?.message}`;
+  if (failure) expect(["outcome_unknown", "storage_full", "storage_failed"], what).toContain(failure.name);
+  if (failure?.name === "outcome_unknown") expect(isSaidUnchanged, what).toBe(false);
+  else if (failure) expect(fleet(), what).toEqual([line(0)]);
   await scene.play("heals; finds");
-  if (isSaidUnchanged || !told) expect(fleet(), what).toEqual([0, ...(told ? [] : [1])].map(line));
+  if (isSaidUnchanged || !failure) expect(fleet(), what).toEqual([0, ...(failure ? [] : [1])].map(line));
   // A host repeats what it does not know, unless it finds it.
   await written(scene.log, ...(scene.log.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
   expect([fleet(), textsOf(scene.log)], what).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
@@ -417,8 +417,8 @@ async function settlesOnce(kind: "jsonl" | "v2", failing: Failing): Promise<bool
   );
   const end = failing(scene.one.disk);
   const { log } = scene;
-  const told = await scene.play("finds").catch((error: unknown) => error);
-  if (told !== scene) expect(told).toBeInstanceOf(Failure);
+  const result = await scene.play("finds").catch((error: unknown) => error);
+  if (result !== scene) expect(result).toBeInstanceOf(Failure);
   const struck = end();
   if (struck && scene.log === log) log.close();
   // The next process finds whatever was left.
@@ -470,11 +470,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
 
   acrossTiers(test, strides(41, 17))("a conflict is settled once (each of %i)", async (ofMany) => {
     for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
-    await sweep((room) => settlesOnce(kind, fullAfter(room)), ofMany);
+    await sweep((bytes) => settlesOnce(kind, fullAfter(bytes)), ofMany);
   });
 
   describe.each([true, false])("with a journal: %s", (isJournaled) => {
-    const told = async (ofMany: number, ways: readonly ((at: number) => Failing)[]): Promise<void> => {
+    const sweepFaults = async (ofMany: number, ways: readonly ((at: number) => Failing)[]): Promise<void> => {
       for (const fault of FAULTS)
         for (const way of ways) await sweep((at) => commitsOnce(kind, isJournaled, fault, way(at)), ofMany);
     };
@@ -482,7 +482,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
     acrossTiers(test, strides(11, 3))(
       "a commit is told as it is, at whichever operation the disk fails (each of %i)",
       (ofMany) =>
-        told(
+        sweepFaults(
           ofMany,
           ["EIO", "ENOSPC"].map((errno) => (at) => failingAt(at + 1, errno)),
         ),
@@ -490,7 +490,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
 
     acrossTiers(test, strides(3, 3))(
       "a commit is told as it is, whenever the disk is full from then on (each of %i)",
-      (ofMany) => told(ofMany, [fullAfter]),
+      (ofMany) => sweepFaults(ofMany, [fullAfter]),
     );
   });
 });

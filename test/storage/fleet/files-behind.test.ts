@@ -115,10 +115,10 @@ describe.each(["jsonl", "v2"] as const)("a copy (%s)", (kind) => {
       const { disk } = scene.one;
       scene.log.append(lines(0));
       disk.set({ kind: "fail", at, errno: "EIO" });
-      const told = await scene.log.commit().catch((error: Error) => error);
+      const error = await scene.log.commit().catch((error: Error) => error);
       isStruck = disk.struck;
       disk.set(undefined);
-      if (told) await scene.play("asks", ({ log }) => (log.nodes.count === 0 ? written(log, 0) : log.commit()));
+      if (error) await scene.play("asks", ({ log }) => (log.nodes.count === 0 ? written(log, 0) : log.commit()));
       await scene.play("is local; copy 0; writes 1; leaves; next begins alone after a loss");
       const { machine } = scene.actor("next");
       const [note] = machine.journal.all();
@@ -189,7 +189,7 @@ describe("another program", () => {
     await scene.play("writes 7<0; is local; copy 0 7<0");
     isFull = false;
     await scene.play("adds 9<0; elsewhere 0 : 1; heals; finds; finds");
-    expect([...textsOf(scene.log), ...scene.one.aside]).toEqual(
+    expect([...textsOf(scene.log), ...scene.one.quarantined]).toEqual(
       expect.arrayContaining(
         ["0", "1", "7<0", "9<0"].map((word) => expect.stringContaining(id(Number.parseInt(word, 10)))),
       ),

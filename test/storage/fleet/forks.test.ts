@@ -62,20 +62,20 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
 
   type Forked = Awaited<ReturnType<typeof forked>>;
 
-  function requireBoth({ disk, table, failure, made }: Forked, told: string, isLookRefused: boolean): void {
+  function requireBoth({ disk, table, failure, made }: Forked, context: string, isLookRefused: boolean): void {
     const there = table.rows.get(FORK)?.lines.length ?? 0;
-    expect(made !== undefined, told).toBe(there > 0);
+    expect(made !== undefined, context).toBe(there > 0);
     if (made === undefined) return;
     const path = kind === "v2" ? made.replace(/\.v2\/.*/, ".v2") : made;
     const log = workspaceOf(disk, kind, new FleetTable()).look(path).log;
-    expect(idsOf(log), told).toHaveLength(2);
+    expect(idsOf(log), context).toHaveLength(2);
     if (failure === undefined) return;
     const { name, message, details } = failure as Failure;
     if (name === "outcome_unknown") return;
-    expect(message, told).not.toContain("Nothing was changed");
+    expect(message, context).not.toContain("Nothing was changed");
     // Where the disk refuses the look whether it is there, nothing is said of it.
     if (!isLookRefused)
-      expect([message, details], told).toMatchObject([/is there all the same/, { sessionPath: path }]);
+      expect([message, details], context).toMatchObject([/is there all the same/, { sessionPath: path }]);
   }
 
   describe.each([

@@ -16,15 +16,15 @@ interface Kind {
   /** Whether machines go on while the fleet is away. */
   readonly isJournaled?: boolean;
   /** Changes that a standby may lack when it is promoted, at most; without it, none is promoted. */
-  readonly lacks?: number;
+  readonly missing?: number;
 }
 
 const FAULTS = ["before", "after", "late"] as const;
 
 async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigures> {
-  const { breaks = (fleet) => fleet, isJournaled = false, lacks } = kind;
+  const { breaks = (fleet) => fleet, isJournaled = false, missing } = kind;
   const table = new FleetTable();
-  if (lacks !== undefined) table.past = [];
+  if (missing !== undefined) table.past = [];
   const chaos = new Random(random.int(2 ** 31));
   const share = chaos.pick([0.05, 0.15, 0.4]);
   const tries = chaos.pick([0, 1, 3]);
@@ -41,12 +41,12 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
       sessions: 2,
       steps: 12,
       tries,
-      mayLose: lacks !== undefined && lacks > 0,
+      mayLose: missing !== undefined && missing > 0,
       fleetOf(machine, life) {
         const fleet = new MemoryFleet(table, `machine ${machine}, life ${life}`);
         fleet.turns = () => turns(4);
         fleet.faultAt = () => {
-          if (lacks !== undefined && !isCalm && chaos.chance(0.02)) table.promote(chaos.int(lacks + 1));
+          if (missing !== undefined && !isCalm && chaos.chance(0.02)) table.promote(chaos.int(missing + 1));
           fleet.leasesEnd = isCalm || chaos.chance(0.3);
           if (isJournaled && chaos.chance(0.08) && !cut.delete(machine)) cut.add(machine);
           if (isCalm) return undefined;
@@ -110,13 +110,13 @@ testHistories("what is acknowledged while the fleet is away is there once, or as
 });
 
 testHistories("what is acknowledged outlives promotions, in order or as a branch", 20, async (count) => {
-  const lacks = (random: Random): Kind => ({ lacks: random.pick([0, 2, 10]), isJournaled: random.chance(0.3) });
-  expect((await sums(count, lacks)).branches).toBeGreaterThanOrEqual(Math.floor(count / 20));
+  const pickMissing = (random: Random): Kind => ({ missing: random.pick([0, 2, 10]), isJournaled: random.chance(0.3) });
+  expect((await sums(count, pickMissing)).branches).toBeGreaterThanOrEqual(Math.floor(count / 20));
 });
 
 describe("a fleet is found out", () => {
   /** Has a fleet say something else of appends than what became of them. */
-  const telling =
+  const report =
     (say: (outcome: FleetOutcome) => FleetOutcome) =>
     (fleet: MemoryFleet): Fleet => {
       const append = fleet.append.bind(fleet);
@@ -125,10 +125,10 @@ describe("a fleet is found out", () => {
   const MUTANTS: Readonly<Record<string, (fleet: MemoryFleet) => Fleet>> = {
     "that does not look at the epoch": (fleet) => Object.assign(fleet, { breaks: "epoch" }),
     "that looks at neither": (fleet) => Object.assign(fleet, { breaks: "both" }),
-    "that says of what is unknown that it was not sent": telling((outcome) =>
+    "that says of what is unknown that it was not sent": report((outcome) =>
       outcome.kind === "unknown" ? { kind: "away", reason: "not sent" } : outcome,
     ),
-    "that takes no answer for a yes": telling((outcome) =>
+    "that takes no answer for a yes": report((outcome) =>
       outcome.kind === "unknown" ? { kind: "committed", durability: "replicated" } : outcome,
     ),
   };

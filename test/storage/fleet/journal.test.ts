@@ -116,12 +116,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         again.append([toBytes(lineOf("7<0"))]);
         await again.commit();
       })();
-      const told = failed("storage_failed", { retryable: true, message: expect.stringContaining(reason) });
+      const failure = failed("storage_failed", { retryable: true, message: expect.stringContaining(reason) });
       const error = await wrote.then(
         () => expect.unreachable(),
         (thrown) => thrown,
       );
-      expect(error).toEqual(told);
+      expect(error).toEqual(failure);
       expect(error.message).not.toContain("cannot be reached");
       expect([one.outage?.lasts, one.journal.all(), textsOf(again)]).toEqual([false, [], [line(0)]]);
       Object.assign(fleet, { take, append });
@@ -225,24 +225,24 @@ describe.each(["jsonl", "v2"] as const)(
       const scene = await new Scene(kind, { isJournaled: true }).play("writes 0; cut; writes 1; closes");
       const { one, table } = scene;
       const elapsed = (): number => scene.clock;
-      const giving = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
+      const upload = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
       // It has been there for a while.
       scene.clock = 500;
       /** Has what is owed given, while these copies are open. */
       const given = async (open: () => Log[] = () => [], milliseconds = 0, count?: number): Promise<void> => {
         scene.clock += milliseconds;
-        giving.renew(open);
+        upload.renew(open);
         await turns(count);
       };
       /** Another copy on this machine, which has the first entry, or is the one that is moved. */
-      const beside = async (isMoved = false): Promise<Machine> => {
+      const openOther = async (isMoved = false): Promise<Machine> => {
         const { disk, journal } = one;
         const other = new Machine(kind, table, "one", { isJournaled: true, disk, journal, folder: "/root/other" });
         if (isMoved) disk.rename(one.file, other.file);
         else await other.put(["0"].map(lineOf));
         return other;
       };
-      return { scene, one, given, beside };
+      return { scene, one, given, openOther };
     }
 
     test("a session that was left is given when the fleet is back, unless it is open", async () => {
@@ -258,8 +258,8 @@ describe.each(["jsonl", "v2"] as const)(
     });
 
     test("a copy that is open for reading only holds up nothing, whichever copy owes it", async () => {
-      const { scene, one, given, beside } = await left();
-      const other = await beside();
+      const { scene, one, given, openOther } = await left();
+      const other = await openOther();
       await scene.play("heals; leaves");
       const readers = [one.store.open(one.file, true), other.store.open(other.file, true)];
       expect(readers.map(({ readOnly }) => readOnly?.name)).toEqual(["read_only", "read_only"]);
@@ -269,8 +269,8 @@ describe.each(["jsonl", "v2"] as const)(
     });
 
     test("another copy of the session that is open has nobody wait for what this one owes, unless it is written to", async () => {
-      const { scene, given, beside } = await left();
-      const other = await beside();
+      const { scene, given, openOther } = await left();
+      const other = await openOther();
       await scene.play("heals; leaves");
       const open = other.store.open(other.file);
       open.acquireLock();
@@ -284,8 +284,8 @@ describe.each(["jsonl", "v2"] as const)(
     });
 
     test("a copy that is open gives what is noted for a file that is gone", async () => {
-      const { scene, given, beside } = await left();
-      const other = await beside(true);
+      const { scene, given, openOther } = await left();
+      const other = await openOther(true);
       await scene.play("heals; marks");
       const open = other.store.open(other.file);
       await given(() => [open]);

@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { withSideChains } from "../../support/foreign/claude.ts";
+import { addSidechains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
@@ -338,7 +338,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
   test("sessions within another agent's file come to the fleet with it, and are known on another machine", async () => {
     const { one, two, home } = await pair();
     const path = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
-    writeFileSync(path, withSideChains().writer.text);
+    writeFileSync(path, addSidechains().writer.text);
     const { sessionId, subagents } = await one.wire.result("import_session", { path });
     const ids = [sessionId, ...subagents.map((within: Json) => within.sessionId)];
     expect(ids).toHaveLength(3);

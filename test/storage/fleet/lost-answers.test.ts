@@ -89,7 +89,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
   /** Does everything to the sessions of a tenant. Returns what it is told. */
   async function everything(tenant: string, one: SqlFleet, changed: SqlFleet): Promise<unknown[]> {
     const { keeper, fleet } = changed;
-    const told: unknown[] = [];
+    const outcomes: unknown[] = [];
     const description = factsOf(9).description as never;
     for (const [id, kept] of Object.entries({
       archived: { as: "there", archived: true },
@@ -98,26 +98,26 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
       gone: { as: "gone" },
       changed: { as: "changed", archived: false, headerLine: Buffer.from("{}"), description },
     } satisfies Record<string, Kept>))
-      told.push(await keeper.keep(id, await begun(one, id), kept));
+      outcomes.push(await keeper.keep(id, await begun(one, id), kept));
     sql(`update pi_fleet.session set deleted_at = '2020-01-01' where id = 'pruned' and tenant = '${tenant}'`);
     await pruned(changed, tenant, HOUR);
     const had = (await keeper.removedEnd("pruned")) as FleetEnd;
     expect(await keeper.beginAgain("pruned", HEADER, { ...had, entries: had.entries - 1 })).toBe(false);
-    told.push(await keeper.beginAgain("pruned", HEADER, had));
-    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) told.push(await keeper.restore(id));
+    outcomes.push(await keeper.beginAgain("pruned", HEADER, had));
+    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) outcomes.push(await keeper.restore(id));
     const epoch = await begun(one, "facts");
-    told.push(await keeper.forgetFacts("facts", epoch));
+    outcomes.push(await keeper.forgetFacts("facts", epoch));
     for (const [n, from] of [0, 1, 1].entries())
-      told.push(await keeper.addFacts("facts", epoch, factsOf(n), from, from + 1));
+      outcomes.push(await keeper.addFacts("facts", epoch, factsOf(n), from, from + 1));
     await begun(one, "taken");
-    told.push(await keeper.takeAway("taken"));
+    outcomes.push(await keeper.takeAway("taken"));
     const picture = attachment("a picture");
     for (const isDamaged of [false, true]) {
       if (isDamaged) sql(`update pi_fleet.blob_part set bytes = 'another' where tenant = '${tenant}'`);
       await fleet.attach("facts", [picture]);
-      told.push(String(await fleet.attachment(picture.sha256)));
+      outcomes.push(String(await fleet.attachment(picture.sha256)));
     }
-    return told;
+    return outcomes;
   }
 
   test("leave what they leave when no answer is lost", async () => {

@@ -27,12 +27,12 @@ const SAMPLE =
 /** Reads the text format as its description says. Returns the values by name and label. Fails where it breaks a rule. */
 function figuresIn(text: string): Map<string, Map<string, number>> {
   const figures = new Map<string, Map<string, number>>();
-  const told = { HELP: new Set<string>(), TYPE: new Set<string>() };
+  const comments = { HELP: new Set<string>(), TYPE: new Set<string>() };
   expect(text.endsWith("\n")).toBe(true);
   for (const line of text.slice(0, -1).split("\n")) {
     const [, kind, about, rest] = /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? [];
     if (kind !== undefined) {
-      const known = told[kind as keyof typeof told];
+      const known = comments[kind as keyof typeof comments];
       const isNew = NAME.test(about) && !known.has(about) && !figures.has(about);
       expect([line, isNew, kind === "HELP" || rest === "gauge"]).toEqual([line, true, true]);
       known.add(about);
@@ -43,7 +43,7 @@ function figuresIn(text: string): Map<string, Map<string, number>> {
     const isNext = !figures.has(name) || [...figures.keys()].at(-1) === name;
     const label = value.replace(/\\(.)/g, (_, one: string) => (one === "n" ? "\n" : one));
     const known = figures.get(name) ?? new Map();
-    const isKnown = [told.HELP.has(name), told.TYPE.has(name), isNext, known.has(label)];
+    const isKnown = [comments.HELP.has(name), comments.TYPE.has(name), isNext, known.has(label)];
     expect([line, ...isKnown]).toEqual([line, true, true, true, false]);
     figures.set(name, known.set(label, Number(number)));
   }
@@ -127,8 +127,8 @@ describe("figures", needs(POSTGRESQL), () => {
     for (const folder of ["fleet-journal", "quarantine"]) mkdirSync(join(state, folder), { recursive: true });
     const from = { entries: 0, bytes: 0, chain: "00" };
     const since = new Date(Date.now() - 3_600_000).toISOString();
-    const noteOf = (sessionId: string, owed: object | null): string =>
-      JSON.stringify({ sessionId, sessionPath: `/nowhere/${sessionId}`, since, from: owed, conflicts: [] });
+    const noteOf = (sessionId: string, pending: object | null): string =>
+      JSON.stringify({ sessionId, sessionPath: `/nowhere/${sessionId}`, since, from: pending, conflicts: [] });
     for (const [n, note] of [noteOf("a", from), noteOf("b", null), "torn"].entries())
       writeFileSync(join(state, "fleet-journal", `${String(n).repeat(32)}.json`), note);
     const kept = ['{"type":"session","id":"a","version":3}', '{"type":"custom","id":"x","parentId":null}', ""];
@@ -142,7 +142,7 @@ describe("figures", needs(POSTGRESQL), () => {
       expect(names.map((name) => found.get(`pi_fleet_${name}`)?.get(""))).toEqual([up, 1, 1, 1]);
     }
     expect(figuresIn(away.stdout).get("pi_fleet_local_oldest_seconds")?.get("")).toBe(7200);
-    const { metrics, away: reason } = await suite.told("metrics", place);
+    const { metrics, away: reason } = await suite.runVerb("metrics", place);
     expect([metrics[0].samples, reason]).toEqual([[{ labels: {}, value: 1 }], null]);
   });
 
@@ -150,7 +150,7 @@ describe("figures", needs(POSTGRESQL), () => {
     await begin("", "one", "text");
     await begin(HOSTILE, "two", "text", "more");
     await begin("alice", "three", "x".repeat(100));
-    const { tenants, largest, storedBytes } = await suite.told("status");
+    const { tenants, largest, storedBytes } = await suite.runVerb("status");
     const sizes = [
       ["alice", "three", { entries: 1, bytes: 100 }],
       [HOSTILE, "two", { entries: 2, bytes: 8 }],
@@ -161,7 +161,7 @@ describe("figures", needs(POSTGRESQL), () => {
     const all =
       "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' and relnamespace = 'pi_fleet'::regnamespace";
     expect(storedBytes).toBe(Number(suite.sql(all)));
-    const ofAlice = await suite.told("status", undefined, urlOf("alice"));
+    const ofAlice = await suite.runVerb("status", undefined, urlOf("alice"));
     expect(ofAlice).toMatchObject({ tenants: [{ tenant: "alice", bytes: 100 }], largest: [{ sessionId: "three" }] });
     const { stdout } = await suite.verb("status");
     expect(stdout).toContain("  three: 1 entry, 100 B, of the tenant alice\n  two: ");

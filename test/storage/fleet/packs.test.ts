@@ -60,13 +60,13 @@ describe("packs in memory", UNIT, () => {
     const lines = [Buffer.from(`{"a":"${"x".repeat(5000)}"}`), Buffer.from("{}")];
     const [pack] = await packed(NOTHING, lines, ["[]", "[]"], stretchesOf(NOTHING, lines));
     const message = expect.stringContaining("a form (7) that this program does not know");
-    for (const [change, told] of [
+    for (const [change, expected] of [
       [{ ends: [10, 20] }, {}],
       [{ ends: [...pack.ends, 9000] }, {}],
       [{ lines: pack.lines.subarray(1) }, {}],
       [{ codec: 7 }, { message }],
     ]) {
-      const failed = { name: "storage_failed", retryable: false, ...told };
+      const failed = { name: "storage_failed", retryable: false, ...expected };
       await expect(linesIn({ ...pack, ...change })).rejects.toMatchObject(failed);
     }
   });
@@ -234,7 +234,7 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     expect(sql("select count(*) from pi_fleet.entry")).toBe("0");
     await lives.kill();
     sql("update pi_fleet.behind set until = now()");
-    const sweep = new LateSweep(() => searching.care().finishLate(), 0);
+    const sweep = new LateSweep(() => searching.getAdmin().finishLate(), 0);
     onTestFinished(() => sweep.end());
     const found = (): Promise<{ hits: { sessionId: string }[]; limited?: string }> =>
       other.result("search_sessions", { query: "second" });

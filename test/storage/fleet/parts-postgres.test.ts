@@ -73,7 +73,7 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
         const { sessionId: cloned } = await other.result("get_state");
         await other.result("switch_session", { sessionId });
         await other.result("delete_session", { sessionId: cloned });
-        const { faults } = await lives.care().verify();
+        const { faults } = await lives.getAdmin().verify();
         return [listed.sessions.length, found.hits.length, messages, stats.totalMessages, stats.tokens, faults];
       };
       const before = await seen();
@@ -82,7 +82,7 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       expect((await wire.failure("append", params)).message).toContain("Nothing was changed");
       expect(unseen()).toBeGreaterThan(2);
       expect(await seen()).toEqual(before);
-      expect(await suite.told("prune", place)).toMatchObject({ interrupted: 0 });
+      expect(await suite.runVerb("prune", place)).toMatchObject({ interrupted: 0 });
       suite.endLeases();
       expect((await suite.verb("prune", place)).stdout).toContain("parts of commits to 1 session");
       expect(await seen()).toEqual(before);
@@ -91,28 +91,28 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       const { entryIds } = await wire.result("append", params);
       expect(await wire.result("append", params)).toMatchObject({ entryIds });
       expect([unseen(), suite.row(sessionId, "entries")]).toEqual([0, "12"]);
-      expect((await lives.care().verify()).faults).toEqual([]);
+      expect((await lives.getAdmin().verify()).faults).toEqual([]);
     });
 
     test("they go with a prune, and who wakes after it sends them anew", async () => {
       const { wire, lives, fleet, place } = await machine();
       await wire.result("append", { entries: entries(0, 2) });
-      let told: unknown;
+      let failure: unknown;
       instead(fleet.fleet, "append", (append) => async (batch) => {
         // Stopped for longer than its lease, before the last statement.
-        if (batch.place !== undefined && told === undefined) {
+        if (batch.place !== undefined && failure === undefined) {
           // The process lives: a renewal may come in between.
           for (let tries = 0; tries < 3 && unseen() > 0; tries++) {
             suite.endLeases();
-            told = await suite.told("prune --apply --yes", place);
+            failure = await suite.runVerb("prune --apply --yes", place);
           }
           expect(unseen()).toBe(0);
         }
         return append(batch);
       });
       await wire.result("append", { entries: entries(2, 6) });
-      expect(told).toMatchObject({ applied: true, interrupted: 1 });
-      expect([count(), (await lives.care().verify()).faults]).toEqual(["8", []]);
+      expect(failure).toMatchObject({ applied: true, interrupted: 1 });
+      expect([count(), (await lives.getAdmin().verify()).faults]).toEqual(["8", []]);
     });
 
     test("a first push that came to nothing is nobody's session, and goes with its parts", async () => {
@@ -123,11 +123,11 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       expect([sql("select state, entries from pi_fleet.session"), unseen() > 2]).toEqual(["0|0", true]);
       expect((await (await machine()).wire.result("list_sessions")).sessions).toEqual([]);
       sql("update pi_fleet.session set lease_until = now(), changed_at = now() - interval '40 days'");
-      expect(await suite.told("prune --apply --yes", place)).toMatchObject({ interrupted: 1, unfinished: 1 });
+      expect(await suite.runVerb("prune --apply --yes", place)).toMatchObject({ interrupted: 1, unfinished: 1 });
       expect([sql("select count(*) from pi_fleet.session"), unseen()]).toEqual(["0", 0]);
       goOn();
       expect((await wire.result("append", params)).entryIds).toHaveLength(6);
-      expect([count(), (await lives.care().verify()).faults]).toEqual(["6", []]);
+      expect([count(), (await lives.getAdmin().verify()).faults]).toEqual(["6", []]);
     });
 
     test("the last statement shows what it names, whole and in its order, or fails; what comes late changes nothing", async () => {
@@ -205,7 +205,7 @@ describe.each(WHERE)("parts %s", SWEEP, (where) => {
         // A pooler waits before it connects again.
         const { entryIds } = await vi.waitFor(() => wire.result("append", params), SLOWLY);
         expect(await wire.result("append", params)).toMatchObject({ entryIds });
-        expect([count(), unseen(), (await lives.care().verify()).faults]).toEqual(["11", 0, []]);
+        expect([count(), unseen(), (await lives.getAdmin().verify()).faults]).toEqual(["11", 0, []]);
       },
     );
   });

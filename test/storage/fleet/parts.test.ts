@@ -61,12 +61,12 @@ async function commitsOnce(
     return isGone && call > at ? "before" : undefined;
   };
   const since = fleet.calls.length;
-  const told = await written(log, ...more).catch((error: Failure) => error);
+  const failure = await written(log, ...more).catch((error: Failure) => error);
   const isStruck = calls > at;
-  const what = `${fault} at ${fleet.calls[since + at]}: ${told?.name}`;
-  if (told) expect(["storage_failed", "outcome_unknown"], what).toContain(told.name);
-  if (told?.name === "storage_failed") expect(told.message).toContain("Nothing was changed");
-  if (told?.name !== "outcome_unknown") expect(inFleet(), what).toEqual(told ? before.map(line) : all);
+  const what = `${fault} at ${fleet.calls[since + at]}: ${failure?.name}`;
+  if (failure) expect(["storage_failed", "outcome_unknown"], what).toContain(failure.name);
+  if (failure?.name === "storage_failed") expect(failure.message).toContain("Nothing was changed");
+  if (failure?.name !== "outcome_unknown") expect(inFleet(), what).toEqual(failure ? before.map(line) : all);
   fleet.faultAt = () => undefined;
   const now = await found(log);
   // A host repeats what it does not know, unless it finds it.
@@ -176,7 +176,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       };
       await expect(written(log, ...BIG)).rejects.toEqual(failed("session_locked"));
       const now = [...FIRST.map(line), ...theirs];
-      expect([inFleet(), one.aside]).toEqual([now, BIG.map(line)]);
+      expect([inFleet(), one.quarantined]).toEqual([now, BIG.map(line)]);
       expect(textsOf(log).slice(0, 2)).toEqual(FIRST.map(line));
       // What others write after it, in parts or not, is what they wrote.
       const more = chain(10, range(20, 26));
@@ -239,7 +239,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           await written(now, 9);
           now = await found(now);
           expect([inFleet(), textsOf(now)]).toEqual([all, all]);
-          expect([one.aside, one.journal.of(SESSION, one.file)?.from ?? null]).toEqual([[], null]);
+          expect([one.quarantined, one.journal.of(SESSION, one.file)?.from ?? null]).toEqual([[], null]);
           await requireSound(fleet.table);
           now.close();
         }

@@ -107,7 +107,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
   const sql = (text: string): string => suite.sql(text);
   const rowsIn = (id: string, ...tables: string[]): string => sql(rowsOf("s", ...tables).replaceAll("{s}", id));
   const make = async (one: Machine, text: string): Promise<string> => (await suite.make(one, text)).sessionId;
-  const apply = (one: Machine, words = ""): Promise<Json> => suite.told(`prune${words} --apply --yes`, one.place);
+  const apply = (one: Machine, words = ""): Promise<Json> => suite.runVerb(`prune${words} --apply --yes`, one.place);
   const seenBy = async ({ wire }: Machine): Promise<string[]> =>
     (await wire.result("list_sessions")).sessions.map(({ sessionId }: Json) => sessionId);
   const deleted = async ({ wire }: Machine, sessionId: string): Promise<void> => {
@@ -224,7 +224,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       for (const { kept, gone } of all)
         expect([rowsIn(gone, EACH), rowsIn(kept, "entry,said")]).toEqual(["0|0|0|0", "2|2"]);
       expect((await seenBy(one)).sort()).toEqual(all.map(({ kept }) => kept).sort());
-      expect((await suite.told("verify", one.place)).faults).toEqual([]);
+      expect((await suite.runVerb("verify", one.place)).faults).toEqual([]);
     },
   );
 
@@ -243,28 +243,28 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
           await deleted(one, old);
           sql(`update pi_fleet.session set changed_at = now() - interval '100 days' where id = '${unwritten}'`);
           const pruning = suite.connect();
-          let [calls, fate] = [0, ""];
+          let [calls, ending] = [0, ""];
           meddle(pruning, async () => {
-            if (++calls === most && !ends) fate = (await taker.fleet.take(unwritten, 0)).kind;
+            if (++calls === most && !ends) ending = (await taker.fleet.take(unwritten, 0)).kind;
             return calls > most && ends ? AWAY : undefined;
           });
           const pruned = await prunes({ rows: 30 * DAYS, idle }, pruning).catch(() => null);
           isWhole = ends ? pruned !== null : calls < most;
           const isGone = suite.row(unwritten) === "2";
-          if (ends) fate = isGone ? "deleted" : "there";
-          else if (!isWhole) expect(isGone, `${most} ${fate}`).toBe(fate !== "taken");
+          if (ends) ending = isGone ? "deleted" : "there";
+          else if (!isWhole) expect(isGone, `${most} ${ending}`).toBe(ending !== "taken");
           if (pruned) {
             const about = [pruned.idle, pruned.idleBytes > 0, pruned.idleSessions.map(({ sessionId }) => sessionId)];
             expect(about).toEqual(isGone ? [1, true, [unwritten]] : [0, false, []]);
           }
-          fates.add(fate);
+          fates.add(ending);
           expect(rowsIn(unwritten), `${befalls} at ${most}`).toBe("2");
           if (isGone) await one.wire.result("restore_session", { sessionId: unwritten });
           sql("update pi_fleet.session set holder = null, lease_until = null, changed_at = now()");
         }
         expect([...fates].filter(Boolean).sort()).toEqual(["deleted", ends ? "there" : "taken"]);
         expect(sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
-        expect((await suite.told("verify", one.place)).faults).toEqual([]);
+        expect((await suite.runVerb("verify", one.place)).faults).toEqual([]);
       },
     );
   });
@@ -310,7 +310,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       await make(theirs, "stays");
     }
     sql("update pi_fleet.session set deleted_at = now() - interval '40 days' where state = 2");
-    const pruned = (): Promise<Json> => suite.told("prune --apply --yes", undefined, urlOf("bob"));
+    const pruned = (): Promise<Json> => suite.runVerb("prune --apply --yes", undefined, urlOf("bob"));
     expect(await pruned()).toMatchObject({ sessions: 1, entries: 2 });
     const left = "select string_agg(tenant || count, ' ' order by tenant) from (select tenant, count(*) from pi_fleet";
     expect(sql(`${left}.entry group by tenant) x`)).toBe("2 alice4 bob2");

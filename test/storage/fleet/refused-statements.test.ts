@@ -238,7 +238,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       expect([hits, limited]).toEqual([[], undefined]);
       await suite.leave(wire, await begun(wire, "of a migration"));
       suite.sql("update pi_fleet.session set indexed = 0");
-      expect(await lives.care().index()).toEqual({ indexed: 2, inUse: [], unreadable: [] });
+      expect(await lives.getAdmin().index()).toEqual({ indexed: 2, inUse: [], unreadable: [] });
       expect(suite.sql("select count(*) from pi_fleet.session where indexed < entries")).toBe("0");
     });
 
@@ -255,14 +255,14 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       await expect.poll(() => outage.lasts, { timeout: 30_000, interval: 20 }).toBe(false);
       began.mockClear();
       const counts = (): string[] => ids.map((sessionId) => suite.row(sessionId, "entries"));
-      const refused = (await lives.care().push(true)).find(({ sessionId }) => sessionId === ids[0]);
+      const refused = (await lives.getAdmin().push(true)).find(({ sessionId }) => sessionId === ids[0]);
       expect(refused).toMatchObject({ outcome: "refused", message: expect.stringContaining("54000") });
       expect(counts()).toEqual(["1", "2"]);
       await begun(wire, "meanwhile");
       expect(await append(wire, "more")).not.toHaveProperty("durability");
       expect(began).not.toHaveBeenCalled();
       heal();
-      await lives.care().push(true);
+      await lives.getAdmin().push(true);
       expect(counts()).toEqual(["2", "2"]);
     });
   });
@@ -359,9 +359,9 @@ describe("what a database refuses until somebody changes something", needs(POSTG
       const again = await reader();
       const migrated = isSoon ? fleet.migrate() : suite.verb("migrate");
       expect(await suite.connect().fleet.take("begun", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
-      const told = expect.stringMatching(/not compressed.*run it again/s);
+      const message = expect.stringMatching(/not compressed.*run it again/s);
       expect(await migrated).toMatchObject(
-        isSoon ? { unkept: expect.stringContaining("run it again") } : { status: 1, stdout: told },
+        isSoon ? { unkept: expect.stringContaining("run it again") } : { status: 1, stdout: message },
       );
       expect(kept()).toBe(wrong);
       await again.end();
@@ -371,11 +371,11 @@ describe("what a database refuses until somebody changes something", needs(POSTG
 
   test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
     const { server } = suite.database;
-    const told = async (): Promise<boolean> =>
+    const isReported = async (): Promise<boolean> =>
       (await suite.verb("status")).stdout.includes("client_connection_check_interval");
-    expect(await told()).toBe(true);
+    expect(await isReported()).toBe(true);
     server.configure("set client_connection_check_interval = '10s'");
-    expect(await told()).toBe(false);
+    expect(await isReported()).toBe(false);
     server.configure("reset client_connection_check_interval");
   });
 });

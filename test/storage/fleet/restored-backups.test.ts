@@ -84,7 +84,7 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
     await other.wire.result("switch_session", { sessionId });
     await other.wire.result("append", mine);
     await other.lives.end();
-    expect((await suite.told("restore", place)).refused).toBe(0);
+    expect((await suite.runVerb("restore", place)).refused).toBe(0);
     expect((await suite.verb("verify", place)).status).toBe(0);
     expect(suite.sql(said("s").replace("{s}", sessionId))).toBe("a1 a2");
   });

@@ -42,15 +42,15 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     expect(await search(three)).toEqual([2, LACKING]);
     expect((await three.wire.result("list_sessions", {})).total).toBe(3);
     expect((await three.wire.result("get_usage", { groupBy: [] })).totals.messages).toBe(3);
-    expect(await suite.told("verify")).toMatchObject({ faults: [] });
+    expect(await suite.runVerb("verify")).toMatchObject({ faults: [] });
     // Who keeps no words gathers none.
     const off = { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: "off" };
     const { stdout } = await runHere(one.place, ["fleet", "migrate", "--json"], { variables: off });
     expect(JSON.parse(stdout)).toMatchObject({ indexed: 0 });
-    expect(await suite.told("migrate")).toMatchObject({ indexed: 2, inUse: [] });
+    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 2, inUse: [] });
     expect(await search(three)).toEqual([6, undefined]);
     expect((await three.wire.result("get_usage", { groupBy: [] })).totals.messages).toBe(3);
-    expect(await suite.told("migrate")).toMatchObject({ indexed: 0 });
+    expect(await suite.runVerb("migrate")).toMatchObject({ indexed: 0 });
   });
 
   test("what is written after a migration is missed again, and nothing is noted where nothing is said", async () => {
@@ -63,7 +63,7 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     expect(suite.sql("select count(*), min(words::text) from pi_fleet.said")).toBe("1|");
     const { sessionId } = await one.wire.result("get_state");
     await suite.leave(one.wire, sessionId);
-    await suite.told("migrate");
+    await suite.runVerb("migrate");
     await suite.write(one, sessionId, "zebra again");
     const two = await suite.machine();
     expect(await search(two)).toEqual([2, LACKING]);

@@ -124,11 +124,11 @@ function continuedByPi(file: string): string {
 
 test.each([false, true])(
   "entries that another program wrote to a file that lost its header are kept, and offered (put aside by a process that was killed: %s)",
-  async (isAside) => {
+  async (isMoved) => {
     const one = machine("jsonl");
     const { sessionFile, sessionId } = await one.make(["one"]);
     writeFileSync(sessionFile, continuedByPi(sessionFile));
-    if (isAside) DAMAGE["put aside"](sessionFile);
+    if (isMoved) DAMAGE["put aside"](sessionFile);
     await one.start();
     await one.result("switch_session", { sessionId });
     expect(await one.ids()).toEqual(["one"]);

@@ -91,6 +91,6 @@ describe("tenants", needs(POSTGRESQL), () => {
       await begun(fleetOf(tenant), "an-id-of-one", "text");
       const words = [word, ...(operand === "" ? [] : [operand === "id" ? "an-id-of-one" : place.home])].join(" ");
       if (tenant !== "" || !isQuiet) expect((await suite.verb(words, place, urlOf(tenant))).stdout).toContain(sentence);
-      expect(await suite.told(words, place, urlOf(tenant))).toMatchObject({ tenant });
+      expect(await suite.runVerb(words, place, urlOf(tenant))).toMatchObject({ tenant });
     });
 });

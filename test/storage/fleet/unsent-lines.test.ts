@@ -19,12 +19,12 @@ import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, Machine, second, written } from "../../support/fleet-machine.ts";
-import { giveAll, Scene, testScenes } from "../../support/fleet-scene.ts";
+import { Scene, testScenes, uploadAll } from "../../support/fleet-scene.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/unsent-lines.ts";
+import { healed, inFleet, journaled, leavePending, mine, notesOn, placeOf } from "../../support/unsent-lines.ts";
 
 const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });
 const fails = (): never => {
@@ -33,30 +33,30 @@ const fails = (): never => {
 const ALL = [0, 1].map(line);
 
 /** A machine that owes the second line of its session, and whose process is gone. */
-const OWED = "writes 0; cut; writes 1; closes; leaves";
+const UNSENT = "writes 0; cut; writes 1; closes; leaves";
 /** Another copy of the session on that machine, which lacks what the first owes. */
-const TWO = `${OWED}; two begins alone elsewhere; two has 0`;
+const TWO = `${UNSENT}; two begins alone elsewhere; two has 0`;
 /** Another process opens the session. */
 const OPENED = "last begins alone; last finds; last follows";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** A machine with a session that owes its second line, and what it owes that in. */
-  const owingOne = async (options: object = {}, owed = line(1)) => {
+  const leaveOne = async (options: object = {}, pending = line(1)) => {
     const one = new Machine(kind, undefined, "one", { ...journaled, ...options });
     const log = one.create();
     await written(log, 0);
-    await owing(one, log, owed);
+    await leavePending(one, log, pending);
     return { one, log };
   };
   /** The same, left by its process. */
-  const owedBy = async (owed?: string): Promise<Machine> => {
-    const { one, log } = await owingOne({}, owed);
+  const leaveUnsent = async (unsent?: string): Promise<Machine> => {
+    const { one, log } = await leaveOne({}, unsent);
     log.close();
     one.fleet.table.leave();
     return one;
   };
   /** Another process of a machine, whose fleet is there and whose leases have run out. */
-  const beside = ({ fleet, disk }: Machine, options: object = {}): Machine => {
+  const openOther = ({ fleet, disk }: Machine, options: object = {}): Machine => {
     const next = new Machine(kind, fleet.table, "beside", { ...journaled, disk, ...options });
     next.fleet.leasesEnd = true;
     return next;
@@ -64,9 +64,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** Has a server try to give beside everything else, for a time. */
   const given = async (machine: Machine, milliseconds: number, step: number, followedEvery = 100): Promise<void> => {
     const clock = { now: 0 };
-    const giving = new BackgroundGiving(placeOf(machine), { elapsed: () => clock.now, followedEvery });
+    const upload = new BackgroundGiving(placeOf(machine), { elapsed: () => clock.now, followedEvery });
     for (; clock.now < milliseconds; clock.now += step) {
-      giving.renew(() => []);
+      upload.renew(() => []);
       await machine.journal.giving.get(SESSION);
       await Promise.resolve();
     }
@@ -74,10 +74,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
   testScenes(kind, journaled, {
     "what a repeated key confirms is on the medium, where the session owes something, and the fleet is away, too": `
-      ${OWED}; appendsUnsynced 2; beside begins alone; beside cut; beside copy 0 1 2; beside confirms
+      ${UNSENT}; appendsUnsynced 2; beside begins alone; beside cut; beside copy 0 1 2; beside confirms
       next begins alone after a loss; next asks; next copy 0 1 2; fleet 0 1 2`,
     "what a repeated key confirms is on the medium, where the session owes something, too": `
-      ${OWED}; appendsUnsynced 2; beside begins alone; beside copy 0 1 2; beside confirms
+      ${UNSENT}; appendsUnsynced 2; beside begins alone; beside copy 0 1 2; beside confirms
       next begins alone after a loss; next asks; next copy 0 1 2; fleet 0 1 2`,
     "what one copy owes is not forgotten because another has nothing to give, and is given from where it is": `
       ${TWO}; two asks; two follows; two confirms; notes 1; two writes 7<0; two is replicated; two closes; notes 1
@@ -88,12 +88,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       again owed 0`,
     "where the file of a note is gone, another copy that is there gives what it owed": `${TWO}; gone; two asks; notes 0; fleet 0 1`,
     "it is given in order though the file lost it, and a second process adds to it with a copy that lacks it": `
-      ${OWED}; reverts 0; second begins alone; second cut; second writes 7<0; second closes; reverts 0; ${OPENED}
+      ${UNSENT}; reverts 0; second begins alone; second cut; second writes 7<0; second closes; reverts 0; ${OPENED}
       fleet 0 1 7<0; last copy 0 1 7<0; notes 0; last aside`,
     "it is a branch where others have written, though the file lost it": `
-      ${OWED}; two takes 0; two writes 8<0; two closes; reverts 0; ${OPENED}; fleet 0 8<0 1 @8; last told diverged:1`,
+      ${UNSENT}; two takes 0; two writes 8<0; two closes; reverts 0; ${OPENED}; fleet 0 8<0 1 @8; last told diverged:1`,
     "what was acknowledged counts where its line was edited or damaged in the file, and the other line is kept aside": `
-      ${OWED}; reverts 0 1<0; ${OPENED}; fleet 0 1; last copy 0 1; last aside 1<0; notes 0`,
+      ${UNSENT}; reverts 0 1<0; ${OPENED}; fleet 0 1; last copy 0 1; last aside 1<0; notes 0`,
     "nor is a line of either kind doubled where others have written, too": `
       writes 0 1; cut; writes 2; closes; leaves; two takes 0 1; two writes 8<1; two closes; reverts 0 1<0 2<1
       ${OPENED}; fleet 0 1 8<1 2 @8; last aside 1<0 2<1; last told diverged:2`,
@@ -103,7 +103,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test("it stays owed where a commit takes the session without having looked for what the copy lacks", async () => {
-    const scene = await new Scene(kind, journaled).play(`${OWED}; reverts 0; again begins alone; again outage`);
+    const scene = await new Scene(kind, journaled).play(`${UNSENT}; reverts 0; again begins alone; again outage`);
     await scene.play("again asks; again appends 7<0");
     // The database is back before the commit.
     Object.assign(scene.actor("again").machine.outage as object, { isOn: false });
@@ -156,7 +156,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
   describe("is kept apart from the file of the session", () => {
     const opened = async (one: Machine, options: object = {}): Promise<Log> => {
-      const again = beside(one, options);
+      const again = openOther(one, options);
       const log = await found(again.store.open(again.file));
       await followed(log);
       return log;
@@ -165,7 +165,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     test("it is not given again where the host repeated it under its key on another machine", async () => {
       const keyed = (n: number): string =>
         mine(n, 0).replace(/}$/, `,"_batch":{"session":"${SESSION}","key":"k","index":0,"count":1}}`);
-      const one = await owedBy(keyed(1));
+      const one = await leaveUnsent(keyed(1));
       const { other } = await second(kind, one, [line(0)]);
       other.append([toBytes(keyed(8))]);
       await other.commit();
@@ -178,7 +178,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     });
 
     test("another program that writes a line anew with other spaces doubles nothing", async () => {
-      const one = await owedBy();
+      const one = await leaveUnsent();
       const spaced = (n: number): string => line(n).replace('"type":', '"type": ');
       await one.revert([spaced(0), spaced(1)]);
       await opened(one);
@@ -187,7 +187,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     });
 
     test("a kept line that is damaged holds up no other, and a debt that ended leaves none for the next", async () => {
-      const one = await owedBy();
+      const one = await leaveUnsent();
       const file = one.disk.paths().find((path) => path.endsWith(".lines")) as string;
       const bytes = Uint8Array.from(one.disk.content(file) as Uint8Array);
       one.disk.put(file, bytes.fill(0, 0, 20));
@@ -213,14 +213,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         await written(log, 0);
         one.fleet.faultAt = () => "before";
         one.disk.set({ kind: "fail", at: at + 1, errno: "EIO" });
-        const told: string[] = [];
+        const sent: string[] = [];
         for (const n of [1, 2])
           try {
             log.append([toBytes(mine(n, 0))]);
             await log.commit();
-            told.push(mine(n, 0));
+            sent.push(mine(n, 0));
           } catch (error) {
-            if ((error as Failure).name !== "storage_failed") told.push("unknown");
+            if ((error as Failure).name !== "storage_failed") sent.push("unknown");
           }
         const isDone = !one.disk.struck;
         one.disk.set(undefined);
@@ -231,12 +231,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         }
         one.fleet.table.leave();
         // What is acknowledged survives a loss of power and, in addition, the loss of the file.
-        const left = beside(one, { disk: one.disk.after(POWER_CUTS[0]) });
+        const left = openOther(one, { disk: one.disk.after(POWER_CUTS[0]) });
         await left.revert([line(0)]);
         await opened(left);
         const there = inFleet(one).filter((text) => !text.includes("leaf"));
-        if (!told.includes("unknown")) expect(there, `step ${at}`).toEqual([line(0), ...told]);
-        else expect(there, `step ${at}`).toEqual(expect.arrayContaining(told.filter((text) => text !== "unknown")));
+        if (!sent.includes("unknown")) expect(there, `step ${at}`).toEqual([line(0), ...sent]);
+        else expect(there, `step ${at}`).toEqual(expect.arrayContaining(sent.filter((text) => text !== "unknown")));
         if (isDone) break;
       }
     });
@@ -251,7 +251,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     JSON.stringify({ ...NOTE, conflicts: [null] }),
     "refused",
   ])("a note that cannot be read is told as such, and no other waits for it: %s", async (text) => {
-    const one = await owedBy();
+    const one = await leaveUnsent();
     const bad = join("/root/state/fleet-journal", `${"0".repeat(32)}.json`);
     one.disk.put(bad, toBytes(text));
     const openRead = one.disk.openRead.bind(one.disk);
@@ -261,8 +261,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         .map(({ sessionId }) => sessionId)
         .sort(),
     ).toEqual(["", SESSION]);
-    const again = beside(one);
-    const pushed = await giveAll(placeOf(again));
+    const again = openOther(one);
+    const pushed = await uploadAll(placeOf(again));
     const outcomes = pushed.map(({ sessionPath, outcome }) => [sessionPath, outcome]);
     expect([outcomes, inFleet(one)]).toEqual([
       [
@@ -281,31 +281,31 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test("a journal whose folder the disk does not list is told, too", () => {
     const one = new Machine(kind);
     for (const name of ["names", "list"] as const) if (one.disk[name as "names"]) one.disk[name as "names"] = fails;
-    const told = { sessionPath: "/root/state/fleet-journal", unreadable: "EIO: test" };
-    expect(owedIn(placeOf(one))).toEqual([expect.objectContaining(told)]);
+    const note = { sessionPath: "/root/state/fleet-journal", unreadable: "EIO: test" };
+    expect(owedIn(placeOf(one))).toEqual([expect.objectContaining(note)]);
   });
 
   test("a copy that nobody may write to takes the session from nobody, and says why it gives nothing", async () => {
-    const one = await owedBy();
+    const one = await leaveUnsent();
     const damaged = kind === "v2" ? segmentFile(one.file, 1) : one.file;
     const whole = one.disk.content(damaged) as Uint8Array;
     const [from, to] = kind === "v2" ? ["say a0000001", "xay a0000001"] : ['"version":3', '"version":9'];
     const text = Buffer.from(whole).toString("latin1");
     expect(text).toContain(from);
     one.disk.put(damaged, Buffer.from(text.replace(from, to), "latin1"));
-    const again = beside(one);
+    const again = openOther(one);
     const reading = again.store.open(again.file);
     expect(reading.readOnly).not.toBe(null);
     await followed(reading);
     const refused = { outcome: "refused", message: reading.readOnly?.message };
-    expect(await giveAll(placeOf(again))).toEqual([expect.objectContaining(refused)]);
+    expect(await uploadAll(placeOf(again))).toEqual([expect.objectContaining(refused)]);
     reading.close();
     await given(again, 600_000, 500);
     expect(again.fleet.calls).not.toContain("take");
     expect(inFleet(one)).toEqual([line(0)]);
     // When it is whole again, it gives what it owes.
     one.disk.put(damaged, whole);
-    expect(await giveAll(placeOf(again))).toEqual([expect.objectContaining({ outcome: "given" })]);
+    expect(await uploadAll(placeOf(again))).toEqual([expect.objectContaining({ outcome: "given" })]);
     expect([inFleet(one), notesOn(one.disk)]).toEqual([ALL, []]);
   });
 
@@ -319,7 +319,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const log = one.create();
       await written(log, 0);
       if (lost > 0) await written(log, 1);
-      else await owing(one, log, line(1));
+      else await leavePending(one, log, line(1));
       healed(one);
       const { append } = fleet;
       let appends = 0;
@@ -367,27 +367,27 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await tries(2000);
       healed(one);
       expect(await tries(4000)).toBe(1);
-      const push = beside(one);
+      const push = openOther(one);
       push.fleet.append = unfit;
       const refused = { outcome: "refused", message: expect.stringContaining("a value") };
-      expect(await giveAll(placeOf(push))).toEqual([expect.objectContaining(refused)]);
+      expect(await uploadAll(placeOf(push))).toEqual([expect.objectContaining(refused)]);
       await expect(written(await found(log), 2)).rejects.toEqual(failed("storage_failed", { retryable: false }));
     });
   });
 
   test("what is still owed although nothing failed is not put down to the database", async () => {
-    const one = await owedBy();
-    const again = beside(one);
+    const one = await leaveUnsent();
+    const again = openOther(one);
     const remove = one.disk.remove.bind(one.disk);
     one.disk.remove = (path) => (path.includes("fleet-journal") ? fails() : remove(path));
-    const [{ outcome, message }] = await giveAll(placeOf(again));
+    const [{ outcome, message }] = await uploadAll(placeOf(again));
     expect([outcome, inFleet(one)]).toEqual(["refused", ALL]);
     expect(message).toMatch(/^(?!.*away).*note.*Push again/);
   });
 
   test("a branch that came to nothing is noted once, when it is made", async () => {
-    const { one, log: owed } = await owingOne({}, mine(7, 0));
-    const log = owed as FileLog;
+    const { one, log: queued } = await leaveOne({}, mine(7, 0));
+    const log = queued as FileLog;
     const { other } = await second(kind, one, [line(0)]);
     await written(other, 1);
     other.close();
@@ -425,7 +425,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const log = one.create();
       await written(log, 0);
       await longWritten(log);
-      await owing(one, log, mine(70, 9));
+      await leavePending(one, log, mine(70, 9));
       one.fleet.table.leave();
       const { other } = await second(kind, one, [line(0), ...LONG]);
       await written(other, 10);
@@ -438,11 +438,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     });
 
     /** A machine with a line of its own, and more of others' than a branch can be put after. */
-    const behindOthers = async (isTold: boolean) => {
-      const one = new Machine(kind, undefined, "one", { isJournaled: isTold, ...held });
+    const behindOthers = async (isReported: boolean) => {
+      const one = new Machine(kind, undefined, "one", { isJournaled: isReported, ...held });
       let log = one.create();
       await written(log, 0);
-      if (isTold) await owing(one, log, mine(70, 0));
+      if (isReported) await leavePending(one, log, mine(70, 0));
       else {
         log.close();
         await one.addPlainly([mine(70, 0)]);
@@ -451,7 +451,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await longWritten(other);
       other.close();
       healed(one);
-      if (!isTold) log = one.store.open(one.file);
+      if (!isReported) log = one.store.open(one.file);
       return { one, log: await found(log) };
     };
 
@@ -459,14 +459,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const { one, log } = await behindOthers(true);
       await followed(log);
       expect(idsOf(inFleet(one)).slice(0, 11)).toEqual([id(0), ...idsOf(LONG), id(70)]);
-      expect([textsOf(log), one.aside, log.durability]).toEqual([inFleet(one), [], "replicated"]);
+      expect([textsOf(log), one.quarantined, log.durability]).toEqual([inFleet(one), [], "replicated"]);
       expect(log.damage).toMatchObject([{ kind: "diverged", entryId: id(70) }]);
       one.fleet.table.check();
     });
 
     test("what nobody was told of gives way to so much", async () => {
       const { one, log } = await behindOthers(false);
-      expect([idsOf(textsOf(log)), one.aside]).toEqual([idsOf(inFleet(one)), [mine(70, 0)]]);
+      expect([idsOf(textsOf(log)), one.quarantined]).toEqual([idsOf(inFleet(one)), [mine(70, 0)]]);
       await written(log, 10);
       one.fleet.table.check();
     });
@@ -533,10 +533,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     return machine;
   };
   /** The machine of a first fleet, which owes an entry. */
-  const owingFirst = async (owed = line(1), one = machineOf(fleetOf("a"), new FaultDisk())): Promise<Machine> => {
+  const leaveFirst = async (queued = line(1), one = machineOf(fleetOf("a"), new FaultDisk())): Promise<Machine> => {
     const log = one.create();
     await written(log, 0);
-    await owing(one, log, owed);
+    await leavePending(one, log, queued);
     log.close();
     return one;
   };
@@ -545,37 +545,37 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     ["another database", fleetOf("b")],
     ["another tenant", fleetOf("a", "acme")],
   ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
-    const one = await owingFirst();
+    const one = await leaveFirst();
     const two = machineOf(theirs, one.disk);
     expect(owedIn(placeOf(two))).toEqual([]);
-    const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
-    giving.renew(() => []);
+    const uploader = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
+    uploader.renew(() => []);
     const opened = two.store.open(two.file);
     await followed(opened);
     expect([two.fleet.calls.includes("take"), inFleet(two)]).toEqual([false, []]);
     const about = { sessionId: SESSION, sessionPath: one.file };
     const message = expect.stringContaining(address("a"));
-    expect(await giveAll(placeOf(two))).toEqual([{ ...about, outcome: "refused", message }]);
+    expect(await uploadAll(placeOf(two))).toEqual([{ ...about, outcome: "refused", message }]);
     await written(opened, 2);
     expect(inFleet(two)).toEqual(THREE);
     opened.close();
     expect(notesOn(one.disk)).toHaveLength(1);
     // Not even where the others' part is acknowledged alone there and given.
     healed(one);
-    expect(await giveAll(placeOf(one))).toEqual([{ ...about, outcome: "given" }]);
+    expect(await uploadAll(placeOf(one))).toEqual([{ ...about, outcome: "given" }]);
     expect([inFleet(one), notesOn(one.disk)]).toEqual([THREE, []]);
   });
 
   test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
-    const one = await owingFirst();
+    const one = await leaveFirst();
     const two = machineOf(fleetOf("b"), one.disk);
     const opened = two.store.open(two.file);
-    await owing(two, opened, line(2));
+    await leavePending(two, opened, line(2));
     opened.close();
     for (const [n, machine] of [two, one].entries()) {
       expect(notesOn(one.disk)).toHaveLength(2 - n);
       healed(machine);
-      const outcomes = (await giveAll(placeOf(machine))).map(({ outcome }) => outcome);
+      const outcomes = (await uploadAll(placeOf(machine))).map(({ outcome }) => outcome);
       expect([outcomes, inFleet(machine)]).toEqual([n === 0 ? ["given", "refused"] : ["given"], THREE]);
     }
     expect(notesOn(one.disk)).toEqual([]);
@@ -590,7 +590,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const disk = new FaultDisk();
     const table = new FleetTable();
     const options = { ...journaled, disk, journal: journalOn(disk, noted) };
-    await owingFirst(line(1), new Machine(kind, table, "before", options));
+    await leaveFirst(line(1), new Machine(kind, table, "before", options));
     const one = machineOf(fleetOf("a"), disk, table);
     // It goes on owing, under its own name.
     const opened = one.store.open(one.file);
@@ -599,14 +599,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(opened, 2);
     opened.close();
     healed(one);
-    expect(await giveAll(placeOf(one))).toEqual(GIVEN);
+    expect(await uploadAll(placeOf(one))).toEqual(GIVEN);
     expect([inFleet(one), notesOn(disk)]).toEqual([THREE, []]);
   });
 
   describe("where others wrote to the session in the second of them", () => {
     /** A machine that owes an entry to one fleet, and uses another by now, whose session goes on otherwise. */
-    const owingElsewhere = async (isJournaled: boolean, ...theirs: string[]) => {
-      const one = await owingFirst(mine(7, 0));
+    const leaveElsewhere = async (isJournaled: boolean, ...theirs: string[]) => {
+      const one = await leaveFirst(mine(7, 0));
       const two = machineOf(fleetOf("b"), one.disk, new FleetTable(), isJournaled);
       const other = new Machine(kind, two.fleet.table, "other");
       await other.put([line(0), ...theirs]);
@@ -625,15 +625,15 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     test.each([true, false])(
       "what is owed to the first becomes a branch, and comes there (goes on alone: %s)",
       async (isJournaled) => {
-        const { one, two, opened } = await owingElsewhere(isJournaled, line(1));
+        const { one, two, opened } = await leaveElsewhere(isJournaled, line(1));
         const now = await opened();
-        expect([two.aside, textsOf(now).slice(0, 3)]).toEqual([[], [line(0), line(1), mine(7, 0)]]);
+        expect([two.quarantined, textsOf(now).slice(0, 3)]).toEqual([[], [line(0), line(1), mine(7, 0)]]);
         expect(now.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
         await written(now, 8);
         expect(inFleet(two)).toEqual(textsOf(now));
         now.close();
         healed(one);
-        expect(await giveAll(placeOf(one))).toEqual(GIVEN);
+        expect(await uploadAll(placeOf(one))).toEqual(GIVEN);
         expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), mine(7, 0)]));
         expect(owedIn(placeOf(one)).concat(one.journal.ofOthers())).toEqual([]);
         expect(notesOn(one.disk).length).toBeLessThanOrEqual(1);
@@ -643,12 +643,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     test("what is owed to the first is given to it also where others wrote too much to put a branch after", async () => {
       const long = (n: number): string =>
         entryText("custom", id(n), id(n - 1), { customType: "long", data: "x".repeat(180_000) });
-      const { one, two, opened } = await owingElsewhere(true, ...[1, 2, 3, 4, 5, 6].map(long));
+      const { one, two, opened } = await leaveElsewhere(true, ...[1, 2, 3, 4, 5, 6].map(long));
       const now = await opened();
-      expect([two.aside, textsOf(now).length]).toEqual([[mine(7, 0)], 7]);
+      expect([two.quarantined, textsOf(now).length]).toEqual([[mine(7, 0)], 7]);
       now.close();
       healed(one);
-      expect(await giveAll(placeOf(one))).toMatchObject([{ sessionId: SESSION, outcome: "branched" }]);
+      expect(await uploadAll(placeOf(one))).toMatchObject([{ sessionId: SESSION, outcome: "branched" }]);
       expect(inFleet(one).filter((text) => text.includes("on one 7"))).toHaveLength(1);
     });
 
@@ -658,7 +658,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       ["archives it", (own, file) => own.archive(file)],
       ["relocates it", (own, file) => own.relocate(file, "/elsewhere")],
     ])("nobody %s before that is given", async (_, operate) => {
-      const { two } = await owingElsewhere(true);
+      const { two } = await leaveElsewhere(true);
       const { disk, fleet, file } = two;
       const done: string[] = [];
       const run = async () => operate(lifeCycleOf(two, done), file);
@@ -676,7 +676,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   describe("which are one store, as is known when it is asked", () => {
     /** A server for another address of the same store, which no process has met there until such a call. */
     const elsewhere = async (name?: "take" | "look"): Promise<Machine> => {
-      const { disk, fleet } = await owingFirst();
+      const { disk, fleet } = await leaveFirst();
       const own: { -readonly [K in keyof NotedFleet]: NotedFleet[K] } = { address: address("another"), tenant: "" };
       const two = machineOf(own, disk, fleet.table);
       if (!name) return two;

@@ -39,7 +39,7 @@ interface Step {
   /** After how many changes of the disk it is killed. */
   readonly after?: number;
   /** Another machine that does something at the same time. */
-  readonly beside?: Step;
+  readonly rival?: Step;
 }
 
 interface Kind {
@@ -61,7 +61,7 @@ function step(machines: number, { verbs, isCrowded, isFaulty }: Kind): fc.Arbitr
   const fault = fc.option(fc.constantFrom(...FAULTS), { nil: undefined, freq: 2 });
   const one = isFaulty ? { ...plain(machines, verbs), fault, after: fc.nat(9) } : plain(machines, verbs);
   if (!isCrowded) return fc.record(one);
-  return fc.record({ ...one, beside: fc.option(fc.record(plain(machines, verbs)), { nil: undefined, freq: 2 }) });
+  return fc.record({ ...one, rival: fc.option(fc.record(plain(machines, verbs)), { nil: undefined, freq: 2 }) });
 }
 
 /** Failures that say that something is not there any more, or is so already. */
@@ -114,7 +114,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     }
 
     /** Gives what only this machine has, and begins anew. */
-    async gives(): Promise<void> {
+    async upload(): Promise<void> {
       await this.machine.lives.end();
       suite.endLeases();
       await suite.verb("push", this.machine.place);
@@ -147,7 +147,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     readonly edits: { by: number; text: string }[] = [];
     /** Texts that a machine acknowledged alone. */
     readonly alone: string[] = [];
-    readonly told: string[] = [];
+    readonly reports: string[] = [];
     private written = 0;
     /** Whether the lines are nowhere in the database. */
     isPurged = false;
@@ -185,21 +185,21 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       const reply = await by.wire.request(method, params);
       if (reply.error) {
         const { name } = reply.error.data;
-        this.told.push(`  ${method}: ${name}: ${reply.error.message}`);
+        this.reports.push(`  ${method}: ${name}: ${reply.error.message}`);
         const isInTheWay =
           this.isDisturbed && /^(?:session_locked|storage_failed|content_modified|outcome_unknown)$/.test(name);
         if (!REFUSALS.includes(name) && !isInTheWay) expect.fail(`${method}: ${JSON.stringify(reply.error)}`);
-      } else this.told.push(`  ${method}: done`);
+      } else this.reports.push(`  ${method}: done`);
       return reply;
     }
 
     async run(one: Step): Promise<void> {
-      const { beside, by, fault } = one;
+      const { rival, by, fault } = one;
       const mortal = this.machines[by];
       const { fleet } = mortal.machine;
-      this.isDisturbed = fault !== undefined || beside !== undefined;
-      this.told.push(JSON.stringify(one));
-      if (beside !== undefined && beside.by !== by) await Promise.all([this.does(one), this.does(beside)]);
+      this.isDisturbed = fault !== undefined || rival !== undefined;
+      this.reports.push(JSON.stringify(one));
+      if (rival !== undefined && rival.by !== by) await Promise.all([this.does(one), this.does(rival)]);
       else if (fault === "killed") await mortal.until(one.after ?? 0, () => this.does(one));
       else {
         const end = fault ? befall(fault, fleet) : () => {};
@@ -301,8 +301,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     }
 
     async finish(): Promise<void> {
-      this.told.push("finish");
-      if (this.alone.length > 0) for (const machine of this.machines) await machine.gives();
+      this.reports.push("finish");
+      if (this.alone.length > 0) for (const machine of this.machines) await machine.upload();
       this.isDisturbed = false;
       for (const machine of this.machines) await this.checkList(machine);
       for (const machine of this.machines) await this.opens(machine);
@@ -333,7 +333,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       for (const one of steps) await history.run(one);
       await history.finish();
     } catch (error) {
-      (error as Error).message = `${history.told.join("\n")}\n${(error as Error).message}`;
+      (error as Error).message = `${history.reports.join("\n")}\n${(error as Error).message}`;
       throw error;
     } finally {
       for (const { machine } of machines) {

@@ -92,7 +92,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const { lifeCycle, kept } = lifeCycleOf(machine);
       await run(lifeCycle, machine.file);
       expect(kept).toMatchObject([{ as: "changed" }]);
-      expect([textsOf(machine.store.open(machine.file)), machine.aside]).toEqual([SAME, [long(2, "b")]]);
+      expect([textsOf(machine.store.open(machine.file)), machine.quarantined]).toEqual([SAME, [long(2, "b")]]);
     });
   });
 

@@ -75,7 +75,7 @@ test.each([1, 2, 3])("of %i that are asked for together, more than two go beside
 
 test("what is to go beside does, however quick the medium was, and says nothing about the next one", async () => {
   const { sync, ways } = medium();
-  for (const beside of [false, false]) await sync(3, beside);
+  for (const isOther of [false, false]) await sync(3, isOther);
   const large = sync(3, true);
   // It begins at once: whoever writes on in the same turn does so beside it.
   expect(ways).toHaveLength(3);

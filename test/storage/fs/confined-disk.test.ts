@@ -235,11 +235,11 @@ describe("folders that are held open", () => {
 
   test("are watched for what it says", async () => {
     const disk = confine();
-    const told = new Set<string | null>();
-    const stop = disk.watch?.(join(root, "deep"), (name) => told.add(name));
+    const paths = new Set<string | null>();
+    const stop = disk.watch?.(join(root, "deep"), (name) => paths.add(name));
     if (!stop) return expect(realDisk.watch?.(join(root, "deep"), () => {})).toBeUndefined();
     fs.writeFileSync(join(root, "deep", "new"), "");
-    while (!told.has("new")) await new Promise((resolve) => setImmediate(resolve));
+    while (!paths.has("new")) await new Promise((resolve) => setImmediate(resolve));
     stop();
   });
 

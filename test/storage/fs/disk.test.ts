@@ -77,18 +77,18 @@ test("a temporary file that cannot be made is not removed", async () => {
 });
 
 test("a folder in use stays the same, whatever gets its name", needs(LINUX), () => {
-  const [at, aside] = [join(folder, "at"), join(folder, "aside")];
+  const [at, moved] = [join(folder, "at"), join(folder, "aside")];
   fs.mkdirSync(at);
   realDisk.inFolder?.(at, (path, disk) => {
-    fs.renameSync(at, aside);
+    fs.renameSync(at, moved);
     fs.symlinkSync(folder, at);
     write(disk, `${path}/file`, "here");
     expect(Buffer.byteLength(path)).toBeLessThan(40);
   });
-  expect(fs.readdirSync(aside)).toEqual(["file"]);
+  expect(fs.readdirSync(moved)).toEqual(["file"]);
   const enter = (path: string) => () => realDisk.inFolder?.(path, (held) => realDisk.names(held).length);
   expect(enter(at)).toThrow("ENOTDIR");
-  expect(enter(join(aside, "file"))).toThrow("ENOTDIR");
+  expect(enter(join(moved, "file"))).toThrow("ENOTDIR");
   expect(enter(`${at}/.`)()).toBe(2);
 });
 

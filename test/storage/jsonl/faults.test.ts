@@ -167,7 +167,7 @@ describe("switching from one session to another", () => {
         expect(disk.struck, where).toBe(true);
         if (failure !== undefined) expect(failure, where).toBeInstanceOf(Failure);
         expect(workspace.current?.file, where).toBe(failure === undefined ? OTHER : FILE);
-        for (const { disk: after, cut } of what === "death" ? disk.remains() : [{ disk: disk.after(), cut: undefined }])
+        for (const { disk: after, cut } of what === "death" ? disk.crashes() : [{ disk: disk.after(), cut: undefined }])
           check(after, `${where}, ${JSON.stringify(cut)}`);
         if (what === "death") continue;
         disk.set(undefined);
@@ -175,7 +175,7 @@ describe("switching from one session to another", () => {
           expect(workspace.session().leafId, where).toBe(id(0));
           await workspace.replace(workspace.open({ sessionPath: OTHER }));
         }
-        for (const { disk: after, cut } of disk.remains()) check(after, `${where}, ${JSON.stringify(cut)}`);
+        for (const { disk: after, cut } of disk.crashes()) check(after, `${where}, ${JSON.stringify(cut)}`);
       }
     },
   );
@@ -277,7 +277,7 @@ describe("moving the leaf", () => {
       expect(leafIn(disk), at).toBe(session.leafId);
       await steps(toLeaf(1))(session);
       expect(leafIn(disk), at).toBe(id(1));
-      for (const { disk: after, cut } of disk.remains())
+      for (const { disk: after, cut } of disk.crashes())
         expect(leafIn(after), `${at}, ${JSON.stringify(cut)}`).toBe(id(1));
     });
   });
@@ -296,8 +296,8 @@ describe("moving the leaf", () => {
         () => false,
       );
       struck = disk.struck;
-      for (const { disk: remains, cut } of disk.remains()) {
-        const after = openOn(remains);
+      for (const { disk: left, cut } of disk.crashes()) {
+        const after = openOn(left);
         const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
         const isThere = ids.every((entryId) => after.log.nodes.position(entryId) >= 0);
         const before = count === 0 || !isThere ? [id(0)] : ids.slice(-1);

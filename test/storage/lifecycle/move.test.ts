@@ -32,12 +32,12 @@ function session(code: string, isRefused: (path: string) => boolean) {
 }
 
 const ALL = ["s.jsonl", "s.jsonl.blobs", "s.jsonl.blobs/link", "s.jsonl.blobs/one"];
-const STAYED = ["s.jsonl.blobs", "s.jsonl.blobs/link"];
+const KEPT = ["s.jsonl.blobs", "s.jsonl.blobs/link"];
 
 test("a link that cannot be renamed to another file system stays where it is", async () => {
   const { from, to, disk, changes, seen } = session("EXDEV", (path) => path.endsWith("link"));
   await moveTogether(disk, changes);
-  expect([seen(to), seen(from)]).toEqual([ALL.filter((name) => !name.endsWith("link")), STAYED]);
+  expect([seen(to), seen(from)]).toEqual([ALL.filter((name) => !name.endsWith("link")), KEPT]);
 });
 
 test("a link whose new name is taken stays where it is, and nothing is overwritten", async () => {
@@ -46,7 +46,7 @@ test("a link whose new name is taken stays where it is, and nothing is overwritt
   symlinkSync("other", join(to, "s.jsonl.blobs", "link"));
   await moveTogether(realDisk, changes);
   expect(readlinkSync(join(to, "s.jsonl.blobs", "link"))).toBe("other");
-  expect(seen(from)).toEqual(STAYED);
+  expect(seen(from)).toEqual(KEPT);
 });
 
 test("a link goes back when the session cannot be moved", async () => {

@@ -62,11 +62,11 @@ describe.each(["refuse", "replace", "rename"] as const)("an output whose taken n
       for (const kind of ["die", "fail"] as const) {
         const disk = diskFor(taken);
         disk.set(kind === "die" ? { kind, at } : { kind, at, errno: "EIO" });
-        const told = await write(disk, taken).catch(() => undefined);
+        const result = await write(disk, taken).catch(() => undefined);
         for (const cut of [undefined, ...POWER_CUTS]) {
           const found = textAt(disk.after(cut), path);
           expect([before, WHOLE], `${kind} at ${at}, ${JSON.stringify(cut)}`).toContain(found);
-          if (told !== undefined) expect(found).toBe(WHOLE);
+          if (result !== undefined) expect(found).toBe(WHOLE);
         }
         if (taken === "rename") expect(textAt(disk, "/work/out.jsonl")).toBe("before");
         expect(disk.openCount).toBe(0);

@@ -92,12 +92,11 @@ test("a log counts up to its last transaction that ended, and a torn end of it d
   const log = readFileSync(`${file}-wal`).length;
   database.exec("PRAGMA cache_size = 2; INSERT INTO t(k, big) VALUES ('two', hex(zeroblob(100000)))");
   const second = saidBy(database);
-  const [main, beside] = [readFileSync(file), readFileSync(`${file}-wal`)];
+  const [main, wal] = [readFileSync(file), readFileSync(`${file}-wal`)];
   database.close();
-  for (let size = log; size <= beside.length; size += 997)
-    expect(readMemory(main, beside.subarray(0, size))).toEqual(first);
-  expect(readMemory(main, beside)).toEqual(second);
-  const damaged = Buffer.from(beside);
+  for (let size = log; size <= wal.length; size += 997) expect(readMemory(main, wal.subarray(0, size))).toEqual(first);
+  expect(readMemory(main, wal)).toEqual(second);
+  const damaged = Buffer.from(wal);
   damaged[damaged.length - 10] ^= 1;
   expect(readMemory(main, damaged)).toEqual(first);
 });

@@ -27,7 +27,7 @@ const LINE = `${userText(THEIRS, id(1))}\n`;
 type Program = "opens" | "has open";
 
 /** Appends as the other program does; returns whether it reported the write as done. */
-function appendBeside(disk: FaultDisk, program: Program): boolean {
+function appendOther(disk: FaultDisk, program: Program): boolean {
   if (disk.content(FILE) === undefined) {
     if (program === "opens") return false;
     disk.put(FILE, toBytes(LINE));
@@ -149,7 +149,7 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
         ({ at }) => at,
         async ({ disk }) => {
           await checkRule(disk, way, program, false);
-          const isDone = appendBeside(disk, program);
+          const isDone = appendOther(disk, program);
           await checkRule(disk, way, program, isDone);
           await checkWaysOut(disk, way, program, isDone);
         },
@@ -176,10 +176,10 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
           const watched = disturbed(disk, () => {
             if (isOver || disk.operations.length + 1 < at) return;
             isOver = true;
-            isDone = appendBeside(disk, program);
+            isDone = appendOther(disk, program);
           });
           await way.go(watched).catch(() => {});
-          if (!isOver) isDone = appendBeside(disk, program);
+          if (!isOver) isDone = appendOther(disk, program);
           const mark = markOf(disk);
           if (seen.has(mark)) return;
           seen.add(mark);
@@ -191,7 +191,7 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
 
     test("and is cut off twice: one session has or names every line", SWEEP, async () => {
       for (const { disk, at } of await cutOffs(way)) {
-        const isDone = appendBeside(disk, program);
+        const isDone = appendOther(disk, program);
         for (const go of [rollBack, migrate]) {
           const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
           const again = {

@@ -41,7 +41,7 @@ type Harm = (disk: FaultDisk) => unknown;
 const COUNT = 12;
 /** Segments of four entries each. */
 const SMALL = { segmentBytes: 2000 };
-const [SEGMENT, INDEX, SPINE] = [segmentFile(CONTAINER, 1), indexFile(CONTAINER), indexSnapshotFile(CONTAINER)];
+const [SEGMENT, INDEX, SNAPSHOT] = [segmentFile(CONTAINER, 1), indexFile(CONTAINER), indexSnapshotFile(CONTAINER)];
 const [MANIFEST, CHECKPOINT, POINTER] = [
   manifestFile(CONTAINER),
   checkpointFile(CONTAINER, 1),
@@ -194,10 +194,10 @@ const eventsIn = (disk: FaultDisk) =>
 
 const SPINES: [string, Harm][] = [
   ["with its snapshot", nothing],
-  ["without its snapshot", removing(SPINE)],
+  ["without its snapshot", removing(SNAPSHOT)],
 ];
 
-describe.each(SPINES)("an index, %s,", (_, spine) => {
+describe.each(SPINES)("an index, %s,", (_, source) => {
   test.each<[string, Harm]>([
     ["that is missing", removing(INDEX)],
     ["that is empty", cut(0, INDEX)],
@@ -209,7 +209,7 @@ describe.each(SPINES)("an index, %s,", (_, spine) => {
     ["with rows of garbage", lineOf(INDEX, 3, () => "}{\n")],
     ["with zeros", rewriting(INDEX, (text) => text.slice(0, 900) + "\0".repeat(text.length - 900))],
   ])("%s is made anew from the segments, and the ledger tells of it", async (_what, harm) => {
-    const disk = harmed(harm, spine);
+    const disk = harmed(harm, source);
     const log = await mends(disk);
     expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
     expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
@@ -222,7 +222,7 @@ describe.each(SPINES)("an index, %s,", (_, spine) => {
       for (const at of [4, COUNT - 1])
         for (const digit of ["0", "1", "7"]) {
           const change = (row: string) => row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`);
-          const disk = harmed(spine, lineOf(INDEX, at, change));
+          const disk = harmed(source, lineOf(INDEX, at, change));
           const log = open(disk);
           expect(textsOf(log), `row ${at}`).toEqual(chain(COUNT));
           if (log.readOnly) log.repair();
@@ -250,7 +250,7 @@ acrossTiers(test, [36, 9])("two rows of the index that became one at each %i byt
     const length = rows.indexOf(0x0a, start) + 1 - start;
     for (let at = start; at < start + length; at += step)
       for (const by of [-99, 0, 99]) {
-        const disk = harmed(removing(SPINE));
+        const disk = harmed(removing(SNAPSHOT));
         disk.put(INDEX, Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
         const log = open(disk);
         expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
@@ -297,7 +297,7 @@ describe("a segment", () => {
     ["that is missing", removing(segmentFile(CONTAINER, 2)), 4],
   ])("%s loses its own entries alone", async (_, harm, count) => {
     const disk = small.after();
-    disk.remove(SPINE);
+    disk.remove(SNAPSHOT);
     harm(disk);
     const frames = v2.framesOf(small, CONTAINER)[0].length;
     const log = await failsUntilRepaired(disk, without(...range(frames, frames + count)), SMALL);
@@ -307,9 +307,9 @@ describe("a segment", () => {
 
   test.each(range(0, 4))("before the last that ends after its frame %i costs its others alone", async (kept) => {
     for (const rest of ["", "{torn"])
-      for (const [, spine] of SPINES) {
+      for (const [, snapshot] of SPINES) {
         const disk = small.after();
-        spine(disk);
+        snapshot(disk);
         const frames = v2.framesOf(disk, CONTAINER)[0].length;
         if (kept >= frames) continue;
         relining(SEGMENT, (lines) => [...lines.slice(0, kept), rest])(disk);
@@ -338,7 +338,7 @@ describe("a segment", () => {
 const INDEXES: [string, Harm][] = [
   ["with everything beside them", nothing],
   ["that are known from before", (disk) => open(disk, cached(disk)).close()],
-  ["without the snapshot of the index", removing(SPINE)],
+  ["without the snapshot of the index", removing(SNAPSHOT)],
   ["without the index", removing(INDEX)],
   ["with an index whose middle is garbage", relining(INDEX, (rows) => rows.toSpliced(4, 2, "}{\n", "\0\0\n"))],
   ["with an index that was cut", cut(3, INDEX)],
@@ -390,7 +390,7 @@ test("frames that changed places under a snapshot of the index that still fits a
 
 test.each([5, 6])("of two frames with one number the one of the index counts (at %i)", async (at) => {
   const other = frame(5, userText(id(5), id(4), "what nobody said"));
-  for (const [, spine] of SPINES) await failsUntilRepaired(harmed(spine, inserting(at, other)), chain(COUNT));
+  for (const [, snapshot] of SPINES) await failsUntilRepaired(harmed(snapshot, inserting(at, other)), chain(COUNT));
 });
 
 describe("a frame of another session", () => {
@@ -398,8 +398,8 @@ describe("a frame of another session", () => {
     const head = { entryId: "feedbeef", parent: id(1) };
     const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), head);
     for (const at of [0, 5, 11])
-      for (const [, spine] of SPINES) {
-        const log = open(harmed(spine, inserting(at, stranger)));
+      for (const [, snapshot] of SPINES) {
+        const log = open(harmed(snapshot, inserting(at, stranger)));
         const texts = textsOf(log);
         expect(texts).toEqual(expect.arrayContaining(chain(COUNT)));
         if (entrySeq <= COUNT) expect(texts).toHaveLength(COUNT);
@@ -440,8 +440,8 @@ describe("a lot of garbage", () => {
     ["of heads of frames", `${head}"payload":{},`.repeat(SIZE / (head.length + 14))],
     ["of heads of frames, a line each", `${head}"payload":{}}\n`.repeat(SIZE / (head.length + 15))],
   ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
-    for (const [, spine] of SPINES) {
-      const disk = harmed(spine, inserting(5, garbage));
+    for (const [, snapshot] of SPINES) {
+      const disk = harmed(snapshot, inserting(5, garbage));
       const { read } = disk;
       let bytes = 0;
       disk.read = (...args) => {
@@ -483,7 +483,7 @@ describe("a frame whose head has a damaged byte", () => {
     for (const [where, from, to] of DAMAGES)
       for (const index of ["with its index snapshot", "without it", "and the lines moved"]) {
         const disk = whole.after();
-        if (index !== "with its index snapshot") disk.remove(SPINE);
+        if (index !== "with its index snapshot") disk.remove(SNAPSHOT);
         const between = index === "and the lines moved" ? "\n" : "";
         lineOf(SEGMENT, 1, (line) => between + line.replace(from, to))(disk);
         const log = open(disk);
@@ -551,7 +551,7 @@ describe("a mark before the end", () => {
       await addLast(open(disk, more), 12);
       // As if the writer had been killed.
       disk.put(MANIFEST, manifest);
-      if (!own) disk.remove(SPINE);
+      if (!own) disk.remove(SNAPSHOT);
       expect(opened(disk, more)).toEqual([undefined, []]);
       harm(disk);
       expect(opened(disk, more)).toEqual(["corrupt", ["bad_line"]]);
@@ -564,7 +564,7 @@ describe("a mark before the end", () => {
 
   test("says nothing where a frame that it covers is damaged: that is told of its entry alone", () => {
     const change = (line: string) => line.replace(/(?<="payloadSha256":")./, otherDigit);
-    expect(kindsOf(open(harmed(lineOf(SEGMENT, 2, change), removing(SPINE))))).toEqual(["bad_body"]);
+    expect(kindsOf(open(harmed(lineOf(SEGMENT, 2, change), removing(SNAPSHOT))))).toEqual(["bad_body"]);
   });
 });
 
@@ -575,9 +575,9 @@ test("the spine spares opening the payloads before it", () => {
     open(disk).close();
     return disk.operations.filter((operation) => operation === "read").length;
   };
-  const withSpine = reads();
-  disk.remove(SPINE);
-  expect(reads()).toBeGreaterThan(withSpine);
+  const withSnapshot = reads();
+  disk.remove(SNAPSHOT);
+  expect(reads()).toBeGreaterThan(withSnapshot);
 });
 
 describe("what a container never takes", () => {
@@ -613,9 +613,9 @@ describe("what a container never takes", () => {
       toBytes(userText(id(50), id(11), "")),
     ).bytes;
     // The length of the payload takes four digits, not three.
-    const room = 5000 - overhead - 1;
-    expect(() => log.append(bytes(userText(id(50), id(11), "x".repeat(room + 1))))).toThrow(named("invalid_entry"));
-    log.append(bytes(userText(id(50), id(11), "x".repeat(room))));
+    const space = 5000 - overhead - 1;
+    expect(() => log.append(bytes(userText(id(50), id(11), "x".repeat(space + 1))))).toThrow(named("invalid_entry"));
+    log.append(bytes(userText(id(50), id(11), "x".repeat(space))));
     await log.commit();
     log.close();
     expect(disk.info(segmentFile(CONTAINER, 2)).size).toBe(5000);
@@ -624,13 +624,13 @@ describe("what a container never takes", () => {
 });
 
 describe("what is no container of ours", () => {
-  const besideItsFile = (disk: FaultDisk) => disk.put(`${FOLDER}/any.jsonl`, disk.content(HEADER) as Uint8Array);
+  const addFile = (disk: FaultDisk) => disk.put(`${FOLDER}/any.jsonl`, disk.content(HEADER) as Uint8Array);
   const ofFile = replacing(MANIFEST, '"native_v2"', '"jsonl_v3"');
   const rolledBack = replacing(POINTER, "native_v2", "jsonl_v3");
 
   test.each<[string, string, Harm[]]>([
-    ["beside a file of its id without pointer", "not_a_session", [removing(POINTER, MANIFEST), besideItsFile]],
-    ["beside a file of its id by a damaged one", "not_a_session", [putting(POINTER, "{}"), ofFile, besideItsFile]],
+    ["beside a file of its id without pointer", "not_a_session", [removing(POINTER, MANIFEST), addFile]],
+    ["beside a file of its id by a damaged one", "not_a_session", [putting(POINTER, "{}"), ofFile, addFile]],
     ["that was rolled back", "not_a_session", [rolledBack]],
     ["without its header", "session_not_found", [removing(HEADER)]],
   ])("one %s is not opened, and stays as it is", (_, failure, harms) => {

@@ -370,18 +370,18 @@ test("an append that is to survive the death of the process alone stays where ot
   });
   const unknown = expect.objectContaining({ name: "outcome_unknown", retryable: true });
   expect(() => session.append(message("one"), "its key")).toThrow(unknown);
-  const stayed = idsOf(session.log).slice(3);
-  expect(stayed).toHaveLength(1);
-  const told = session.refreshToWrite();
-  expect(told?.positions.map((position) => session.log.nodes.id(position))).toEqual(stayed);
-  expect(session.repeated("its key")?.ids).toEqual(stayed);
+  const kept = idsOf(session.log).slice(3);
+  expect(kept).toHaveLength(1);
+  const refreshed = session.refreshToWrite();
+  expect(refreshed?.positions.map((position) => session.log.nodes.id(position))).toEqual(kept);
+  expect(session.repeated("its key")?.ids).toEqual(kept);
   expect(session.log.isCertain?.(3)).toBe(false);
   // As after a commit whose entries stay, the leaf is where it was.
   expect(session.leafId).toBe(id(2));
   const { ids } = session.append(message("two"));
   await session.commit();
   session.close();
-  expect(idsOf(openV2(disk.after()).log)).toEqual([...THREE_IDS, ...stayed, ...ids]);
+  expect(idsOf(openV2(disk.after()).log)).toEqual([...THREE_IDS, ...kept, ...ids]);
   expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
 });
 

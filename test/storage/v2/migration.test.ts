@@ -37,7 +37,7 @@ import { SWEEP } from "../../support/tiers.ts";
 import { rewriting } from "../../support/v2.ts";
 import { diskError, writeBehind } from "../other-writers.ts";
 
-const ASIDE = `${CONTAINER}.rolled-back`;
+const OLD = `${CONTAINER}.rolled-back`;
 const POINTER = getPointerFile(CONTAINER);
 const CORRELATION = "corr-0001";
 
@@ -285,8 +285,8 @@ describe("migrating", () => {
     const disk = await migrated();
     disk.remove(POINTER);
     disk.rename(SNAPSHOT, FILE);
-    expect(await toContainer(disk)).toMatchObject({ keptAt: ASIDE });
-    expect(disk.content(ledgerFile(ASIDE))).toBeDefined();
+    expect(await toContainer(disk)).toMatchObject({ keptAt: OLD });
+    expect(disk.content(ledgerFile(OLD))).toBeDefined();
   });
 });
 
@@ -299,16 +299,16 @@ describe("rolling back", () => {
     const states = "DIRTY SEGMENT_SEALED INDEXED CHECKPOINTED ROLLED_BACK";
     expect(done.transitions.map(({ toState }) => toState).join(" ")).toBe(states);
     // The checkpoint of these moves was made.
-    const made = JSON.parse(textAt(disk, checkpointFile(ASIDE, 2)));
+    const made = JSON.parse(textAt(disk, checkpointFile(OLD, 2)));
     expect(made).toMatchObject({ headEntrySeq: 5, reason: "pre_migration" });
     expect([textAt(disk), disk.content(SNAPSHOT)]).toEqual([FIVE.slice(0, -1), undefined]);
-    const told = { phase: "rollback", correlationId: "corr-0002" };
-    const pointer = { ...told, active: "jsonl_v3", reason: "a test", snapshotId };
+    const expected = { phase: "rollback", correlationId: "corr-0002" };
+    const pointer = { ...expected, active: "jsonl_v3", reason: "a test", snapshotId };
     expect(readPointer(disk, POINTER)).toMatchObject(pointer);
     // The container is kept, with the whole story in its ledger.
-    expect(done.keptAt).toBe(ASIDE);
-    const event = { ...told, outcome: "ok", sourceFormat: "native_v2", targetFormat: "jsonl_v3" };
-    expect(ledgerOn(disk, ASIDE).at(-1)).toMatchObject(event);
+    expect(done.keptAt).toBe(OLD);
+    const event = { ...expected, outcome: "ok", sourceFormat: "native_v2", targetFormat: "jsonl_v3" };
+    expect(ledgerOn(disk, OLD).at(-1)).toMatchObject(event);
     expect(status(disk, FILE)).toMatchObject({ state: "ROLLED_BACK", interrupted: false, reason: "a test" });
     expect(status(disk, FILE).events).toHaveLength(6);
     expect(disk.openCount).toBe(0);
@@ -325,7 +325,7 @@ describe("rolling back", () => {
     expect(linesOn(disk)).toEqual([...FIVE_LINES, ...later]);
     await back(disk);
     expect(textAt(disk)).toBe(FIVE + fileText(...later));
-    expect(disk.paths().some((path) => path.startsWith(`${ASIDE}.2/`))).toBe(true);
+    expect(disk.paths().some((path) => path.startsWith(`${OLD}.2/`))).toBe(true);
   });
 
   test("a file of version 1 comes back as it was, and as version 3 beside the original if it was continued", async () => {
@@ -399,7 +399,7 @@ describe("failure semantics of the seed", () => {
     const disk = await halfway();
     expect([stateOn(disk), linesOn(disk)]).toEqual(["FAILED", FIVE_LINES]);
     await expect(appendTo(disk, SIXTH)).rejects.toMatchObject({ name: "migration_failed" });
-    expect(await back(disk)).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE, keptAt: ASIDE });
+    expect(await back(disk)).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE, keptAt: OLD });
     expect([textAt(disk), disk.content(SNAPSHOT), stateOn(disk)]).toEqual([FIVE, undefined, "ROLLED_BACK"]);
   });
 
@@ -534,13 +534,13 @@ test("a rollback whose last sync alone is refused is final: asked again, there i
   const disk = await migrated();
   const { syncFolder } = disk;
   disk.syncFolder = async (path) => {
-    if (disk.paths().some((other) => other.startsWith(`${ASIDE}/`))) throw diskError();
+    if (disk.paths().some((other) => other.startsWith(`${OLD}/`))) throw diskError();
     await syncFolder.call(disk, path);
   };
   const failure = await back(disk).catch((error) => error);
   expect(failure).toMatchObject({ name: "storage_failed", retryable: false });
   expect(failure.message).toContain(`The session is ${FILE}. `);
-  expect(failure.message).toContain(ASIDE);
+  expect(failure.message).toContain(OLD);
 });
 
 describe("every disk operation", () => {
@@ -617,7 +617,7 @@ describe("every disk operation", () => {
       await way.go(disk).catch(() => {});
       expect(disk.struck).toBe(true);
       const context = `dies at ${disk.operations.at(-1)} (${at} of ${count})`;
-      for (const { disk: after, cut } of disk.remains(seen))
+      for (const { disk: after, cut } of disk.crashes(seen))
         await expectWhole(way, after, `${context}, ${JSON.stringify(cut)}`);
     }
   });
@@ -650,15 +650,15 @@ describe("every disk operation", () => {
   });
 
   /** What a reader is told of: the pointer, the session file and its snapshot, and what was put aside. */
-  const toldOf = (disk: FaultDisk): unknown => [
+  const readLog = (disk: FaultDisk): unknown => [
     ...[POINTER, FILE, SNAPSHOT].map((path) => decodeText(disk.content(path) ?? toBytes("none"))),
     disk.paths().filter((path) => path.includes(".rolled-back")).length,
   ];
 
   /** A failure says that nothing was changed only where nothing was, and what to do where the session is not settled. */
-  const expectTold = (disk: FaultDisk, before: unknown, failure: unknown, context: string): void => {
+  const expectLogged = (disk: FaultDisk, before: unknown, failure: unknown, context: string): void => {
     const { message } = failure as Error;
-    if (/nothing was changed/i.test(message)) expect(toldOf(disk), `${context}: ${message}`).toEqual(before);
+    if (/nothing was changed/i.test(message)) expect(readLog(disk), `${context}: ${message}`).toEqual(before);
     const { state, interrupted } = status(disk, placeOn(disk));
     const isUnsettled = state === "FAILED" || (state === "ROLLED_BACK" && interrupted);
     if (isUnsettled) expect(message, context).toContain("rollback_migration");
@@ -687,12 +687,12 @@ describe("every disk operation", () => {
     await way.go(whole);
     for (const first of share(range(1, end() + 1), 24 / ofMany)) {
       const disk = beginning.after();
-      const before = toldOf(disk);
+      const before = readLog(disk);
       const allow = refuseFrom(disk, first);
       const context = `from change ${first} on`;
       await way.go(disk).catch((error: unknown) => {
         allow();
-        expectTold(disk, before, error, context);
+        expectLogged(disk, before, error, context);
       });
       allow();
       await expectWhole(way, disk, context);
@@ -707,14 +707,14 @@ describe("every disk operation", () => {
       for (const at of share(faultPoints(kind, whole, places[ofMany]), (kind === "fail" ? 18 : 6) / ofMany)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
-        const before = toldOf(disk);
+        const before = readLog(disk);
         disk.set(fault);
         const context = `${kind} at ${whole.operations.at(at - 1)} (${at} of ${count})`;
         await way.go(disk).catch((error) => {
           disk.set(undefined);
           const name = expect.stringMatching(/^(storage|migration|not_a|session_n)/);
           expect(error, context).toMatchObject({ name });
-          expectTold(disk, before, error, context);
+          expectLogged(disk, before, error, context);
         });
         disk.set(undefined);
         await expectWhole(way, disk, context);

@@ -119,10 +119,10 @@ export function wholeClaudeSession(): ClaudeWriter {
   w.user("<local-command-caveat>Caveat</local-command-caveat>", { isMeta: true });
   const first = w.ask("List the files");
   w.node("attachment", { attachment: { type: "session_context", email: "me@example.com" } });
-  const speech = w.answer([thought(""), said("I look."), call("toolu_1"), call("toolu_2", "pwd")]).at(-1);
-  w.result("toolu_1", "a.txt", speech);
+  const answer = w.answer([thought(""), said("I look."), call("toolu_1"), call("toolu_2", "pwd")]).at(-1);
+  w.result("toolu_1", "a.txt", answer);
   w.node("attachment", { attachment: { type: "todo_reminder" } });
-  w.result("toolu_2", "/home/me/project", speech);
+  w.result("toolu_2", "/home/me/project", answer);
   w.answer([said("There is a.txt.")]);
   w.node("system", { subtype: "turn_duration", durationMs: 1200 });
   for (const [type, members] of ABOUT) w.about(type, members);
@@ -169,7 +169,7 @@ export function randomClaudeSession(random: Random, turns: number): ClaudeWriter
  * Adds a turn to a session whose two subagents worked at once, within its file as older versions wrote them. Returns the
  * names of their side chains, and how many records these have.
  */
-export function withSideChains(w = new ClaudeWriter()): { writer: ClaudeWriter; names: string[]; sideRecords: number } {
+export function addSidechains(w = new ClaudeWriter()): { writer: ClaudeWriter; names: string[]; chainRecords: number } {
   w.ask("Compare the shelves");
   const task = (id: string): Fields => ({ type: "tool_use", id, name: "Task", input: { prompt: "Look" } });
   const [one, two] = w.answer([task("toolu_one"), task("toolu_two")]);
@@ -182,9 +182,9 @@ export function withSideChains(w = new ClaudeWriter()): { writer: ClaudeWriter; 
   w.result("toolu_a", "marmalade", asked);
   w.answer([said("Jam.")]);
   w.isSidechain = false;
-  const sideRecords = w.records.length - before;
+  const chainRecords = w.records.length - before;
   w.result("toolu_one", "Jam.", one);
   w.result("toolu_two", "Honey.", two);
   w.answer([said("Jam and honey.")]);
-  return { writer: w, names: [first, second], sideRecords };
+  return { writer: w, names: [first, second], chainRecords };
 }

@@ -44,12 +44,12 @@ export class CopilotWriter extends LineWriter implements Talker {
   work(text: string, ids: readonly string[], random?: Random): void {
     this.reply(text, ids, random ? {} : { reasoningText: "hm", reasoningOpaque: "c2ln" });
     for (const id of random?.chance(0.5) ? ids.toReversed() : ids) this.tool(id, { content: `output ${id}` });
-    if (random?.chance(0.3)) this.event(...random.pick(BESIDE));
+    if (random?.chance(0.3)) this.event(...random.pick(OTHERS));
   }
 }
 
 /** Events that are kept as they are: they are about the session, or of programs beside the conversation. */
-const BESIDE: readonly (readonly [string, Fields])[] = [
+const OTHERS: readonly (readonly [string, Fields])[] = [
   ["session.info", { infoType: "folder_trust", message: "trusted" }],
   ["session.warning", { warningType: "x", message: "careful" }],
   ["session.error", { errorType: "query", message: "it broke" }],
@@ -88,7 +88,7 @@ export function wholeCopilotLog(): CopilotWriter {
   w.tool("call_1", { content: "a.txt", detailedContent: "a.txt (1 KB)" });
   w.tool("call_2", undefined, { success: false, error: { message: "denied", code: "denied" } });
   w.event("assistant.turn_end", { turnId: "0" });
-  for (const [type, data] of BESIDE) w.event(type, data);
+  for (const [type, data] of OTHERS) w.event(type, data);
   const usage = { inputTokens: 1000, outputTokens: 50, cacheReadTokens: 100, cost: 1 };
   w.event("session.usage_record", { usage: { ...usage, apiCallId: "api_2", finishReason: "tool_calls" } });
   w.reply("Two ", [], { apiCallId: "api_2", chunkIndex: 0, chunkCount: 2, reasoningOpaque: "b3BhcXVl" });

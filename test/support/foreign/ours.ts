@@ -95,10 +95,10 @@ export class SessionMaker {
     const parentId = parent?.id ?? null;
     this.lines.push(JSON.stringify({ type, id: own, parentId, timestamp: TIME, ...members }));
     // What only stands beside the conversation does not answer anything.
-    const isBeside = ["label", "session_info", "model_change"].includes(type);
+    const isMeta = ["label", "session_info", "model_change"].includes(type);
     const before = type === "compaction" ? [] : (parent?.kept ?? []);
     const kept = isTurn ? [...before, own] : before;
-    this.made.push({ id: own, parentId, open: isBeside ? (parent?.open ?? []) : open, isTurn, kept });
+    this.made.push({ id: own, parentId, open: isMeta ? (parent?.open ?? []) : open, isTurn, kept });
   }
 
   private words(): string {
