@@ -14,7 +14,7 @@ import { Random } from "./support/random.ts";
 import { type Json, serveHere, spawnServer, temporaryFolder, temporaryPlace, type Wire } from "./support/server.ts";
 import { beginning } from "./support/sessions.ts";
 import { SYSTEM } from "./support/tiers.ts";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { writeContainer } from "./support/v2-checker.js";
 import { blobOf, crcText, type Fault, type Read, readContainer } from "./support/v2-document-reader.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The rules of the house that no compiler keeps (ARCHITECTURE.md). Each list of exceptions is exact: whoever mends one
+ * The rules of the house that no compiler keeps (ARCHITECTURE.md). Each list of exceptions is exact: whoever repairs one
  * takes it out.
  */
 

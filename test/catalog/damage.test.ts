@@ -40,7 +40,7 @@ function databases({ state }: Library): string[] {
   return fs.existsSync(folder) ? fs.readdirSync(folder).map((name) => join(folder, name)) : [];
 }
 
-/** The database itself, without what SQLite has beside it. */
+/** The database itself, without what SQLite has next to it. */
 function mainOf(library: Library): string {
   return databases(library).find((name) => name.endsWith(".sqlite")) as string;
 }
@@ -311,7 +311,7 @@ withLibrary(
     expect(db.prepare("SELECT count(*) AS count FROM theirs").get()).toEqual({ count: 0 });
     expect(db.prepare("PRAGMA user_version").get()).toEqual({ user_version: 1000 });
     db.close();
-    // One of our own was made beside it.
+    // One of our own was made next to it.
     expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
   },
 );

@@ -1,4 +1,4 @@
-/** Long output on a terminal goes to the pager, and to nobody else. */
+/** Long output on a terminal goes to the pager, and to no other process. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

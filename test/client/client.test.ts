@@ -251,7 +251,7 @@ test("knows the params and results of all commands, events and hooks", async () 
   expect(() => client.pages("get_state")).not.toThrow();
 });
 
-// Types of entries and messages are written by hand, beside the schemas that the server checks by.
+// Types of entries and messages are written by hand, next to the schemas that the server checks by.
 
 /** The names that members of a schema have, without what it lets through. */
 type Listed<T extends z.ZodObject> = keyof T["shape"];

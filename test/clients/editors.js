@@ -24,7 +24,7 @@ const KNOWN = [
     command: process.env.PI_CLIENTS_EMACS ?? "emacs",
     atLeast: [29, 1],
     runs: ({ hasAgent, isReal }) => {
-      // What the client needs, where it is beside it: Emacs Lisp of others, and the grammars of Markdown.
+      // What the client needs, where it is next to it: Emacs Lisp of others, and the grammars of Markdown.
       const places = ["md-ts-mode", "markdown-table-wrap", "transient/lisp", "pi-coding-agent", "pi-coding-agent/test"];
       const grammars = `(setq treesit-extra-load-path (list ${JSON.stringify(join(ROOT, "tree-sitter"))}))`;
       const begin = [

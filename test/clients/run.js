@@ -158,7 +158,7 @@ for (const note of notes) process.stdout.write(`${note}\n`);
 provider.close();
 if (root) rmSync(root, { recursive: true, force: true });
 
-/** Whether a client can do less with an agent behind the server than with that agent itself, or than it should. */
+/** Returns whether a client can do less with an agent behind the server than with that agent itself, or than it should. */
 const isWorse = ({ cells }) =>
   COLUMNS.some(({ pi, than }, index) => {
     const failed = (cells[index].done ?? []).filter(({ why }) => why);

@@ -22,7 +22,7 @@ function redactedLine(line: string): string {
 
 const redacted = (text: string): string => JSON.parse(redactedLine(userText(id(0), null, text))).message.content;
 
-/** Whether a third of a secret, or 6 characters of it, is in a text. */
+/** Returns whether a third of a secret, or 6 characters of it, is in a text. */
 function isLeft(text: string, secret: string): boolean {
   const size = Math.min(secret.length, Math.max(6, Math.floor(secret.length / 3)));
   for (let at = 0; at + size <= secret.length; at++) if (text.includes(secret.slice(at, at + size))) return true;

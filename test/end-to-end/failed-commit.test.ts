@@ -26,7 +26,7 @@ class SyncFailingDisk extends FaultDisk {
   private left: "enough" | "half" | "none" = "enough";
   private failure: { wait: Promise<void>; errno: string } | undefined;
   private reach = (): void => {};
-  /** Whether all syncs fail. */
+  /** True if all syncs fail. */
   isFailing = false;
 
   override sync = async (fd: number): Promise<void> => {
@@ -229,7 +229,7 @@ test("what stays because a program without locks wrote after it is not said to b
   expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
 });
 
-// In a container nobody writes beside who has its lock.
+// In a container nobody writes next to who has its lock.
 test("whenever another program writes while an append is made whose commit fails, its entry is told once", async () => {
   let looks = 1;
   for (let at = 0; at <= looks; at++) {

@@ -71,7 +71,7 @@ acrossTiers(describe, STORES)("two agents on one session of %s", (store) => {
   test("are asked by hooks about their own branch, while the others stand where they stood", async () => {
     const { a, b, file, place, root } = await two();
     await Promise.all([a.finish(), b.finish()]);
-    // It has the session beside another, whose order is not held up.
+    // It has the session next to another, whose order is not held up.
     const holder = serveHere([], { place });
     await holder.result("open_session", { sessionPath: file, head: "a" });
     const { sessionId, leafId: ofA } = (await holder.result("list_open_sessions")).sessions[1];

@@ -259,7 +259,7 @@ acrossTiers(test, STORES)(
 );
 
 acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
-  /** A server whose locks say, before they are released, what is announced beside the session then. */
+  /** A server whose locks say, before they are released, what is announced next to the session then. */
   async function holding(args: string[] = []) {
     const { file, place, open } = sessionOf(store);
     const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });

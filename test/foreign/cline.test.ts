@@ -49,7 +49,7 @@ function seen(disk: Disk): string[] {
   return texts.filter((text) => text !== "" && text !== "custom:");
 }
 
-/** What the model sees where this was shown beside the messages. */
+/** What the model sees where this was shown next to the messages. */
 function readWith(messages: string, shown: object): string[] {
   return seen(diskWith(messages, { "ui_messages.json": [shown] }));
 }

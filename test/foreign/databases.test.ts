@@ -74,7 +74,7 @@ function opencodeFile(place: Place): string {
   return join(place.home, ".local/share/opencode/opencode.db");
 }
 
-/** Databases with a whole session: of opencode's with another one beside it. */
+/** Databases with a whole session: of opencode's with another one next to it. */
 const WHOLES = [
   {
     ...{ agent: "opencode", own: OPENCODE_SESSION, whole: wholeOpencodeExport() },

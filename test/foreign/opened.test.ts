@@ -116,7 +116,7 @@ test("an import is new, then known, then continued; another past is a conflict",
     await server.result("switch_session", { sessionPath });
     return (await server.result("get_state")).entryCount;
   };
-  // An answer that was not complete when it was imported stays beside the one that it became.
+  // An answer that was not complete when it was imported stays next to the one that it became.
   expect((await countIn(sessionPath)) - (await countIn(file))).toBeLessThanOrEqual(1);
   writeFileSync(file, `${lines.join("\n").replaceAll("Turn 0", "Turn zero")}\n`);
   expect(await take()).toMatchObject({ outcome: "conflict" });

@@ -6,7 +6,7 @@ import { assistant, toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { calls } from "../support/turns.ts";
 
-/** u1 c1 r1 i h r2 a1 u2 c2 r3, where c1 calls two tools, i and h come between their results, and c2 calls one; and x beside u2. */
+/** u1 c1 r1 i h r2 a1 u2 c2 r3, where c1 calls two tools, i and h come between their results, and c2 calls one; and x next to u2. */
 async function session(): Promise<HereServer> {
   const server = serveHere(["--events", "none"]);
   await append(

@@ -1,4 +1,4 @@
-/** What the health of a machine tells, and what is mended of it: nothing that is a session. */
+/** What the health of a machine tells, and what is repaired of it: nothing that is a session. */
 
 import {
   appendFileSync,
@@ -185,7 +185,7 @@ test("archived sessions are verified when that is asked for", async () => {
   expect((await health(server)).damaged).toMatchObject([{ archived: true }]);
 });
 
-/** Whether everybody may enter all folders above a path. */
+/** Returns whether everybody may enter all folders above a path. */
 function isReachable(path: string): boolean {
   for (let at = dirname(path); at !== dirname(at); at = dirname(at))
     if ((statSync(at).mode & 0o001) === 0) return false;

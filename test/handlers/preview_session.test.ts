@@ -13,7 +13,7 @@ import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 const numbered = (...numbers: number[]): string[] => numbers.map(id);
 
 test("the path through an entry is that to the leaf, around it, and else the branch that was continued last", async () => {
-  // A chain of ten, a branch of three beside its fourth, and the leaf at its ninth.
+  // A chain of ten, a branch of three next to its fourth, and the leaf at its ninth.
   const branch = [assistantText(id(21), id(20)), assistantText(id(22), id(20)), assistantText(id(23), id(22))];
   const place = temporaryPlace();
   const sessionPath = sessionFile(place, [...chain(10), userText(id(20), id(3), "another way"), ...branch]);

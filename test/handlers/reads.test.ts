@@ -9,7 +9,7 @@ import { type HereServer, type Json, serveHere, temporaryFolder } from "../suppo
 
 const empty = (): HereServer => serveHere(["--no-session", "--events", "none"]);
 
-/** a-b-c-d, where e and f are beside c, and r is another root; the leaf is at d. */
+/** a-b-c-d, where e and f are next to c, and r is another root; the leaf is at d. */
 async function session(): Promise<HereServer> {
   const server = empty();
   await append(

@@ -79,7 +79,7 @@ const exported = (server: HereServer, format: string, more: object = {}): Promis
 const messageIn = ({ content }: Json, line = 1): Json => JSON.parse(content.split("\n")[line]).message;
 const total = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0);
 
-/** Whether a secret, or a half of it, is in a text, as it is or escaped. */
+/** Returns whether a secret, or a half of it, is in a text, as it is or escaped. */
 function isIn(text: string, { secret }: Planted): boolean {
   const [first] = secret.split("\n");
   const middle = first.slice(Math.floor(first.length / 4), Math.ceil((first.length * 3) / 4));

@@ -7,7 +7,7 @@ import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
-/** A server with one session on disk, and another file beside it. */
+/** A server with one session on disk, and another file next to it. */
 async function twoSessions(): Promise<{ server: HereServer; current: Json; other: string }> {
   const place = temporaryPlace();
   const other = join(place.cwd, "other.jsonl");

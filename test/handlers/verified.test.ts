@@ -1,4 +1,4 @@
-/** What verify, doctor and repair say of one session agrees, and what Pi cannot read in it is found and mended. */
+/** What verify, doctor and repair say of one session agrees, and what Pi cannot read in it is found and repaired. */
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const MORE = "d0000003";
 const ZEROS = "00000000";
 const BOUNDARY = { summary: "s", tokensBefore: 1, firstKeptEntryId: "no" };
 
-/** More lines of a session, and what is said of them: damage is mended by a repair, and remarks are not. */
+/** More lines of a session, and what is said of them: damage is repaired by a repair, and remarks are not. */
 const CASES: Record<string, [lines: readonly string[], isDamage: boolean]> = {
   ambiguous_leaf: [[userText(NEW, id(0), "x"), entryText("label", NEXT, LAST, { targetId: id(0), label: "L" })], false],
   no_parent: [[userText(NEW, null, "x").replace('"parentId":null,', "")], false],

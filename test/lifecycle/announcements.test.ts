@@ -1,5 +1,5 @@
 /**
- * What a killed server leaves beside a session that it let others join: found, judged by the lock, removed.
+ * What a killed server leaves next to a session that it let others join: found, judged by the lock, removed.
  *
  * @module-tag system
  */
@@ -36,7 +36,7 @@ interface Held {
 const there = (within: string): string[] => (existsSync(within) ? readdirSync(within).sort() : []);
 
 /**
- * A session with a holder in another process; `where`: on a store, with the announcement beside it, or in the user's
+ * A session with a holder in another process; `where`: on a store, with the announcement next to it, or in the user's
  * folder for sockets, where the session's own has no room for them.
  */
 async function held(where: "jsonl" | "v2" | "user"): Promise<Held> {

@@ -1,6 +1,6 @@
 /**
  * A program that knows no lock and no record of ours opens a session file by its name after an operation on the whole
- * session was cut off, and appends to it: there is one session, and its line is in it, or in a file that is kept beside it.
+ * session was cut off, and appends to it: there is one session, and its line is in it, or in a file that is kept next to it.
  */
 
 import { expect, test } from "vitest";

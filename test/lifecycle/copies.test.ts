@@ -67,7 +67,7 @@ interface Way {
   readonly early?: Early;
   /** Makes it of the session as it is now. */
   readonly late?: (original: Original) => Promise<string> | string;
-  /** Whether the path of the copy means the session, too. */
+  /** True if the path of the copy means the session, too. */
   readonly isOneSession?: boolean;
 }
 
@@ -219,7 +219,7 @@ for (const [store, make] of Object.entries(STORES))
             });
           test(`to ${doing} the session leaves the copy as it is`, tier, async () => {
             const { place, server, copy, original } = await begin();
-            // What is beside a file with its old name belongs to the session.
+            // What is next to a file with its old name belongs to the session.
             const isOfCopy = ([path]: [string, string]): boolean => !isOneSession || path === copy;
             const before = filesOf(place, copy, "own").filter(isOfCopy);
             await run(server, original);
@@ -262,7 +262,7 @@ test("a copy that has a container of its own id beside it is not migrated, and t
   expect(await server.result("migration_status", { sessionPath: path })).toMatchObject({ active: "native_v2" });
 });
 
-/** A name beside a container that leads to it, or to a part of it. */
+/** A name next to a container that leads to it, or to a part of it. */
 function linked(container: string, part: string, name: string): string {
   symlinkSync(join(container, part), getPath(container, name));
   return getPath(container, name);

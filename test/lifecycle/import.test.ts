@@ -1,4 +1,4 @@
-/** Importing: once, byte for byte, beside whatever is there. */
+/** Importing: once, byte for byte, next to whatever is there. */
 
 import { appendFileSync, readdirSync, statSync, unlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -63,7 +63,7 @@ test("files of version 1 and 2 and of pi_agent_rust come in as they are", async 
     const { sessionPath, ...result } = await server.result("import_session", { path });
     expect(result).toMatchObject({ outcome: "new", version, damage: [] });
     expect(read(sessionPath)).toBe(read(path));
-    // The first write publishes it as version 3, which leaves what it was beside it: still the same session.
+    // The first write publishes it as version 3, which leaves what it was next to it: still the same session.
     await server.result("set_session_name", { sessionPath, name: "written to" });
     expect(await outcomeOf(server, path)).toBe("known");
   }

@@ -1,4 +1,4 @@
-/** What is left over beside sessions: found, judged by its session, moved to the trash and back, removed for good. */
+/** What is left over next to sessions: found, judged by its session, moved to the trash and back, removed for good. */
 
 import {
   appendFileSync,
@@ -28,7 +28,7 @@ interface Sibling {
   readonly other: string;
 }
 
-/** A session with what a repair and a migration leave beside it; in V2, its file is left over too. */
+/** A session with what a repair and a migration leave next to it; in V2, its file is left over too. */
 async function withLeftovers(store: "jsonl" | "v2", args: string[] = [], isAlone = true): Promise<Sibling> {
   const { place, server, file } = library(1, args);
   const migrated = store === "v2" ? await server.result("migrate_session", { sessionPath: file }) : {};

@@ -124,7 +124,7 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
       from = movedTo;
     }
     const there = Object.entries(contents());
-    // Every one of them is there still, and all are beside the session.
+    // Every one of them is there still, and all are next to the session.
     const backups = there.filter(([path]) => path.includes(".relocated.bak"));
     expect(backups.map(([, content]) => content).sort()).toEqual(kept.sort());
     expect(there.every(([path]) => path.startsWith(dirname(from)))).toBe(true);

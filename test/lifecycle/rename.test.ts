@@ -1,4 +1,4 @@
-/** Naming a session that is not the current one: open beside it, not open at all, or another process's. */
+/** Naming a session that is not the current one: open next to it, not open at all, or another process's. */
 
 import { renameSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -95,7 +95,7 @@ test("without a current session a name can be given all the same", async () => {
   expect(await nameIn(server)).toBe("named");
 });
 
-/** A server beside which something happens while it takes a lock. */
+/** A server next to which something happens while it takes a lock. */
 function interrupted(place: Place): { server: HereServer; meanwhile: (act: () => void) => void } {
   const real = makeLocks({ disk: realDisk, stateFolder: place.state, client: "a server", now: () => "" });
   let next = (): void => {};

@@ -485,7 +485,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     else yield ["rows moved", rollBackRows(state, i, due)];
   }
 
-  /** Whether a process is in the middle of a write: readers see it half done, while writers wait for its end. */
+  /** Returns whether a process is in the middle of a write: readers see it half done, while writers wait for its end. */
   function isBusy(state: State, but = -1): boolean {
     return state.processes.some((process, i) => {
       const { at, writing, todo } = process;

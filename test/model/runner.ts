@@ -40,7 +40,7 @@ interface Step {
   readonly what: string;
 }
 
-/** How often an append is tried again that fails with a failure that says so. */
+/** How many times an append is tried again that fails with a failure that says so. */
 const TRIES = 4;
 
 interface Member {

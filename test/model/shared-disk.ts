@@ -31,7 +31,7 @@ export class ProcessDisk implements Disk {
   /** How long the prefixes are at which others see a write, and what happens at each; the last is all of it. */
   prefixesOf: (path: string, bytes: Uint8Array) => readonly number[] = (_path, bytes) => [bytes.length];
   atPrefix: ((path: string, prefix: number, length: number) => void) | null = null;
-  /** Whether a sync waits for {@link passSync}. */
+  /** True if a sync waits for {@link passSync}. */
   holdsSyncs = false;
   private readonly disk: FaultDisk;
   private readonly gates: Gate[] = [];

@@ -20,7 +20,7 @@ import { SWEEP } from "../support/tiers.ts";
 
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
 
-/** Of the example: an entry of the path to the leaf, its last, and one with the end of a branch beside that path. */
+/** Of the example: an entry of the path to the leaf, its last, and one with the end of a branch next to that path. */
 const ON_PATH = "714fb669";
 const LEAF = "a08232a9";
 const BRANCH = "5c0ae1ee";
@@ -252,7 +252,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await put(article("beefbeef", LEAF, "Zebra crossing"), append);
     await expectShown(...pathTo(LEAF), "beefbeef");
     expect(await page.evaluate(`document.querySelector(".tag").closest(".line").textContent`)).toContain("Zebra");
-    // One beside the path does not show until it is asked for.
+    // One next to the path does not show until it is asked for.
     await put(article("fade0123", ON_PATH, "Zebra finch"), append);
     await expectShown(...pathTo(LEAF), "beefbeef");
     await find("zebra");

@@ -16,7 +16,7 @@ import { partsOf } from "../support/proof.ts";
 import { type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-/** Whether a file system can be mounted here. */
+/** Returns whether a file system can be mounted here. */
 function mayMount(): boolean {
   const place = mkdtempSync(join(tmpdir(), "pi-session-server-"));
   try {
@@ -35,7 +35,7 @@ const MOUNTS = need("file systems that it mounts", "run as root on Linux", mayMo
 /** The file that grows. */
 const grows = { jsonl: (session: string) => session, v2: (session: string) => partsOf(session).at(-1) as string };
 
-/** Room for what a container has beside its entries, each file of it in pages. */
+/** Room for what a container has next to its entries, each file of it in pages. */
 const SIZES = { jsonl: "96k", v2: "256k" };
 
 describe("a small disk", needs(MOUNTS), () => {

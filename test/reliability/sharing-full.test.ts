@@ -40,7 +40,7 @@ if [ "$last" = /tmp ]; then fill; below "$@"; mount --move "$new" /tmp; fi
 echo ready
 exec cat`;
 
-/** Whether a process may mount something that no other sees. */
+/** Returns whether a process may mount something that no other sees. */
 function mayMount(): boolean {
   try {
     execFileSync("unshare", ["-m", "sh", "-c", "mount -t tmpfs none /tmp && nsenter --version"], { stdio: "ignore" });

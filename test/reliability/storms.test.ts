@@ -1,5 +1,5 @@
 /**
- * Storms in which servers, clients and files meet what may befall them, in small; in large they are those of test/soak.
+ * Storms in which servers, clients and files meet what may happen to them, in small; in large they are those of test/soak.
  *
  * @module-tag system
  */

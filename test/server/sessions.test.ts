@@ -126,7 +126,7 @@ function putSession({ place: { cwd } }: { place: { cwd: string } }, n: number, v
   return put(join(cwd, `${n}.jsonl`), fileText(header, userText(`aaaa000${n}`, null, `of ${n}`)));
 }
 
-/** Makes sessions of a store, of which the first two are open beside the current one, which is the last. */
+/** Makes sessions of a store, of which the first two are open next to the current one, which is the last. */
 async function withSessions(store: string, count: number, disk: Disk = realDisk) {
   const server = serveHere(["--store", store], { disk });
   const made = await makeSessions(server, count);
@@ -436,7 +436,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     expect(heads).toMatchObject([{ name: "mine", leafId: "more" }]);
   });
 
-  /** A session with one entry beside the current one, closed to make room. */
+  /** A session with one entry next to the current one, closed to make room. */
   async function resting(server: ReturnType<typeof served>, readOnly = false) {
     const { sessionId, sessionFile } = await makeSession(server, user("first", { id: "first" }));
     await makeSession(server, "current");
@@ -564,7 +564,7 @@ test.each(STORES)("100 sessions on %s are written to at a time where 300 files m
 
 const HOOKS = ["session_before_tree", "session_before_compact", "session_before_fork"].map((name) => ({ name }));
 
-/** Sessions that are open: one beside the current one, and a copy of it that is closed. */
+/** Sessions that are open: one next to the current one, and a copy of it that is closed. */
 async function twins(store: StoreName, options: Parameters<typeof serveHere>[1] = {}) {
   const server = serveHere(["--events", "none", "--store", store], options);
   await server.result("initialize", { capabilities: { hooks: HOOKS } });

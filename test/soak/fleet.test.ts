@@ -55,7 +55,7 @@ soak("fleet", async (random, number) => {
   };
   // Requests whose connection is lost. The next one costs the database as much as many appends.
   const lost = random.pick([0.003, 0.01, 0.03]);
-  // Milliseconds between what befalls the database: in the longer ones, appends wait for one another and not for it.
+  // Milliseconds between what happens to the database: in the longer ones, appends wait for one another and not for it.
   const longestPeace = random.pick([2500, 10_000, 40_000]);
   // Beginning and end cost as much as some thousand appends.
   const steps = random.pick([60, 240]);

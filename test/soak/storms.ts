@@ -1,4 +1,4 @@
-/** The storms whose units are one call each: what befalls servers, clients and files, in every combination in turn. */
+/** The storms whose units are one call each: what happens to servers, clients and files, in every combination in turn. */
 
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -51,7 +51,7 @@ const DOORS = [
 const SESSIONS = 10_000;
 
 const STORMS = {
-  /** kill -9 in the middle of migrations, rollbacks and undos, beside a program that knows no pointer. */
+  /** kill -9 in the middle of migrations, rollbacks and undos, next to a program that knows no pointer. */
   async "beside-pi"(random) {
     return killOther(random, 30);
   },

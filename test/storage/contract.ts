@@ -17,9 +17,9 @@ import { writeBehind } from "./other-writers.ts";
 
 export interface Harness {
   readonly store: Store;
-  /** What a backend of files has beside that. */
+  /** What a backend of files has next to that. */
   readonly files?: Files;
-  /** Whether another place is given what is appended while the disk is, so that it may have what the disk refuses. */
+  /** True if another place is given what is appended while the disk is, so that it may have what the disk refuses. */
   readonly isCopied?: boolean;
   close(): void;
 }
@@ -325,7 +325,7 @@ function describeFiles(
   describe(`${name}: the file`, () => {
     const wanted = (stem: string) => beginning(headerText(), sessionPath(stem));
 
-    /** Expects that the file of a log is there, private and whole, and nothing beside it. */
+    /** Expects that the file of a log is there, private and whole, and nothing next to it. */
     function requireWhole(log: Log): void {
       expect([log.file, log.persisted]).toEqual([sessionPath("new/deep/session"), true]);
       expectStored(log, ...LINES);

@@ -41,7 +41,7 @@ export interface FaultyKind {
   /** Forks by name, with the last entry that they take over. */
   readonly forks: readonly (readonly [name: string, end: number])[];
   readonly forkShares: (fault: string) => Shares;
-  /** The session with something in it that a repair mends. */
+  /** The session with something in it that a repair repairs. */
   readonly damaged: () => FaultDisk;
   readonly repairShares: Shares;
   readonly repairedAgain: readonly number[];

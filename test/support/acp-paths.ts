@@ -1,6 +1,6 @@
 /**
- * Random sessions, and what an editor must have been shown of them: worked out from the stored entries by other means than
- * the server's, and held against what it was told, entry for entry.
+ * Random sessions, and the updates that an editor must have received for them. They are worked out from the stored entries
+ * by other means than the server's, and compared with the received ones entry by entry.
  */
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -108,10 +108,10 @@ export function randomSession(random: Random, count: number, branching = 0.03): 
   return { text: `${[headerText(), ...entries.map((entry) => JSON.stringify(entry))].join("\n")}\n`, entries };
 }
 
-/** What an entry shows, in words that both sides are brought to. */
+/** The updates of an entry, in words to which both versions are brought. */
 type Said = Json[];
 
-/** Joins texts of one kind that follow each other: where one is cut, nobody promised. */
+/** Joins texts of one kind that follow each other: the places where a text is cut are not promised. */
 function joined(list: Said): Said {
   const all: Said = [];
   for (const [kind, ...rest] of list) {
@@ -133,7 +133,7 @@ function said(kind: string, value: Json): Said {
   });
 }
 
-/** What messages of a role, or entries of a type, show. */
+/** Updates for messages of a role, or entries of a type. */
 const SHOWS: Readonly<Record<string, (of: Json) => Said>> = {
   user: (of) => said("user", of.content),
   bashExecution: ({ output }) => [["ran", output]],
@@ -151,7 +151,7 @@ const SHOWS: Readonly<Record<string, (of: Json) => Said>> = {
   ],
 };
 
-/** What the calls of a step, with the results that came for them, show. */
+/** Returns the updates for the calls of a step and the results that came for them. */
 function callsShown(step: readonly Json[], results: readonly Json[]): Json[] {
   const answers = new Map<Json, Json>();
   const lone: Json[] = [];
@@ -176,7 +176,7 @@ function callsShown(step: readonly Json[], results: readonly Json[]): Json[] {
   return [...lone, ...answered];
 }
 
-/** What an editor must have been shown of a path, entry by entry, calls and results apart. */
+/** Returns the updates that an editor must have received for a path, entry by entry, calls and results apart. */
 function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Json[] } {
   const shown = new Map<string, Said>();
   const steps: { calls: Json[]; results: Json[] }[] = [{ calls: [], results: [] }];
@@ -199,7 +199,7 @@ function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Jso
 /** The beginning of words that the server puts before a summary. */
 const BEFORE = /^(?:Summary of another branch|The model sees a summary of the conversation up to here):\n\n/;
 
-/** What an editor was shown, in the same words. */
+/** Returns the updates that an editor received, in the same words. */
 function collectShown(updates: readonly Update[]): { shown: Map<string, Said>; calls: Map<string, Json> } {
   const shown = new Map<string, Said>();
   const calls = new Map<string, Json>();
@@ -230,7 +230,7 @@ function collectShown(updates: readonly Update[]): { shown: Map<string, Said>; c
   return { shown, calls };
 }
 
-/** Whether a call is a command that the person ran. */
+/** Returns whether a call is a command that the person ran. */
 const isRun = ({ rawOutput, name }: Json): boolean => rawOutput?.exitCode !== undefined && name === undefined;
 
 /** Throws unless an editor was shown exactly a path. */

@@ -24,7 +24,7 @@ class Rules {
   constructor(name: string) {
     this.name = name;
     this.schema = JSON.parse(readFileSync(require.resolve(`@agentclientprotocol/sdk/schema/${name}`), "utf8"));
-    // Without what the whole is, of which every definition would be compiled with the first.
+    // Without the root of the schema: with it, the first validator would compile every definition.
     this.ajv.addSchema({ $defs: this.schema.$defs }, name);
   }
 
@@ -63,9 +63,9 @@ export interface Update {
 
 export class Editor {
   readonly server: HereServer | SpawnedServer;
-  /** What was told of each session. */
+  /** The updates that came, each with its session. */
   readonly updates: { readonly sessionId: string; readonly update: Update }[] = [];
-  /** What the server can do, as it said itself. */
+  /** The agent's capabilities, from its reply to `initialize`. */
   agent: Json;
   private readonly skills: object;
   private readonly asked = new Map<unknown, string>();
@@ -115,7 +115,7 @@ export class Editor {
     return error;
   }
 
-  /** The reply with an id. What is told before it goes to {@link updates}. */
+  /** Returns the reply with an id. Updates that come before it go to {@link updates}. */
   async reply(id: unknown): Promise<Json> {
     for (;;) {
       const early = this.early.get(id);
@@ -161,7 +161,7 @@ export class Editor {
     return result?.stopReason ?? error.message;
   }
 
-  /** Returns the sentence with which a turn fails. */
+  /** Runs a turn that fails. Returns the sentence of the failure. */
   async failedTurn(sessionId: string, text: string): Promise<string> {
     return (await this.turn(sessionId, text)).error.message;
   }
@@ -239,7 +239,7 @@ export class Editor {
     return taken;
   }
 
-  /** Loads a session. What was told of it, and the result. */
+  /** Loads a session. Returns its updates and the result. */
   async load(sessionId: string, cwd = this.server.place.cwd, more: object = {}) {
     this.take(sessionId);
     const result = await this.result("session/load", { sessionId, cwd, mcpServers: [], ...more });
@@ -276,7 +276,7 @@ export async function editorWith({
   return { place, id, editor: await editorHere(args, { place, agentLaunch: HERE }) };
 }
 
-/** What was said in updates of a kind, joined. */
+/** Returns the joined texts of the updates of a kind. */
 export function textOf(updates: readonly Update[], kind = "agent_message_chunk"): string {
   return updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
 }

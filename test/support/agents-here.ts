@@ -9,7 +9,7 @@ import type { AgentPatience, SpawnAgent } from "../../src/server/agent/process.t
 
 type Handle = NodeJS.Timeout | NodeJS.Immediate;
 
-/** The text of each script that was started, and what it became. */
+/** The text of each script that was started, and its process. */
 const scripts = new Map<string, Script>();
 /** Bytes that come through a pipe at once. */
 const PIPE = 1 << 16;
@@ -73,7 +73,7 @@ class AgentHere extends EventEmitter {
     if (!this.isDead) void scriptOf(argv[1]).runInContext(createContext(world));
   }
 
-  /** Has something done later, unless the agent is dead by then. */
+  /** Has something done later, unless the agent is dead before that. */
   private later(begin: (run: () => void) => Handle, work: () => void): void {
     if (this.isDead) return;
     const handle = begin(() => {
@@ -125,7 +125,7 @@ const spawnHere: SpawnAgent = (program, args, options) => {
 
 const patience: AgentPatience = { terminatedAfter: 50, killedAfter: 120, outputEndsWithin: 50 };
 
-/** For a server whose agents are in this process, and of which those that do not end are not waited for. */
+/** Options of a server whose agents are in this process; it does not wait for agents that do not end. */
 export const HERE = { spawn: spawnHere, patience };
 
 /** For a server whose agents are processes. */

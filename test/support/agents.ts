@@ -22,8 +22,8 @@ export function spawnWithAgent(agent: string, args: string[] = [], place: Place 
 }
 
 /**
- * An agent of a few lines: it opens every session, and does `onOther` with the text of each other line. It keeps what it
- * hears in the file `heard`.
+ * An agent of a few lines: it opens every session, and runs `onOther` with the text of each other line. It keeps every
+ * line that it gets in the file `heard`.
  */
 export function ownAgent(place: Place, onOther: string, heard = ""): string {
   const file = join(place.home, "own-agent.mjs");
@@ -80,7 +80,7 @@ export async function said(server: Wire): Promise<string[]> {
   return messages.map(({ role, content }: Json) => `${role}: ${content?.[0]?.text ?? content?.[0]?.name ?? ""}`);
 }
 
-/** The process id of the agent, as the scripted one tells it. */
+/** Returns the process id of the agent, from the scripted agent's own answer. */
 export async function pidOf(server: Wire): Promise<number> {
   const { commands } = await data(server, "get_commands");
   return Number(commands[0].description.split(" ")[1]);

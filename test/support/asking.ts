@@ -1,4 +1,4 @@
-/** What tests ask a server for again and again, each in a line. */
+/** Requests that tests make again and again, each in one line. */
 
 import { readFileSync } from "node:fs";
 import { assistant, toolResult, user } from "./drafts.ts";
@@ -43,7 +43,7 @@ export async function fileTextOf(server: Wire): Promise<string> {
 
 export const idsOf = (list: readonly Json[]): string[] => list.map(({ id, entryId }) => id ?? entryId);
 
-/** All pages of a command, by the name of what they hold. */
+/** Returns all pages of a command, joined by the name of the member with the items. */
 export async function pages(server: Wire, method: string, member: string, params: object = {}): Promise<Json[][]> {
   const found: Json[][] = [];
   let cursor: string | undefined;
@@ -59,8 +59,8 @@ export async function pages(server: Wire, method: string, member: string, params
 export const tokens = (count: number): string => "abcd".repeat(count);
 
 /**
- * Drafts by a script of turns: `u` and `a` say something, `c` says what is before the colon and calls tools with the ids
- * behind it, `r` is the result of a call; `*10` is a text of ten tokens.
+ * Returns drafts by a script of turns: `u` and `a` say something, `c` says the text before the colon and calls tools
+ * with the ids behind it, `r` is the result of a call; `*10` is a text of ten tokens.
  */
 export function talk(script: string): Json[] {
   return script.split(" | ").map((turn) => {

@@ -49,7 +49,7 @@ export function opened(attachments: Attachments<Duplex>, session: string): Entra
   return entrance;
 }
 
-/** Says something to a holder; returns what it answers, or the code of the error with which it cannot be reached. */
+/** Sends something to a holder. Returns its answer, or the code of the error with which it cannot be reached. */
 export async function saidTo(holder: FoundHolder<Duplex> | null): Promise<string> {
   if (holder === null) return "nobody";
   let stream: Duplex;
@@ -64,7 +64,7 @@ export async function saidTo(holder: FoundHolder<Duplex> | null): Promise<string
   return String(bytes);
 }
 
-/** The names in the folder beside a session, or null where there is none. */
+/** Returns the names in the folder next to a session, or null where there is no such folder. */
 export function listFolder(folder: string): string[] | null {
   try {
     return readdirSync(join(folder, ".pi-session-server")).sort();

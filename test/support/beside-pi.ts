@@ -1,5 +1,5 @@
 /**
- * kill -9 in the middle of migrations, rollbacks and undos, beside a program that knows no pointer: it opens the session
+ * kill -9 in the middle of migrations, rollbacks and undos, next to a program that knows no pointer: it opens the session
  * file by its name, if it is there, and appends to it.
  */
 
@@ -17,7 +17,7 @@ import type { Json } from "./server.ts";
 const ENTRIES = 400;
 
 /**
- * Kills; those after which both the file and the container were there under their names (`inTheMiddle`) or a diagnostic
+ * Kills; kills after which both the file and the container were there under their names (`inTheMiddle`) or a diagnostic
  * named a line that was not in the session yet; and lines whose write the other program reported as done.
  */
 type Kills = Record<"kills" | "inTheMiddle" | "named" | "written", number>;
@@ -71,7 +71,7 @@ export async function killOther(random: Random, kills: number): Promise<Kills> {
     const { diagnostics } = await server.result("get_state");
     const { interrupted } = await server.result("migration_status");
     if (interrupted) inTheMiddle++;
-    // A line that came while the file was put aside is named, and going back brings it in.
+    // A line that came while the file was moved away is named, and going back brings it in.
     if (diagnostics.some(({ kind }: Json) => kind === "file_beside")) {
       named++;
       await server.result("rollback_migration");
@@ -83,7 +83,7 @@ export async function killOther(random: Random, kills: number): Promise<Kills> {
     expect(new Set(ids).size, what).toBe(ids.length);
     expect(ids.length, what).toBe(ENTRIES + written.size);
     for (const id of written) expect(ids, what).toContain(id);
-    // What was cut off comes to its end, or is left for the next round.
+    // The interrupted request is completed now, or left for the next round.
     if (interrupted && random.chance(0.5)) await server.request(random.pick(["rollback_migration", "migrate_session"]));
     await lives.end();
   }

@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The built program, which the tests spawn. */
 export const PROGRAM = join(root, "dist/bin/pi-session-server.js");
 
-/** Where the machine code of the program is kept for all tests. */
+/** The folder with the program's machine code for all tests. */
 export const KEPT_CODE = join(root, "node_modules/.cache/pi-session-server-tests");
 
 export default function setup(): void {
@@ -21,8 +21,8 @@ export default function setup(): void {
 }
 
 /**
- * Runs the program beside the first tests until it keeps its machine code, unless that is there: only a server that
- * lives for two seconds does, and with it a start takes 50 ms of CPU less, of which there are 500.
+ * Runs the program next to the first tests until it keeps its machine code, unless that code is there. Only a server
+ * that lives for two seconds keeps it. A start then takes 50 of 500 ms of CPU less.
  */
 function keepCode(): void {
   const build = createHash("sha256")
@@ -65,7 +65,7 @@ function newestSource(): number {
   return Math.max(...[...sources, join(root, "scripts/build.js"), join(root, "package-lock.json")].map(modified));
 }
 
-/** 0 for what is not there, which is older than any source. */
+/** Returns the time of a file's last change; 0 for a missing file, which is older than any source. */
 function modified(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }

@@ -1,4 +1,4 @@
-/** Session files as tests put them, servers on them, and what these tell. */
+/** Session files of tests, servers on them, and the damage that these report. */
 
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ export function fileOf(place: Place, content: string | Uint8Array, name = "sessi
   return file;
 }
 
-/** Whoever wrote the file did so long ago. */
+/** Makes a file's last change lie long ago. */
 export function letRest(file: string): void {
   utimesSync(file, new Date("2020-01-01"), new Date("2020-01-01"));
 }

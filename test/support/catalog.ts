@@ -60,7 +60,10 @@ function storing(state: string) {
   return { disk: realDisk, env: realEnv, locks: noLocks, quarantine, durability: "os" } as const;
 }
 
-/** A clock by which files that were just written have rested: what changed just now may change again under its stamp. */
+/**
+ * A clock by which files that were just written have rested: a file may change again under the same stamp soon after a
+ * change.
+ */
 export const later: Env = { ...realEnv, now: () => Date.now() + 60_000 };
 
 export const withoutSqlite = { sqlite: () => undefined };
@@ -138,7 +141,7 @@ function textOf(content: Json): string {
     .join("");
 }
 
-/** Lower-case text in one composition, in which words are looked for. */
+/** Returns lower-case text in one composition, for searches of words. */
 const plain = (text: string): string => text.normalize("NFC").toLowerCase();
 const holdsAll = (text: string, words: readonly string[]): boolean =>
   words.every((word) => plain(text).includes(plain(word)));
@@ -218,7 +221,7 @@ export function randomText(random: Random): string {
 
 const PATHS = ["src/store.ts", "src/x/store.ts", "test/store.ts", "/etc/hosts"];
 
-/** A call of a tool as an assistant message has it, in one of the ways in which agents write them. */
+/** Returns a call of a tool as an assistant message has it, in one of the forms that agents write. */
 function randomCall(random: Random): Json {
   const path = random.pick(PATHS);
   const [name, args] = random.pick<() => [string, Json]>([

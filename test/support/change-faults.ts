@@ -23,14 +23,14 @@ export interface Scenario {
   readonly before: readonly string[];
   /** At least so many operations belong to the change. */
   readonly atLeast: number;
-  /** What a dead writer left behind them, which is kept under whatever name. */
+  /** The rest of a dead writer behind them, which is kept under some name. */
   readonly torn?: string;
 }
 
 export interface Left {
   readonly disk: FaultDisk;
   readonly session: Session;
-  /** What was told to whoever asked for the change. */
+  /** The failure that the caller of the change got. */
   readonly failure: unknown;
   readonly acknowledged: readonly string[];
   readonly refused: readonly string[];
@@ -39,7 +39,7 @@ export interface Left {
   readonly at: string;
 }
 
-/** Expects that a failure was the disk's, and of the entries that are known all that was told and nothing that was refused. */
+/** Expects that a failure was the disk's, and that the known entries are all acknowledged ones and no refused one. */
 export function requireOutcome(
   { failure, acknowledged, refused, at }: Left,
   { before }: Scenario,
@@ -54,8 +54,9 @@ export function requireOutcome(
 }
 
 /**
- * Runs a change with a fault at every operation where it shows something, and hands over what is left. `seen` has the
- * places at which other changes failed already ({@link faultPoints}). One of `ofMany` of the operations is taken, or `most`.
+ * Runs a change with a fault at every operation where it shows something of its own, and passes on the disk after it. `seen`
+ * has the places where other changes failed already ({@link faultPoints}). One of `ofMany` of the operations is taken, or
+ * `most`.
  */
 export async function withFaults(
   scenario: Scenario,
@@ -116,7 +117,7 @@ export function requireKept(disk: FaultDisk, { torn = "" }: Scenario, where: str
   expect(isKept, `${where}: what was torn is kept`).toBe(true);
 }
 
-/** What acknowledges entries that a process only found: the answer to a key that is asked again, and a mark of the end. */
+/** Requests that acknowledge entries that a process only found: a repeated key, and a mark of the end. */
 const RELIANCES = [
   ["a repeated key", "settle"],
   ["a checkpoint", "checkpointNow"],

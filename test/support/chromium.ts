@@ -34,7 +34,7 @@ class Browser {
     const profile = mkdtempSync(join(tmpdir(), "chromium-"));
     const words = [program, ...SWITCHES.split(" "), `--user-data-dir=${profile}`, "about:blank"];
     this.child = spawn("sh", ["-c", RUN, profile, ...words], {
-      // What it writes outside its profile would be left there.
+      // Files that it writes outside its profile would stay there.
       env: { ...process.env, HOME: profile, TMPDIR: profile },
       stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
     });
@@ -133,11 +133,11 @@ export class BrowserPage {
 
   async evaluate(expression: string): Promise<Json> {
     const asked = { expression, returnByValue: true, awaitPromise: true };
-    // A page that is loaded again meanwhile forgets what it was asked.
+    // A page that is loaded again in between forgets the question.
     return (await this.send("Runtime.evaluate", asked)).result?.value;
   }
 
-  /** Presses a key, and waits until what it did is drawn. */
+  /** Presses a key, and waits until its effect is drawn. */
   async press(key: string): Promise<void> {
     const text = key.length === 1 ? key : key === "Enter" ? "\r" : undefined;
     await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text });

@@ -1,4 +1,4 @@
-/** The conformance kit in tests: what it is run against, and how. */
+/** The conformance kit in tests: its programs and its options. */
 
 import { PassThrough } from "node:stream";
 import { parseArguments } from "../../src/cli/options.ts";

@@ -109,7 +109,7 @@ export function spawnContained(
   });
 }
 
-/** Servers that each run in a container of their own, of which some have a folder of the user and some have none. */
+/** Servers that each run in a container of their own; some have a folder of the user and some have not. */
 export function containers(random: Random): Where {
   return {
     start(args, framing, { home: volume }) {

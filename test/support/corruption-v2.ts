@@ -29,7 +29,7 @@ async function containerSample(random: Random, entries: number): Promise<Contain
   return { disk, frames, entries: new Map(lines.map((line) => [JSON.parse(line).id, line])) };
 }
 
-/** Returns the files of a container, and the pointer beside it. */
+/** Returns the files of a container, and the pointer next to it. */
 function partsIn({ disk }: ContainerSample): string[] {
   return disk.paths().filter((path) => path.startsWith(CONTAINER) || path.endsWith(".store.json"));
 }
@@ -41,7 +41,7 @@ function lastRecords(bytes: Uint8Array, count: number): number {
   return Math.max(0, at + 1);
 }
 
-/** The entries of a log by their ids; a stand-in is none. */
+/** Returns the entries of a log by their ids, without stand-ins. */
 function entriesIn(log: Log): Map<string, string> {
   const there = new Map<string, string>();
   for (const [position, id] of idsOf(log).entries()) {
@@ -60,9 +60,9 @@ function expectAll(log: Log, sample: ContainerSample, ids: readonly string[], wh
 }
 
 /**
- * Opens a container of which the files at `paths` have other bytes than in the sample. Every entry whose frame is whole is
- * there byte for byte, what is not is told of, opening writes nothing, and an append, after a repair where one is asked
- * for, and another opening keep it.
+ * Opens a container whose files at `paths` have other bytes than in the sample. Every entry whose frame is whole is there
+ * byte for byte, the others are reported, opening writes nothing, and an append (after a repair, if one is asked for) and
+ * another opening keep all of it.
  */
 async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths: string[]): Promise<void> {
   const textOfFile = (on: FaultDisk, path: string) => Buffer.from(on.content(path) ?? "").toString("latin1");
@@ -85,7 +85,7 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
   const intact = sample.frames.filter(({ line }) => isIntact(line)).map(({ id }) => id);
   expectAll(log, sample, intact, "at the first reading");
   const isThere = textsOf(log).length === sample.frames.length && entriesIn(log).size === sample.frames.length;
-  // Of a frame whose row is lost as well, nothing tells what its own time was.
+  // If a frame's row is lost as well, nothing records the time of the frame.
   const all = isThere && (intact.length === sample.frames.length || paths.length > 1);
   if (!isUntouched && !all) expect(log.damage.length, "damage that is told").toBeGreaterThan(0);
   expect(contentsOf(disk), "reading wrote").toEqual(before);
@@ -105,11 +105,14 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
   expectAll(again, sample, intact, "after an append", repaired);
   expect(again.nodes.position("appended")).toBeGreaterThanOrEqual(0);
   again.close();
-  // What is damaged otherwise stays so until somebody repairs the session.
+  // Other damage stays until the session is repaired.
   if (repaired) expect(faultsOf(disk, CONTAINER)).toEqual([]);
 }
 
-/** How much is damaged: of each file the last records, in steps, and random places; and a segment with another file. */
+/**
+ * The extent of the damage: of each file the last records, in steps, and random places; and a segment with another
+ * file.
+ */
 interface Extent {
   readonly records: number;
   /** Bytes to the next place in a segment, and in another file. */
@@ -118,7 +121,10 @@ interface Extent {
   readonly pairs?: number;
 }
 
-/** Damages each file of a container in turn, and segments together with what tells of their frames. Returns how often. */
+/**
+ * Damages each file of a container in turn, and segments together with the records of their frames. Returns the number of
+ * cases.
+ */
 export async function damageContainers(random: Random, kind: DamageKind, extent: Extent): Promise<number> {
   let count = 0;
   const whole = await containerSample(random, 5 + random.int(8));

@@ -1,4 +1,4 @@
-/** Damage to session files, and a plain reading of what it left: the two sides of the corruption property. */
+/** Damage to session files, and a plain reading of the rest, for the corruption property. */
 
 import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
@@ -25,7 +25,7 @@ export type DamageKind = (typeof DAMAGES)[number];
 interface Sample {
   readonly bytes: Buffer;
   readonly records: readonly Buffer[];
-  /** Where each record begins. */
+  /** The byte offset of each record. */
   readonly starts: readonly number[];
 }
 
@@ -67,7 +67,7 @@ interface Line {
   readonly entry: Record<string, unknown> | null;
 }
 
-/** Lines as anybody would read them: where they are, and the entry each of them is, if it is one. */
+/** Lines as any program would read them: where they are, and the entry each of them is, if it is one. */
 function plainly(bytes: Buffer): Line[] {
   const lines: Line[] = [];
   for (let start = 0; start < bytes.length; ) {
@@ -89,8 +89,8 @@ function entryOf(line: Buffer): Record<string, unknown> | null {
 }
 
 /**
- * After a full read every record whose bytes are all there is recovered byte for byte, what is no entry any more is
- * reported where it lies, and an append and another opening keep all of that.
+ * After a full read, every record whose bytes are all there is recovered byte for byte, every record that is no entry
+ * any more is reported where it lies, and an append and another opening keep all of that.
  */
 async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   const disk = diskWith(bytes);
@@ -98,7 +98,7 @@ async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   try {
     session = openOn(disk);
   } catch (error) {
-    // Nothing is left that could tell a session from any other file; it stays as it is.
+    // Nothing is left that distinguishes a session from any other file; it stays unchanged.
     expect((error as Failure).name).toBe("not_a_session");
     expect(plainly(bytes).filter(({ entry }) => entry?.timestamp !== undefined && entry.type !== "session")).toEqual(
       [],
@@ -110,7 +110,7 @@ async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   if (session.log.version < 3) return session.close();
   const intact = records.filter((record) => bytes.includes(record));
   verify(session);
-  // What a damaged line in the middle hides is looked for once that line was read.
+  // Entries that a damaged line in the middle hides are looked for once that line was read.
   session.refresh();
   const reported = verify(session).damage;
   expectRecovered(session, intact, "at the first reading");
@@ -146,7 +146,7 @@ function expectRecovered(session: Session, intact: readonly Buffer[], when: stri
   for (const record of intact) {
     const text = record.toString();
     const { id } = JSON.parse(text);
-    // Where damage made another entry of its id, the record has an alias.
+    // If damage made another entry of its id, the record has an alias.
     const called = [id, `${id}~2`, `${id}~3`];
     const there = called.map(textAt);
     const found = called.findIndex((name, index) => {

@@ -113,8 +113,8 @@ interface CutOff {
 }
 
 /**
- * What the death of the process at each disk operation leaves. Where the session file, the pointer and the folders are
- * the same as after an earlier death, once; with `all`, each.
+ * Returns the disks after the death of the process at each disk operation. Deaths with the same session file, pointer
+ * and folders count once; with `all`, each counts.
  */
 export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Promise<CutOff[]> {
   const whole = await way.begin();
@@ -125,7 +125,7 @@ export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Prom
   const seen = new Set<string>();
   const found: CutOff[] = [];
   for (let at = 1; at <= operations.length; at++) {
-    // What died at any other operation left what it had changed before.
+    // A death at any other operation leaves the same disk as one before it.
     if (!CHANGES.has(operations[at - 1])) continue;
     const dying = beginning.after();
     dying.set({ kind: "die", at });
@@ -180,7 +180,7 @@ async function leadOut(server: HereServer, ids: readonly string[], how: "named" 
   return error !== undefined;
 }
 
-/** The paths by which the session is known. */
+/** Returns the paths of the session. */
 function pathsOn(disk: FaultDisk): string[] {
   const pointer = pointerOn(disk);
   const isFile = disk.content(FILE) !== undefined || (pointer?.source ?? null) !== null;

@@ -9,19 +9,19 @@ import { join } from "node:path";
 import type { Random } from "./random.ts";
 
 const SOCKET = ".s.PGSQL.5432";
-/** Bytes with which a connection begins; what comes in them is never lost, so that there is one. */
+/** Bytes at the start of a connection that are never lost, so that the connection is made. */
 const BEGINNING = 1;
 
 export class DatabaseProxy {
   readonly folder: string;
-  /** The folder of the server to which new connections lead. */
+  /** The folder of the server to which the proxy leads new connections. */
   database: string;
   cuts = 0;
-  /** The share of requests at which something is lost. */
+  /** The share of requests that lose something. */
   share = 0;
-  /** Whether some connections stay open when nothing comes through them any more. */
+  /** True if some connections stay open when nothing comes through them any more. */
   stalls = false;
-  /** Whether everything is lost that comes from the database. */
+  /** True if everything is lost that comes from the database. */
   isDeaf = false;
   private readonly server: Server;
   private readonly sockets = new Set<Socket>();

@@ -11,7 +11,7 @@ const [WITH_TABLES, UNFINISHED] = ["with_tables", "unfinished"];
 
 let made = 0;
 
-/** What tests ask of a database, whether it is one of many in a server or has a server of its own. */
+/** The members of a database that tests use, whether it is one of many in a server or has a server of its own. */
 export type TestDatabase = Pick<Postgres, "folder" | "name" | "url" | "sql" | "start" | "close">;
 
 /** One database in the server that all tests share, with the tables unless it `isEmpty`. */
@@ -62,7 +62,7 @@ export class Database implements TestDatabase {
     this.admin("select pg_advisory_unlock(1)");
   }
 
-  /** Runs SQL by other code than that which is tested. */
+  /** Runs SQL by other code than the tested code. */
   sql(text: string): string {
     return this.run(this.name, text);
   }
@@ -103,12 +103,12 @@ export interface SuiteDatabase<Server extends TestDatabase = Database> {
   readonly server: Server;
 }
 
-/** Has the suite in which it is called have a database. */
+/** Declares a database for the calling suite. */
 export function suiteDatabase(options?: { readonly isEmpty: boolean }): SuiteDatabase {
   return withDatabase(() => new Database(options));
 }
 
-/** Has the suite in which it is called have a server of its own, which it may kill. */
+/** Declares a server for the calling suite alone, which may kill it. */
 export function suiteServer(): SuiteDatabase<Postgres> {
   return withDatabase(() => new Postgres(), migrate);
 }

@@ -1,6 +1,6 @@
 /**
- * A disk in memory that fails as real ones do: at its k-th operation with an errno, by writing less than it was
- * given, by dying in the middle, or by losing at a power cut what was not synced.
+ * A disk in memory that fails as real ones do: at its k-th operation with an errno, by a short write, by dying in the
+ * middle, or by losing unsynced changes at a power cut.
  */
 
 import { createHash } from "node:crypto";
@@ -16,7 +16,7 @@ export type Fault =
   /** Nothing works from this operation on; a write gets half of its bytes out before. */
   | { readonly kind: "die"; readonly at: number };
 
-/** What a power cut leaves: names that were synced or all, content as it was synced, as it is, or zeroed behind. */
+/** The state after a power cut: names that were synced or all; content as it was synced, as it is, or zeroed behind. */
 interface PowerCut {
   readonly names: "synced" | "all";
   readonly content: "synced" | "all" | "zeroed";
@@ -30,20 +30,20 @@ export const POWER_CUTS: readonly PowerCut[] = [
   { names: "all", content: "zeroed" },
 ];
 
-/** Operations after which another process finds something else than before them. */
+/** Operations that change the disk for other processes. */
 export const CHANGES: ReadonlySet<string> = new Set(
   "create write truncate link rename remove removeFolder makeFolder".split(" "),
 );
 
-/** Operations after which a death or a power cut may leave something else than before them. */
+/** Operations that change the disk as a death or a power cut may leave it. */
 const LEFT_BEHIND: ReadonlySet<string> = new Set([...CHANGES, "copyMode", "sync", "syncFolder"]);
 
 /**
  * Returns the operations, counted from 1, at which a fault of a kind shows something of its own; the disk has recorded
- * the same work without a fault. An error shows it at each place of the sources that asks the disk, with those that call
- * it: the first time and the last, which differ in what was done between them (`seen` knows places of other works, where
- * one of them is enough). A short write needs a write. A death leaves the same at every operation between two changes of
- * the disk, so one of those is enough; after the last change each is one, for the work may have been acknowledged there.
+ * the same work without a fault. An error counts at each place of the sources that asks the disk, with its callers: the
+ * first time and the last, which differ in the work done between them (`seen` knows places of other works, where one of
+ * them is enough). A short write needs a write. A death leaves the same at every operation between two changes of the
+ * disk, so one of those is enough; after the last change each counts, for the work may have been acknowledged there.
  */
 export function faultPoints(kind: Fault["kind"], recorded: FaultDisk, seen?: Set<string>): number[] {
   const { operations, places = [] } = recorded;
@@ -73,7 +73,9 @@ interface AfterCrash {
 interface Inode {
   readonly number: number;
   bytes: Uint8Array;
-  /** What {@link bytes} begin, with room for more: a file that grows by lines is not copied for each of them. */
+  /**
+   * The buffer that {@link bytes} begin, with spare bytes: a file that grows by lines is not copied for each of them.
+   */
   spare?: Uint8Array;
   /** Content that survives a power cut. */
   synced: Uint8Array;
@@ -99,11 +101,11 @@ const NOTHING = new Uint8Array(0);
 export class FaultDisk implements Disk {
   /** Names of the operations since the fault was set, for messages and counts. */
   operations: string[] = [];
-  /** Whether the fault has struck. */
+  /** True if the fault has struck. */
   struck = false;
   /** The time of changes, which by default are long ago. */
   clock: (() => number) | undefined;
-  /** How many changes of contents, names or modes share one change time, as on kernels that count in 4 ms. */
+  /** Number of changes of contents, names or modes that share one change time, as on kernels that count in 4 ms. */
   changesATick = 1;
   /** For each operation since {@link record} its name with {@link placeInSources}. */
   places: string[] | undefined;
@@ -174,8 +176,9 @@ export class FaultDisk implements Disk {
   }
 
   /**
-   * The disk as the next process finds it, after a death and after each power cut: each that differs from those before
-   * it and from those that `seen` knows. `told` is what else the test compares it with, so that it belongs to what differs.
+   * Returns the disk as the next process finds it, after a death and after each power cut: each that differs from those
+   * before it and from those that `seen` knows. `promised` is the test's own expectation, which counts as part of the
+   * difference.
    */
   crashes(seen: Set<string> = new Set(), promised = ""): AfterCrash[] {
     return [undefined, ...POWER_CUTS].flatMap((cut) => {
@@ -188,8 +191,8 @@ export class FaultDisk implements Disk {
   }
 
   /**
-   * The disk as the next process finds it, with everything and after the power cut that takes most; after each of them in
-   * the long runs. For work that was acknowledged, of which every cut has to leave all.
+   * Returns the disk as the next process finds it, with everything and after the power cut that takes most; after each
+   * cut in the long runs. For acknowledged work, which every cut has to leave whole.
    */
   lasting(): AfterCrash[] {
     const cuts = isEvery() ? POWER_CUTS : POWER_CUTS.slice(0, 1);
@@ -215,7 +218,7 @@ export class FaultDisk implements Disk {
     return digest.digest("hex");
   }
 
-  /** The disk as it is now, with what is open on it. */
+  /** Returns the disk as it is now, with its open files. */
   snapshot(): FaultDisk {
     const { disk, copyOf } = this.copy({ names: "all", content: "all" });
     for (const [fd, { inode, ...opened }] of this.descriptors)
@@ -224,7 +227,7 @@ export class FaultDisk implements Disk {
     return disk;
   }
 
-  /** Returns a copy of what a power cut leaves, durably; without one, of what is there, as durable as it is. */
+  /** Returns a durable copy of the disk after a power cut; without a cut, a copy that is as durable as the disk. */
   private copy(cut?: PowerCut): { disk: FaultDisk; copyOf: (inode: Inode) => Inode } {
     const next = new FaultDisk();
     const { inodes, ticks, changes, changesATick } = this;
@@ -341,7 +344,7 @@ export class FaultDisk implements Disk {
     return this.put_(fd, bytes);
   }
 
-  /** Whether a fault of this kind is that of the present operation. */
+  /** Returns whether a fault of this kind is that of the present operation. */
   private isStruckBy(kind: Fault["kind"]): boolean {
     return this.fault?.kind === kind && this.operations.length === this.fault.at;
   }
@@ -448,7 +451,7 @@ export class FaultDisk implements Disk {
     try {
       this.step("makeFolder");
     } catch (error) {
-      // Who makes a folder syncs its name, and may die before that.
+      // The process that makes a folder syncs its name, and may die before that.
       if (this.isStruckBy("die") && missing.length > 0) {
         this.addFolder(missing[0]);
         this.folderOf(missing[0]).synced.delete(basename(missing[0]));
@@ -508,7 +511,7 @@ export class FaultDisk implements Disk {
     return this.nextDescriptor++;
   }
 
-  /** The folder in which a path is a name. */
+  /** Returns the folder that has the name of a path. */
   private folderOf(path: string): Folder {
     const folder = this.nodeAt(dirname(path));
     if (!isFolder(folder)) throw errno("ENOENT");
@@ -539,7 +542,7 @@ export class FaultDisk implements Disk {
 function placeInSources(): string {
   const { stackTraceLimit, prepareStackTrace } = Error;
   Error.stackTraceLimit = 100;
-  // Nobody reads them: looking each up in its source map took a tenth of the time of the tests of faults.
+  // Traces are not read: looking each up in its source map took a tenth of the time of the tests of faults.
   Error.prepareStackTrace = (_error, sites) =>
     sites
       .filter((location) => location.getFileName()?.includes("/src/"))
@@ -581,7 +584,10 @@ function remainder(inode: Inode, content: PowerCut["content"]): Uint8Array {
   return zeroed;
 }
 
-/** Most say that there is no such file, a hundred thousand times in a run; where that was asked, nobody reads. */
+/**
+ * Returns an error. Most say that there is no such file, a hundred thousand times in a run, and their stack is not
+ * read.
+ */
 function errno(code: string, message = code): Error {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;

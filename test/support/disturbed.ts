@@ -1,4 +1,4 @@
-/** Disks, and other things, at whose calls something else happens. */
+/** Disks and other objects with an event at their calls. */
 
 import type { FaultDisk } from "./disk.ts";
 

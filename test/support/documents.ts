@@ -11,7 +11,7 @@ const ELEMENTS = new Set([...NAMES.split(" "), "blockquote"]);
 const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
   id: /^[A-Za-z0-9_.-]+$/,
   href: /^(?:#[A-Za-z0-9_.-]+|(?:https?:\/\/|mailto:)[^\s"'<>\\]+)$/i,
-  // Of fences, by the languages of ours; of folded blocks the same.
+  // Classes of fences, by our languages, and of folded blocks.
   class: /^language-[a-z0-9+#-]+$/,
   lang: /^[a-z0-9+#-]+$/,
   start: /^\d+$/,
@@ -36,7 +36,7 @@ markdown.set({ maxNesting: 1000 });
 // GitHub links no address without a scheme.
 markdown.linkify.add("//", null);
 
-/** Renders the document with raw HTML let through, and returns what is in it. */
+/** Renders the document with raw HTML let through. Returns the elements in it. */
 export function lookAtDocument(source: string): SeenDocument {
   const seen: SeenDocument = { elements: [], ids: [], links: [], addresses: [], headings: [], text: "" };
   const errors: string[] = [];

@@ -4,7 +4,7 @@ import type { Json } from "./server.ts";
 
 const COUNTS = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 };
 
-/** What Pi needs in an assistant message beside its content. */
+/** Members that Pi needs in an assistant message in addition to its content. */
 export const SPOKEN = {
   api: "anthropic-messages",
   provider: "anthropic",

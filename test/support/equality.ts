@@ -1,6 +1,6 @@
 /**
- * Compares bytes as a whole in `toEqual` and what is like it, in each process of the tests: vitest makes an entry of each
- * byte and compares those, which takes a second for a MiB. What counts as equal is the same: the class and each byte.
+ * Compares bytes as a whole in `toEqual` and its like, in each process of the tests: vitest makes an entry of each byte
+ * and compares those, which takes a second for a MiB. Equality is unchanged: the class and each byte.
  */
 
 import { expect } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * A conversation in which every command there is comes up, another program writing in between, over a disk that fails:
- * whatever happens, each request is answered once, in order, and the server lives.
+ * A conversation with every command, another program writing in between, over a disk that fails: each request is
+ * answered once, in order, and the server lives.
  */
 
 import { appendFileSync } from "node:fs";
@@ -69,7 +69,7 @@ function steps(text: (example: unknown) => string, session: string, store: Trial
   for (const { name, example, effect } of commandTable) {
     if (LAST.has(name)) continue;
     const params = JSON.parse(text(example.params));
-    // Nobody answers questions here.
+    // The client here answers no questions.
     if (name === "initialize") delete params.capabilities.hooks;
     const own = store === "v2" ? JSON.parse(JSON.stringify(params).replaceAll(ID_OF_CURRENT, ID_IN_CONTAINER)) : params;
     add(name, own, effect === "write");
@@ -119,7 +119,7 @@ export async function converse(trial: Trial): Promise<{ operations: number; met:
         log.close();
       }
     } catch {
-      // The session was moved, cut or deleted: then there is nobody to write to.
+      // The session was moved, cut or deleted: then there is no file for the other program.
     }
   };
   const asked: { id: unknown; step: Step }[] = [];

@@ -5,12 +5,12 @@ import { dirname, join } from "node:path";
 import { getArchiveFolder, toFolderName } from "../../src/storage/fs/paths.ts";
 import { assistant, user } from "./drafts.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { writeContainer } from "./v2-checker.js";
 
-/** Of the session that is opened. */
+/** The id of the open session. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
-/** Of the one in Session Store V2. */
+/** The id of the session in Session Store V2. */
 export const ID_IN_CONTAINER = "01991f6e-1f1d-7c3e-b0a4-0242ac120007";
 
 const entriesOf = (session: string): Json[] => [

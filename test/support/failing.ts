@@ -5,7 +5,7 @@ import { basename } from "node:path";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { wrapped } from "./disturbed.ts";
 
-/** What an operation meets: an errno, or a file of the session that another program cut or removed just before. */
+/** The fault of an operation: an errno, or a file of the session that another program cut or removed just before. */
 export type Stroke = "EIO" | "ENOENT" | "EMFILE" | "ENOSPC" | "cut" | "gone";
 
 export const STROKES: readonly Stroke[] = ["EIO", "ENOENT", "EMFILE", "ENOSPC", "cut", "gone"];
@@ -13,7 +13,7 @@ export const STROKES: readonly Stroke[] = ["EIO", "ENOENT", "EMFILE", "ENOSPC", 
 /** Operations that take a path first, and those that take a descriptor. */
 const BY_PATH = new Set(["openRead", "openAppend", "create", "info", "link", "rename", "remove", "names", "realPath"]);
 const OPENING = new Set(["openRead", "openAppend", "create"]);
-/** To give something up fails for nobody. */
+/** Operations that never fail. */
 const NEVER = new Set(["close", "watch"]);
 
 export interface FailingDisk {
@@ -24,19 +24,18 @@ export interface FailingDisk {
   readonly countOf: (operation: string) => number;
   /** Descriptors that are open. */
   readonly open: () => number;
-  /** What the last stroke met, for messages. */
+  /** Returns the operation of the last stroke, for messages. */
   readonly met: () => string;
 }
 
-/** Whether replies wait in a file: half of one may be out when it cannot be read, so that the stream ends then. */
+/** Returns whether replies wait in a file: half of one may be out when it cannot be read, so that the stream ends then. */
 function isReply(path: unknown): boolean {
   return typeof path === "string" && basename(path).startsWith(".reply.");
 }
 
 /**
- * Wraps the real disk. `strike` is asked at each operation, which it gets the number of; `files` are those that a cut
- * or a removal strikes. Reads of a file in which replies wait succeed but with
- * `readsReplies`.
+ * Wraps the real disk. `strike` is asked at each operation, with its number; `files` are the files that a cut or a
+ * removal strikes. Reads of a file with waiting replies succeed unless `readsReplies`.
  */
 export function failingDisk(
   strike: (count: number, operation: string) => Stroke | undefined,

@@ -34,7 +34,7 @@ export interface Fault {
   pass(say: Say): Passing;
 }
 
-/** Returns the fault that changes what the one or the other says; what it returns nothing for stays as it is. */
+/** Returns the fault that changes replies or requests; a message for which `change` returns nothing stays unchanged. */
 function on(whose: "reply" | "request", change: (message: Json) => Json | undefined): Fault["pass"] {
   const changed = (text: string, message: Json): string[] => {
     const other = change(message);
@@ -422,7 +422,7 @@ export function faultyStreams(
     for (const { bytes: payload } of fromHost.push(bytes)) {
       const message = jsonIn(payload);
       const sent = payload.toString("utf8");
-      // What is not changed passes as the bytes that it is.
+      // An unchanged message passes as its original bytes.
       for (const text of message === undefined ? [sent] : passing.request(sent, message))
         server.input.write(frameMessage(framing, text === sent ? payload : text));
     }

@@ -1,10 +1,10 @@
-/** What other programs, and people, do to the files of folders that are listed. */
+/** Changes of other programs, and people, to the files of listed folders. */
 
 import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Random } from "./random.ts";
 
-/** What a change may use. */
+/** Things that a change may use. */
 interface Chosen {
   readonly random: Random;
   /** A file and a folder among those that are listed. */

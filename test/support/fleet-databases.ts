@@ -1,4 +1,4 @@
-/** Databases of long histories, and what befalls them: a server that is killed, or one in whose place another is promoted. */
+/** Databases of long histories, and their failures: a server that is killed, or one in whose place another is promoted. */
 
 import { join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
@@ -9,12 +9,12 @@ import type { Random } from "./random.ts";
 /** Settings that the databases of short tests do without: what a server does by itself takes locks, too. */
 const AS_USERS_HAVE_IT = ["autovacuum = on"];
 
-/** Milliseconds for which a standby is waited for. */
+/** Milliseconds of waiting for a standby. */
 const LONGEST_WAIT = 60_000;
 
 export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A database that things befall. */
+/** A database that things happen to. */
 export interface BefallenDatabase {
   /** Address through which connections are lost. */
   readonly url: string;
@@ -22,7 +22,7 @@ export interface BefallenDatabase {
   readonly answerWithin: number;
   /** The endpoint through which the machines reach it. */
   readonly proxy: DatabaseProxy;
-  /** The server with what was acknowledged. */
+  /** The server with all acknowledged commits. */
   readonly server: Postgres;
   readonly figures: Readonly<Record<string, number>>;
   /** Makes it, without tables. */
@@ -82,7 +82,7 @@ export class PromotedDatabase implements BefallenDatabase {
   private readonly isSynchronous: boolean;
   /** The primary first. */
   private readonly servers = [new Postgres(AS_USERS_HAVE_IT), new Postgres(AS_USERS_HAVE_IT)];
-  /** Ways on which standbys follow the server in a folder. */
+  /** Links by which standbys follow the server in a folder. */
   private readonly links: ReadonlyMap<Postgres, DatabaseProxy>;
 
   constructor(random: Random, isSynchronous: boolean) {
@@ -130,7 +130,7 @@ export class PromotedDatabase implements BefallenDatabase {
   async befall(): Promise<void> {
     const [primary, standby] = this.servers;
     const { random, figures } = this;
-    // What the standby does not get is lost with the primary, or is never acknowledged.
+    // Changes that the standby does not get are lost with the primary, or are never acknowledged.
     if (random.chance(0.5)) {
       this.linkTo(primary).isDeaf = true;
       await wait(random.int(600));
@@ -170,7 +170,10 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 }
 
-/** Lines that are not where those before them end, or are of an earlier epoch; packs whose commit came to nothing aside. */
+/**
+ * Counts lines that do not begin where those before them end, or are of an earlier epoch, without packs whose commit
+ * failed.
+ */
 export const OUT_OF_ORDER = `select count(*) from (
     select seq - lag(past, 1, 0::bigint) over sorted as step, lines.epoch - lag(lines.epoch, 1, 0) over sorted as rise
     from (select session_id, generation, seq, seq + 1 as past, epoch from pi_fleet.entry
@@ -179,7 +182,7 @@ export const OUT_OF_ORDER = `select count(*) from (
     window sorted as (partition by session_id order by seq)) as steps
   where step <> 0 or rise < 0`;
 
-/** Returns the lines that a database has of a session, in rows and in packs, by other code than that which is tested. */
+/** Returns the lines of a session in a database, in rows and in packs, by other code than the tested code. */
 export function linesInDatabase(server: Pick<Postgres, "sql">, id: string): string[] {
   const rows = server.sql(`with s as (select id, generation from pi_fleet.session where id = '${id}')
     select seq, 'row', encode(line, 'hex') from s join pi_fleet.entry e on e.session_id = id and e.generation = s.generation

@@ -1,6 +1,7 @@
 /**
  * Random histories of machines that work on the sessions of one fleet: they die, stop and lose their connections. Each
- * line is written once by one machine, which notes what it was told; afterwards that is held against what the fleet has.
+ * line is written once by one machine, which notes the outcome; afterwards the notes are compared with the fleet's
+ * lines.
  */
 
 import { expect } from "vitest";
@@ -13,13 +14,13 @@ import {
   type Written,
 } from "./history-machine.ts";
 
-/** What happened in a history, before all of it was brought together. */
+/** Counts of a history, before its machines are reconciled. */
 export interface HistoryFigures {
   /** Appends that were acknowledged. */
   appends: number;
   /** Entries that they have. */
   acknowledged: number;
-  /** Of these, while the fleet was away. */
+  /** Number of these while the fleet was away. */
   local: number;
   /** Branches that were made because others wrote meanwhile. */
   branches: number;
@@ -34,7 +35,7 @@ export interface HistoryFigures {
 /** Sessions that a machine is asked for afterwards without having them. */
 const MOST_FETCHED = 20;
 
-/** Runs a history, and fails unless what the fleet has afterwards is what was told. `linesOf` reads the fleet. */
+/** Runs a history. Fails unless the fleet's lines agree with the reported outcomes. `linesOf` reads the fleet. */
 export async function runHistory(
   options: HistoryOptions,
   settle: () => Promise<void>,
@@ -46,7 +47,7 @@ export async function runHistory(
   const notes: HistoryNotes = { written, tick: () => ++now, counts };
   const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, notes));
   await Promise.all(machines.map((machine) => machine.run()));
-  // What was told before all of it is brought together.
+  // The outcomes before the machines are reconciled.
   const acknowledged = written.filter(({ outcome }) => outcome === "acknowledged");
   const figures = {
     appends: acknowledged.length,
@@ -67,7 +68,7 @@ export async function runHistory(
     requireParents(all);
     const lines = all.filter((line) => !line.includes(LEAF_MARKER));
     const ours = written.filter(({ sessionId }) => sessionId === id);
-    // What a promotion forgot is given back as a branch where others wrote meanwhile.
+    // Lines that a promotion lost are uploaded again, as a branch where others wrote in between.
     requireTrue(ours, lines, !options.mayLose);
   }
   return { ...figures, ...counts };
@@ -85,7 +86,7 @@ function requireParents(lines: readonly string[]): void {
   }
 }
 
-/** Fails unless a session's lines are those that were told, once each, and in an order in which they can have come. */
+/** Fails unless a session's lines are the acknowledged ones, once each, and in a possible order. */
 function requireTrue(written: readonly Written[], lines: readonly string[], isOrdered: boolean): void {
   const places = new Map<string, number>();
   for (const [place, line] of lines.entries()) {

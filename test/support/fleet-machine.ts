@@ -19,13 +19,13 @@ import { beginning } from "./sessions.ts";
 export const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 
 export type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
-  /** How often the fleet is asked again. */
+  /** Number of times the fleet is asked again. */
   readonly tries?: number;
-  /** Whether it goes on while the fleet is away. */
+  /** True if it goes on while the fleet is away. */
   readonly isJournaled?: boolean;
-  /** That of a machine whose process is gone, or has another one beside it. */
+  /** The disk of a machine whose process is gone, or has another one next to it. */
   readonly disk?: FaultDisk;
-  /** In which its copy is. */
+  /** The folder of its copy. */
   readonly folder?: string;
   /** Those of two processes of one machine. */
   readonly locks?: Locks;
@@ -71,7 +71,7 @@ export class Machine {
     this.other = files?.other() as Store;
   }
 
-  /** What becomes of calls of the fleet from now on. */
+  /** Sets the faults of later calls of the fleet. */
   fails(how: (name: string) => FleetFault | undefined): void {
     this.fleet.faultAt = (_, name) => how(name);
   }
@@ -125,8 +125,8 @@ export const written = async (log: Log, ...ns: number[]): Promise<void> => {
 export const failed = (name: string, more: object = {}) => expect.objectContaining({ name, ...more });
 
 /**
- * Lets a machine that writes nothing find out: what is asked beside everything else is known a moment later. Why it could
- * not is told by the next write.
+ * Lets a machine that writes nothing find out: answers to background requests are known a moment later. The next write
+ * reports a failure of these.
  */
 export async function followed(log: Log): Promise<void> {
   for (let turns = 0; turns < 50; turns++) {

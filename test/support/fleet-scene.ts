@@ -1,7 +1,7 @@
 /**
- * Scenes: machines that work on one session of a fleet in memory. A step says who acts ("one", where nobody is named), what
- * is done, and with which lines. `3` is a line of the chain, `7<3` another one that continues it, `7<` one that continues
- * nothing; of lines that are there, `@3` is a leaf marker at 3. `!name`: the step fails so, and `!name?`: it may be repeated.
+ * Scenes: machines that work on one session of a fleet in memory. A step names the actor ("one" by default), the action and
+ * its lines. `3` is a line of the chain, `7<3` another one that continues it, `7<` one that continues nothing; among lines
+ * that are there, `@3` is a leaf marker at 3. `!name`: the step fails so, and `!name?`: it may be repeated.
  */
 
 import { expect, test } from "vitest";
@@ -17,7 +17,7 @@ import { id, SESSION, userText } from "./lines.ts";
 import { textsOf } from "./sessions.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
 
-/** Gives what a machine owes to its fleet, and names what it owes to others. */
+/** Uploads a machine's pending lines to its fleet, and names those that are pending for other fleets. */
 export async function uploadAll(place: GivingPlace): Promise<FleetPushed[]> {
   const pushed: FleetPushed[] = [];
   for (const known of owedIn(place)) pushed.push(await give(place, known));
@@ -49,7 +49,7 @@ function shown(texts: Words): string[] {
 
 const meant = (words: Words): string[] => words.map((word) => (word.startsWith("@") ? word : lineOf(word)));
 
-/** Returns what brings the session back to how the fleet has it now, when nobody had it. */
+/** Returns a function that restores the fleet's present state of the session, without a holder. */
 export function remembered({ table }: MemoryFleet): () => void {
   const row = table.rows.get(SESSION);
   if (!row) throw new Error("the session is missing");
@@ -110,7 +110,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     await actor.machine.put(words.map(lineOf));
     await actor.log.ready?.();
   },
-  /** The fleet lets it have the session, of which it knows nothing. */
+  /** The fleet grants it the session, without its knowledge. */
   robs({ machine: { fleet } }) {
     fleet.leasesEnd = true;
     return fleet.take(SESSION);
@@ -152,7 +152,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     for (let n = 0; n < 8; n++) await Promise.resolve();
   },
 
-  // What befalls a machine, or all of them.
+  // Faults of one machine, or of all of them.
   cut: ({ machine }) => machine.fails(() => "before"),
   heals: ({ machine }) => machine.fails(() => undefined),
   /** The call fails: before or after its effect, or it is late; the others with it, where that is said. */
@@ -169,7 +169,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   later(_, [milliseconds], scene) {
     scene.clock += Number(milliseconds);
   },
-  /** Nobody has the session any more. */
+  /** Ends the holder's lease of the session. */
   leaves: (_actor, _words, { table }) => table.leave(),
   deleted: (_actor, _words, { row }) => Object.assign(row, { isDeleted: true, holder: null, epoch: row.epoch + 1 }),
   restored: (_actor, _words, { row }) => Object.assign(row, { isDeleted: false }),
@@ -177,14 +177,14 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     scene.goBack = remembered(actor.machine.fleet);
   },
   forgets: (_actor, _words, scene) => scene.goBack(),
-  /** The note of what it owes is removed. */
+  /** Removes the note of its pending lines. */
   unnoted: ({ machine: { disk } }) => disk.remove(notesOn(disk)[0]),
 
-  // What is there.
+  // Expectations.
   fleet: (_, words, { table }) => expect(shown(table.linesOf(SESSION))).toEqual(meant(words)),
   copy: ({ log }, words) => expect(shown(textsOf(log))).toEqual(meant(words)),
   aside: ({ machine }, words) => expect(machine.quarantined).toEqual(words.map(lineOf)),
-  /** What is said of a copy; `:8`: of this entry. */
+  /** The damage and state of a copy; `:8`: of this entry. */
   told: ({ log }, words) =>
     expect(log.damage).toEqual(
       words.map((word) => {
@@ -195,7 +195,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   is: ({ log }, [durability]) => expect(log.durability).toBe(durability),
   durable: ({ log }, [count]) => expect([log.durableCount, log.persisted]).toEqual([Number(count), count !== "0"]),
   notes: ({ machine }, [count]) => expect(notesOn(machine.disk)).toHaveLength(Number(count)),
-  /** What becomes of what the machine owes; `:one`: for the copy of that one. */
+  /** The outcomes of the machine's uploads; `:one`: for the copy of that one. */
   async pushes({ machine }, words, scene) {
     const meant = words.map((word) => {
       const [outcome, name] = word.split(":");
@@ -204,19 +204,19 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     expect(await uploadAll(placeOf(machine))).toMatchObject(meant);
   },
   owed: ({ machine }, [count]) => expect(owedIn(placeOf(machine))).toHaveLength(Number(count)),
-  /** From which entry on a copy owes its lines. */
+  /** The first entry of a copy's pending lines. */
   owes({ machine, log }, [from]) {
     const first = machine.journal.of(SESSION, log.file as string)?.from?.entries;
     expect(`${first ?? "nothing"}`).toBe(from);
   },
-  /** The epochs in which its lines were written. */
+  /** The epochs of its lines. */
   epochs: (_, words, { row }) => expect(row.epochs).toEqual(words.map(Number)),
   holder: (_, [name], { table }) => expect(table.rows.get(SESSION)?.holder?.id ?? "nobody").toBe(name),
   locked: ({ log }, [, name]) => expect(log.lockedBy?.client ?? "nobody").toBe(name),
   marks(actor) {
     actor.mark = actor.machine.fleet.calls.length;
   },
-  /** Which calls there were since the mark. */
+  /** The kinds of calls since the mark. */
   asked: ({ machine, mark }, words) => expect([...new Set(machine.fleet.calls.slice(mark))]).toEqual(words),
 };
 
@@ -239,8 +239,8 @@ export class Scene {
   }
 
   /**
-   * Has a machine begin, or another process on the disk of the first one, to which such words are told: it goes on "alone",
-   * has its copy "elsewhere", or finds what was left "after a loss" of power.
+   * Begins a machine, or another process on the disk of the first one, with such options: it goes on "alone", has its copy
+   * "elsewhere", or begins "after a loss" of power.
    */
   begin(name: string, words: Words = []): Actor {
     const elapsed = (): number => this.clock;
@@ -272,7 +272,7 @@ export class Scene {
     return row;
   }
 
-  /** Plays steps, which a semicolon or the end of a line ends, one after the other. What fails says at which. */
+  /** Plays steps one after the other; a semicolon or the end of a line ends a step. A failure names its step. */
   async play(...steps: readonly Step[]): Promise<this> {
     const all = steps.flatMap((one): Step[] =>
       typeof one === "string" ? one.split(/;\s*|\n\s*/).filter(Boolean) : [one],

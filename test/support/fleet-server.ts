@@ -11,10 +11,10 @@ import type { Json, Wire } from "./server.ts";
 interface Options extends Omit<HereLivesOptions, "fleet"> {
   readonly table?: FleetTable;
   readonly name?: string;
-  /** Whether it goes on while the fleet is away. */
+  /** True if it goes on while the fleet is away. */
   readonly isJournaled?: boolean;
   readonly keeper?: FleetConnection["keeper"];
-  /** Whether the leases of others have run out for it. */
+  /** True if the leases of others have run out for it. */
   readonly leasesEnd?: boolean;
 }
 
@@ -62,7 +62,7 @@ export class FleetServer {
     return this;
   }
 
-  /** Ends its server, so that nobody has its sessions. */
+  /** Ends its server, so that its sessions have no holder. */
   async end(): Promise<void> {
     await this.lives.end();
     this.fleet.table.leave();
@@ -84,14 +84,14 @@ export class FleetServer {
   }
 
   result = (method: string, params?: Json): Promise<Json> => this.wire.result(method, params);
-  /** Returns what is said of a failure. */
+  /** Returns the failure's name and data. */
   refused = async (method: string, params: Json = {}): Promise<Json> => (await this.wire.failure(method, params)).data;
   state = (): Promise<Json> => this.result("get_state");
   append = (...ids: string[]): Promise<Json> => this.result("append", { entries: entriesOf(...ids) });
   ids = async (where: Json = {}): Promise<string[]> => idsOf(await this.result("get_entries", where));
   path = async (entryId: string): Promise<string[]> => idsOf(await this.result("get_path", { entryId }));
 
-  /** Opens a session, whoever has it, and writes to it. */
+  /** Opens a session, even one with another holder, and writes to it. */
   async takeOver(sessionId: string, ...ids: string[]): Promise<this> {
     this.fleet.leasesEnd = true;
     await this.start();
@@ -114,7 +114,7 @@ export class FleetServer {
     this.fleet.faultAt = () => undefined;
   }
 
-  /** What the server said on its own by events of a name. */
+  /** Returns the events of a name that the server has sent. */
   heard(name: string): Json[] {
     return this.wire.events.filter(({ method }) => method === name).map(({ params }) => params);
   }

@@ -1,4 +1,4 @@
-/** A fleet in memory, whose calls fail before or after their effect, and what is held against it. */
+/** A fleet in memory, whose calls fail before or after their effect, and checks of its state. */
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
@@ -59,7 +59,7 @@ export class FleetTable {
   /** Attachments by their digest, and the digests of those of each session. */
   readonly blobs = new Map<string, Uint8Array>();
   readonly attached = new Map<string, Set<string>>();
-  /** Promotions until now: a fleet is told of another server after each. */
+  /** Promotions until now: a fleet reports another server after each. */
   promotions = 0;
   /** The rows after each change, if a promotion may forget some. */
   past: Map<string, Row>[] | undefined;
@@ -107,7 +107,7 @@ export class FleetTable {
   }
 }
 
-/** Fails unless what is packed comes out as it was. */
+/** Fails unless packed lines come out unchanged. */
 async function requirePacked(...[before, lines, heads, stretches]: Parameters<typeof packed>): Promise<void> {
   const packs = await packed(before, lines, heads, stretches);
   const opened = (await Promise.all(packs.map(linesIn))).flat();
@@ -115,7 +115,7 @@ async function requirePacked(...[before, lines, heads, stretches]: Parameters<ty
   expect(packs.flatMap(headsIn)).toEqual(heads);
 }
 
-/** What happens to a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
+/** The fault of a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
 export type FleetFault = "before" | "after" | "late";
 
 const away = (): Failure => new Failure("storage_failed", "test: the fleet is away", { fleet: true });
@@ -125,23 +125,23 @@ export class MemoryFleet implements Fleet {
   readonly holder: { id: string; shown: Holder };
   /** Calls until now, by name. */
   readonly calls: string[] = [];
-  /** What happens to the call of that number, from 0 on. */
+  /** Returns the fault of the call of that number, from 0 on. */
   faultAt: (call: number, name: string) => FleetFault | undefined = () => undefined;
   /** The rule that this fleet breaks, for tests of the tests. */
   breaks: "nothing" | "epoch" | "both" | "taking" | "above" = "nothing";
-  /** Where it says that commits are. */
+  /** The durability that it reports for commits. */
   durability: "replicated" | "primary" = "replicated";
-  /** The server that answered last, and those on which sessions were taken. */
+  /** The server that answered last, and the servers of the sessions' leases. */
   server = "0";
   tally = { commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 };
   private readonly takenAt = new Map<string, string>();
-  /** What goes on before a call arrives. */
+  /** Runs before a call arrives. */
   turns: () => Promise<void> = () => Promise.resolve();
-  /** Whether leases have run out: anybody may take. */
+  /** True if leases have run out: any machine may take a session. */
   leasesEnd = false;
   /** Milliseconds since it last gave more time for what this process has, though nothing was written. */
   renewed = Number.POSITIVE_INFINITY;
-  /** Whether leases of sessions that rest have run out. */
+  /** True if leases of sessions that rest have run out. */
   isIdle = false;
   private late: (() => void)[] = [];
 

@@ -20,19 +20,19 @@ interface ForeignOptions {
   readonly store: StoreName;
   readonly framing: Framing;
   readonly dialect: Dialect;
-  /** How many changes are made. */
+  /** Number of changes. */
   readonly changes: number;
 }
 
-/** What was done; `unseen` are changes after which neither size nor times were others. */
+/** Counts of the work; `unseen` are changes that altered neither size nor times. */
 type Sums = Record<"changes" | "unseen" | "requests" | "acknowledged" | "damageReported", number>;
 
-/** What was found wrong. */
+/** Problems that the run found. */
 interface Wrong {
   internalErrors: number;
   unanswered: number;
   readonly dead: string[];
-  /** Frames that are not whole, and replies that nobody asked for. */
+  /** Broken frames, and replies without a request. */
   readonly faults: string[];
   /** Entries in replies that no file held at any moment. */
   readonly unsound: string[];
@@ -72,7 +72,7 @@ class Moments {
   private readonly isContainer: boolean;
   private readonly lines = new Set<string>();
   private readonly texts = new Set<string>();
-  /** The ids of the entries of each moment, from the last on of which all were shown. */
+  /** The ids of the entries of each moment, from the last moment that was shown completely. */
   private readonly ids: Set<string>[] = [];
 
   constructor(files: () => string[], isContainer: boolean) {
@@ -91,14 +91,14 @@ class Moments {
     return lines;
   }
 
-  /** Whether there was a moment, not before the one that was shown last, of which these ids leave out none. */
+  /** Returns whether some moment, not before the last shown one, has no other ids than these. */
   cover(ids: ReadonlySet<string>): boolean {
     const last = this.ids.findLastIndex((moment) => [...moment].every((id) => ids.has(withoutAlias(id))));
     if (last > 0) this.ids.splice(0, last);
     return last >= 0;
   }
 
-  /** Whether a text was a line, or a whole value within one, at some moment. */
+  /** Returns whether a text was a line, or a whole value within one, at some moment. */
   held(text: string): boolean {
     return this.lines.has(text) || [...this.texts].some((known) => known.includes(text));
   }
@@ -108,7 +108,7 @@ function textOf(file: string): string {
   try {
     const real = realpathSync(file);
     if (!isFile(real)) return "";
-    // What is sent has these escaped.
+    // The wire format escapes these.
     return readFileSync(real, "utf8").replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
   } catch {
     return "";
@@ -162,17 +162,17 @@ export class Episode {
   private readonly sent = new Set<string>();
   /** Contents of messages that were acknowledged after the last change. */
   private acknowledged: string[] = [];
-  /** Contents of messages whose append was refused: what is left of them the server may take out again. */
+  /** Contents of messages whose append was refused: the server may remove their rest. */
   private readonly refused = new Set<string>();
   /** Ids of the session; a change of its header gives it another one. */
   readonly ids = new Set<string>();
   /** Ids that the server has shown. */
   private shown = new Set<string>();
-  /** Damage that was told, and that is not of what was shown before. */
+  /** Reported damage that does not belong to entries shown before. */
   private reports: Heard[] = [];
   /** Names of the failures since it was quiet last. */
   private failed: string[] = [];
-  /** Names of the last changes, for whoever reads what is wrong. */
+  /** Names of the last changes, for failure messages. */
   private readonly history: string[] = [];
 
   constructor(run: Run, server: Witness, file: string) {
@@ -188,7 +188,7 @@ export class Episode {
     return `after ${this.history.slice(-3).join("; ")}`;
   }
 
-  /** What was done last, and what came of it. */
+  /** Describes the last change and its result. */
   private get whatCame(): string {
     return `${this.what}; failed since: ${this.failed.join(" ")}; came last: ${this.server.frames.join(", ")}`;
   }
@@ -225,7 +225,7 @@ export class Episode {
     this.history.push(
       `${name} of ${path.slice(dirname(this.file).length + 1).slice(-40)}${keepTimes ? ", times kept" : ""}${atOnce ? ", at once" : ""}`,
     );
-    // What was acknowledged before may be gone by it.
+    // The change may have removed acknowledged entries.
     this.acknowledged = [];
     for (const answer of await Promise.all(first)) this.handle(answer);
     if (random.chance(run.patience)) await pass(600);
@@ -255,7 +255,7 @@ export class Episode {
     const parts = readdirSync(file, { recursive: true, encoding: "utf8" }).map((name) => join(file, name));
     const all = [...parts, file.replace(/\.v2$/, ".store.json")].filter(isFile);
     const segments = all.filter((path) => path.endsWith(".seg"));
-    // What the entries are in, half of the time.
+    // Half of the time, a file with entries.
     return all.length === 0 ? undefined : random.pick(segments.length > 0 && random.chance(0.5) ? segments : all);
   }
 
@@ -294,7 +294,7 @@ export class Episode {
     return answers;
   }
 
-  /** Asks while nobody changes anything: what is answered must be complete, and what is acknowledged must stay. */
+  /** Asks while no change is under way: answers must be complete, and acknowledged entries must stay. */
   async quiet(): Promise<void> {
     const { random, moments, run } = this;
     const { sums, wrong } = run;
@@ -326,15 +326,16 @@ export class Episode {
       const unread = this.acknowledged.filter((content) => !contents.has(content));
       if (unread.length > 0) wrong.lost.push(`not in get_entries: ${unread.join(", ")} ${this.what}`);
     }
-    // What was told while nothing could be shown is of the entries that are not shown next. So is what was found to be
-    // lost behind a reply: a read shows what is known, and only a look at the file, which comes by itself, finds that.
+    // Damage reported while nothing could be shown belongs to the entries that are missing next. So does a loss that
+    // was found after a reply: a read shows the known entries, and only a look at the file, which comes by itself,
+    // finds the loss.
     if (entries?.result)
       this.reports = this.reports.filter(
         (event) => event.number > entries.heard && kindsIn(event).includes("lost_entries"),
       );
     this.failed = [];
     if (isReported) sums.damageReported++;
-    // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
+    // The server's treatment of damage takes no whole entry of another program out of the file.
     const there = new Set(now);
     const removed = before.filter((line) => this.isTheirs(line) && !there.has(line));
     if (removed.length > 0) wrong.lost.push(`taken out of the file: ${removed.join(" ").slice(0, 300)} ${this.what}`);
@@ -343,7 +344,7 @@ export class Episode {
     if (unwritten.length > 0) wrong.lost.push(`not in the file: ${unwritten.join(", ")} ${this.what}`);
   }
 
-  /** Whether a line is an entry that the server may not take out. Of a batch a change may have left a part. */
+  /** Returns whether a line is an entry that the server may not take out. Of a batch a change may have left a part. */
   private isTheirs(line: string): boolean {
     if (idOf(line) === undefined) return false;
     if (JSON.parse(line)._batch !== undefined) return false;
@@ -371,7 +372,7 @@ export class Episode {
   private handleEvents(): void {
     for (const event of this.server.events.splice(0)) {
       const { name, params, text } = event;
-      // What was found of the session before when it was left.
+      // The session before was damaged when it was left.
       if (this.run.left.has(params.sessionId)) continue;
       if (name === "session_damage") this.reports.push(event);
       if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
@@ -392,7 +393,7 @@ export class Episode {
     }
   }
 
-  /** Expects of another server, which opens the session now, what was acknowledged after the last change. */
+  /** Expects that another server, which opens the session now, has the entries acknowledged after the last change. */
   async readAgain(reader: Witness): Promise<void> {
     const { wrong } = this.run;
     const opened = await reader.ask("open_session", { sessionPath: this.file });
@@ -442,22 +443,22 @@ interface Run {
   readonly random: Random;
   readonly sums: Sums;
   readonly wrong: Wrong;
-  /** How often the server is given the time to look by itself. */
+  /** Number of times the server gets time to look by itself. */
   readonly patience: number;
   made: number;
   /** Ids of sessions that were left. */
   readonly left: Set<string>;
 }
 
-/** Returns a run in which nothing was done yet. */
+/** Returns a run before its first change. */
 export function newRun(random: Random, options: ForeignOptions, patience = 0): Run {
   const sums: Sums = { changes: 0, unseen: 0, requests: 0, acknowledged: 0, damageReported: 0 };
   return { options, random, sums, wrong: nothingWrong(), patience, made: 0, left: new Set() };
 }
 
 /**
- * Makes so many changes under servers that have the files open, every kind of them in turn. Expects that nothing is wrong,
- * and returns what was done.
+ * Makes so many changes under servers that have the files open, every kind in turn. Expects no problem. Returns the
+ * counts.
  */
 export async function changeUnderneath(random: Random, options: ForeignOptions, patience = 0): Promise<Sums> {
   const run = newRun(random, options, patience);
@@ -476,7 +477,7 @@ export async function changeUnderneath(random: Random, options: ForeignOptions, 
     wrong.unanswered += witness.unanswered;
     wrong.faults.push(...witness.faults);
   };
-  // Where so much is wrong the rest would show nothing else.
+  // With so many problems the rest would show nothing else.
   while (sums.changes < changes && wrong.faults.length < 100) {
     const isUsable = !server.isGone && server.faults.length === 0;
     const [made, state] = isUsable ? await Promise.all(server.askAll([["new_session"], ["get_state"]])) : [];
@@ -499,7 +500,7 @@ export async function changeUnderneath(random: Random, options: ForeignOptions, 
   await close(reader);
   // A soak keeps the message alone, and what depends on time is not found again by its seed.
   expect(wrong, JSON.stringify(wrong)).toEqual(nothingWrong());
-  // Of a handful, a busy machine acknowledges few.
+  // A busy machine acknowledges few of a handful.
   expect(sums.acknowledged).toBeGreaterThan(sums.changes < 40 ? 0 : sums.changes / 4);
   return sums;
 }

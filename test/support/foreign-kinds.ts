@@ -1,4 +1,4 @@
-/** The ways in which other programs change files: each is given a path and changes what is there. */
+/** The ways in which other programs change files: each gets a path and changes the file there. */
 
 import { execFileSync, spawnSync } from "node:child_process";
 import * as fs from "node:fs";
@@ -9,11 +9,11 @@ export type Later = (() => void) | undefined;
 
 interface Kind {
   readonly change: (path: string, random: Random) => unknown;
-  /** Whether it can be made so that neither size nor times tell of it. */
+  /** True if the change can leave both size and times unchanged. */
   readonly keepsSize?: boolean;
 }
 
-/** Whether there is a file that can be read without waiting for anybody. */
+/** Returns whether there is a file whose reading never blocks. */
 export function isFile(path: string): boolean {
   return fs.lstatSync(path, { throwIfNoEntry: false })?.isFile() === true;
 }
@@ -29,7 +29,7 @@ function overwrite(path: string, at: number, bytes: Uint8Array, size?: number): 
   }
 }
 
-/** Where a line of a text begins and ends, without its line feed. */
+/** The bounds of a line in a text, without its line feed. */
 interface Line {
   readonly start: number;
   readonly end: number;
@@ -85,7 +85,7 @@ function saveAnew(path: string, bytes: Buffer): void {
   fs.writeFileSync(path, bytes);
 }
 
-/** Any text in place of another, in one of the ways in which programs save. */
+/** Puts any text in place of another, in one of the ways in which programs save. */
 function save(path: string, bytes: Buffer, random: Random): void {
   random.pick([saveOver, saveAtomically, saveAnew])(path, bytes);
 }
@@ -262,7 +262,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-/** Makes one change; with `keepTimes` the file's times are set back to what they were. */
+/** Makes one change; with `keepTimes` the file's times are set back. */
 export function changeFile(name: string, path: string, random: Random, keepTimes: boolean): Later {
   const { change, keepsSize } = KINDS[name];
   if (!keepTimes || !keepsSize) return laterOf(change(path, random));
@@ -279,7 +279,7 @@ function laterOf(result: unknown): Later {
   return typeof result === "function" ? (result as () => void) : undefined;
 }
 
-/** Puts bytes at a path, whatever is there, in one of the ways in which programs save. */
+/** Puts bytes at a path, in place of any file there, in one of the ways in which programs save. */
 export function putBack(path: string, bytes: Buffer, random: Random): void {
   if (isFile(path)) return save(path, bytes, random);
   fs.rmSync(path, { recursive: true, force: true });

@@ -89,7 +89,7 @@ function spoilText(text: string, random: Random): string {
 function usableIds(payload: string, dialect: string): string[] {
   const idOf = (item: Json): string[] => {
     if (typeof item !== "object" || item === null || Array.isArray(item) || typeof item.id !== "string") return [];
-    // What looks like an answer to a question of the server is none of a request.
+    // An item like an answer to a question of the server answers no request.
     if (dialect === "jsonrpc" && !("method" in item) && ("result" in item || "error" in item)) return [];
     return [item.id];
   };
@@ -143,7 +143,7 @@ export async function fuzz(
         expected++;
       }
     }
-    // A new session, so that what is stored does not grow; and a request that must be answered as if nothing had been.
+    // A new session, so that the stored one does not grow; and a request whose answer must be as usual.
     chunk += frame(framing, request(`n${round}`, "new_session", {}), request(`f${round}`, "get_state", {}));
     awaited.set(`n${round}`, 1);
     server.write(chunk);
@@ -153,7 +153,7 @@ export async function fuzz(
       heap = process.memoryUsage().heapUsed;
     }
   }
-  // One by one: what is still to be said is much, and none of it need be kept.
+  // One by one: many messages are still to come, and none is needed.
   server.end();
   for (let message: Json; ; handle(message)) {
     message = await server.next().catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Collection of garbage when a test asks for it, so that what is held can be measured. */
+/** Collection of garbage at a test's request, for measuring held memory. */
 
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

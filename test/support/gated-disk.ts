@@ -1,4 +1,4 @@
-/** A disk that lets a test decide when, and whether, what was written is on the medium. */
+/** A disk on which a test decides when, and whether, written bytes reach the medium. */
 
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 

@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: other languages have place-holders, too
-/** Texts of development in which nothing is secret, though names and shapes are near to those that are. */
+/** Texts of development without a secret, though names and shapes are near to those of secrets. */
 
 import { Random } from "./random.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Machines of random histories: each has a disk, and a process that dies, stops and loses its connections, and after which
- * the next one begins. Its hosts write to different sessions at a time.
+ * Machines of random histories: each has a disk, and a process that dies, stops and loses its connections and is then
+ * replaced by the next. Its hosts write to different sessions at a time.
  */
 
 import { expect } from "vitest";
@@ -26,7 +26,7 @@ import { headerText, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { beginning, textsOf } from "./sessions.ts";
 
-/** What machines do, and what they do it over. */
+/** Options of machines, and the things they work on. */
 export interface HistoryOptions {
   readonly random: Random;
   readonly machines: number;
@@ -37,7 +37,7 @@ export interface HistoryOptions {
   readonly steps: number;
   /** Returns the way of a new process on a machine to the fleet. */
   fleetOf(machine: number, life: number): Fleet;
-  /** Whether a promotion may forget what was acknowledged: then it is at least kept aside by the machine that wrote it. */
+  /** True if a promotion may forget acknowledged lines: then the machine that wrote them at least quarantines them. */
   readonly mayLose?: boolean;
   /** A process is stopped for a while. */
   pause(): Promise<void>;
@@ -48,7 +48,7 @@ export interface HistoryOptions {
   wait?(tries: number): Promise<void>;
 }
 
-/** An append, and what the host was told of it. */
+/** An append, and the outcome that the host got. */
 export interface Written {
   readonly machine: HistoryMachine;
   readonly sessionId: string;
@@ -56,11 +56,11 @@ export interface Written {
   readonly began: number;
   outcome: "acknowledged" | "refused" | "unknown";
   ended: number;
-  /** Whether it was acknowledged while the fleet was away: then it has no place in time there. */
+  /** True if it was acknowledged while the fleet was away: then it has no place in time there. */
   isLocal?: boolean;
 }
 
-/** What all machines of a history note. */
+/** Notes shared by all machines of a history. */
 export interface HistoryNotes {
   readonly written: Written[];
   /** Returns the next moment. */
@@ -70,7 +70,7 @@ export interface HistoryNotes {
 
 export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
 
-/** Nothing that a dead process does has any effect, but for what it had sent. */
+/** Wraps something so that a dead process has no effect, except by requests sent before. */
 function mortal<T extends object>(thing: T, isDead: () => boolean, dead: () => unknown): T {
   return wrapped(thing, (call) => (isDead() ? dead() : call()));
 }
@@ -157,7 +157,7 @@ class HistoryProcess {
     try {
       await arrive(place, machine.isHere(sessionId) ? { sessionPath: file } : { sessionId });
     } catch (error) {
-      // Who goes on alone may begin a session that another has, too.
+      // A machine that goes on alone may begin a session that another one has, too.
       if (!this.outage || !this.options.random.chance(0.3)) throw error;
     }
     const log = machine.isHere(sessionId)
@@ -189,7 +189,7 @@ export class HistoryMachine {
   readonly disk = new FaultDisk();
   readonly number: number;
   readonly ending: "jsonl" | "v2";
-  /** Lines that gave way, and those of copies that were moved away. */
+  /** Quarantined lines, and those of copies that were moved away. */
   readonly quarantined: string[] = [];
   readonly notes: HistoryNotes;
   private readonly options: HistoryOptions;
@@ -232,7 +232,7 @@ export class HistoryMachine {
       const sessionId = sessionIdOf(random.int(sessions));
       if (process.busy.has(sessionId)) continue;
       process.busy.add(sessionId);
-      // What a dead process was about to do is nobody's any more.
+      // A dead process does not continue its step.
       await Promise.race([process.died, this.step(process, sessionId)]);
       process.busy.delete(sessionId);
     }
@@ -287,7 +287,7 @@ export class HistoryMachine {
     }
   }
 
-  /** Returns the append of some lines at the end of a log, whose outcome is unknown until somebody is told. */
+  /** Returns the append of some lines at the end of a log, with the outcome unknown until the host gets one. */
   private begins(log: Log, lines: number, name = `l${this.life}n`): Written {
     const texts: string[] = [];
     let parent = log.nodes.count === 0 ? null : log.nodes.id(log.nodes.count - 1);
@@ -347,13 +347,13 @@ export class HistoryMachine {
         for (let asked = 0; asked < 200 && process.outage?.lasts; asked++) await this.options.wait?.(1);
         if (log.persisted) await log.ready?.();
         log = process.refreshed(id, log);
-        // What was put in its place has a branch to give.
+        // The log in its place has a branch to upload.
         if (log.persisted) await log.ready?.();
         try {
           if (log.persisted) log.acquireLock();
         } catch (error) {
           const { name } = error as Error;
-          // Another machine has only just closed it: its letting go waits for what it had sent before.
+          // Another machine has only just closed it: the release waits for requests sent before.
           if (name === "session_locked" && waits++ < 100) {
             await this.options.wait?.(1);
             tries--;
@@ -363,7 +363,7 @@ export class HistoryMachine {
           this.quarantine(id);
           continue;
         }
-        // What a dead process left, and nobody has heard of, is given to the fleet, with one line more.
+        // Unreported lines of a dead process are uploaded to the fleet, with one line more.
         if (log.persisted) {
           const op = this.begins(log, 1, "end");
           log.append(op.texts.map((text) => toBytes(text)));

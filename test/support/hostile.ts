@@ -78,10 +78,10 @@ const HEADER: Json = {
   ...{ leafId: "00000001", idempotencyKey: "key", name: "n" },
 };
 
-/** What a hostile value stands for until it is text: JSON.stringify would not write it as it is. */
+/** The sign of a hostile value until it is text: JSON.stringify would change it. */
 const MARK = "hostile value ";
 
-/** The value with some of what is in it replaced. */
+/** Returns the value with some of its parts replaced. */
 function spoilt(random: Random, value: Json, chance: number): Json {
   if (random.chance(chance)) return `${MARK}${random.int(HOSTILE.length)}`;
   if (Array.isArray(value)) return value.map((item) => spoilt(random, item, chance));
@@ -97,7 +97,7 @@ export function hostileSession(random: Random, id: string, cwd: string): { heade
   const chance = random.pick([0.02, 0.1, 0.3]);
   const { type, version, ...rest } = HEADER;
   const members = spoilt(random, { ...rest, cwd }, chance);
-  // Without members of its own that may be hostile, a file is no session, or of a version that nobody knows.
+  // Without members of its own that may be hostile, a file is no session, or of an unknown version.
   const own = typeof members === "object" ? members : {};
   const idOf = (n: number): string => n.toString(16).padStart(8, "0");
   const entries = Array.from({ length: 30 }, (_, n) => {

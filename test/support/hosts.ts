@@ -18,10 +18,10 @@ export type Server = HereServer | SpawnedServer;
 
 export const STORES = ["jsonl", "v2"] as const;
 
-/** What a host says that is to be asked before the leaf moves. */
+/** Capabilities of a host that wants to be asked before the leaf moves. */
 export const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
 
-/** A clock so late that a holder has announced itself by then, if it does that at all. */
+/** A clock so late that a holder has announced itself before that, if it does that at all. */
 export const LATER = { now: () => Date.UTC(2026, 1) };
 
 /** Returns the path of a session of a store that is not there yet, and what starts servers on it. */
@@ -36,7 +36,7 @@ export function sessionOf(store: string, place = temporaryPlace()) {
   };
 }
 
-/** A session that a server holds which lets nobody join, by default. */
+/** A session with a server that lets no other join, by default. */
 export async function heldAlone(store = "jsonl", args: readonly string[] = ["--attach", "off"]) {
   const session = sessionOf(store);
   const holder = session.open([...QUIET, ...args]);
@@ -73,7 +73,7 @@ export async function heard(server: Server, name: string, fits: (params: Json) =
   }
 }
 
-/** What users say on the path to a connection's leaf. */
+/** Returns the user texts on the path to a connection's leaf. */
 export async function pathOf(server: Server): Promise<string[]> {
   const { messages } = await server.result("get_messages");
   return messages.map(({ content }: Json) => content);

@@ -7,7 +7,7 @@ export interface JsonText {
   readonly value: unknown;
 }
 
-/** How a text is written. */
+/** The style of a text. */
 export interface Style {
   /** Returns what stands between two tokens. */
   readonly space: (random: Random) => string;

@@ -47,9 +47,7 @@ export function storesOn(disk: Disk, paths = ROOT, kind: "jsonl" | "v2" = "jsonl
   return makeStores({ disk, env: testEnv(seed), paths, locks: noLocks, durability: "sync", cwd: "/", kind });
 }
 
-/**
- * Takes the last operation back, or brings it back, as the commands do: what was begun counts as the disk shows it.
- */
+/** Takes the last operation back, or brings it back, as the commands do: the disk shows which operations began. */
 async function undoLast({ lifeCycle: life, operations }: Stores, kind: "undo" | "redo" = "undo"): Promise<void> {
   for (const operation of History.of(operations).operations)
     if (operation.stage === "begun") {
@@ -82,10 +80,10 @@ function put(disk: FaultDisk, folder: string): void {
 interface Scenario {
   readonly name: string;
   readonly places?: StoragePaths;
-  /** What it finds. */
+  /** Prepares the disk before the request. */
   readonly prepare?: (stores: Stores, disk: FaultDisk) => Promise<unknown>;
   readonly run: (stores: Stores) => Promise<unknown>;
-  /** What the same request answers when it was done already. */
+  /** The answer to a repetition of the same request. */
   readonly done?: string;
   /** Contents that may be gone. */
   readonly loses?: boolean;
@@ -110,7 +108,7 @@ function isThere(life: LifeCycle, sessionPath: string): boolean {
   }
 }
 
-/** A session in a Session Store V2 container, beside the others. */
+/** A session in a Session Store V2 container, next to the others. */
 export async function putContainer(disk: FaultDisk, places = ROOT): Promise<void> {
   const header = beginning(headerText({ id: sessionId(5) }));
   (await storesOn(disk, places, "v2", 8).forNew.publish(header, [fileBytes(...chain(3))])).close();
@@ -296,7 +294,10 @@ function shape(disk: FaultDisk): string[] {
   return [...new Set(shown)].sort();
 }
 
-/** What an interrupted request may leave: temporary files, what was torn, and items of the trash without their session. */
+/**
+ * Returns whether an interrupted request may leave this path: temporary files, torn files, and items of the trash without
+ * their session.
+ */
 function isLeftover(path: string, disk: FaultDisk): boolean {
   if (path.endsWith(".tmp") || path.startsWith("/state/quarantine/")) return true;
   const item = /^\/state\/trash\/[^/]+\//.exec(path)?.[0];
@@ -324,7 +325,7 @@ export async function outcome(run: () => Promise<unknown>): Promise<string> {
   }
 }
 
-/** What a scenario finds, and it without a fault, its operations recorded. */
+/** Prepares a scenario, and runs it without a fault, its operations recorded. */
 async function recorded({ places = ROOT, prepare, run, isApart, loses, kept }: Scenario) {
   const on = (disk: FaultDisk): Stores => storesOn(isApart ? apart(disk) : disk, places);
   const first = new FaultDisk();
@@ -336,7 +337,7 @@ async function recorded({ places = ROOT, prepare, run, isApart, loses, kept }: S
   whole.record();
   await run(on(whole));
   expect(whole.operations.length).toBeGreaterThan(10);
-  /** Checks what is there, and opens the session that stays, with all its entries. */
+  /** Checks the disk, and opens the kept session, with all its entries. */
   const check = (disk: FaultDisk, what: string): void => {
     if (!loses) checkKept(before, disk, what);
     if (kept === undefined) return;
@@ -387,7 +388,8 @@ export async function checkErrors(scenario: Scenario, seen: Set<string>, ofMany 
       const what = `${errno} at ${at}: ${first}`;
       disk.set(undefined);
       check(disk, what);
-      // What is unlinked cannot be brought back, whatever fails after it; what cannot be, of a container, is no session.
+      // Unlinked files cannot be brought back after any later failure; a container that cannot be brought back is no
+      // session.
       const allowed = [
         "ok",
         ...(first === "ok" || first === done || name === "delete for good" ? [done] : []),

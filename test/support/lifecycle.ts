@@ -58,7 +58,7 @@ export function serveLibrary(place: Place = temporaryPlace(), args: string[] = [
   return serveHere(["--events", "none", ...args], { place, env: { sha256 } });
 }
 
-/** A server at a place with so many sessions, and what is in the folders of these. */
+/** A server at a place with so many sessions, and the files in their folders. */
 export interface Library {
   readonly place: Place;
   readonly server: HereServer;
@@ -73,7 +73,7 @@ export function library(count = 1, args: string[] = [], place = temporaryPlace()
   return { place, server, files, file: files[0], contents: () => contentsOf(rootOf(place)) };
 }
 
-/** What names the first session. */
+/** The params that name the first session. */
 export const one = { sessionId: sessionId(1) };
 
 /** Ids of the sessions that are listed. */
@@ -86,7 +86,7 @@ export function read(file: string): string {
   return readFileSync(file, "latin1");
 }
 
-/** Puts a session with four entries, of which the second is damaged, and more in a store. Returns its file before, and its path. */
+/** Puts a session with four entries, the second of them damaged, and more in a store. Returns its file before, and its path. */
 export async function putDamaged(
   server: HereServer,
   place: Place,

@@ -8,7 +8,7 @@ import { entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type Json, runProgram, spawnServer, temporaryPlace } from "./server.ts";
 
-/** Each of them sees all sessions once, and nobody is told of an error. */
+/** Runs servers that each see all sessions once, without an error. */
 export async function listTogether(processes: number, sessions: number): Promise<void> {
   const place = temporaryPlace();
   const folder = join(place.home, "sessions");
@@ -35,7 +35,10 @@ export async function listTogether(processes: number, sessions: number): Promise
   }
 }
 
-/** They list and search while the files grow between the rounds: each tells at any time what the files say. */
+/**
+ * Lists and searches in several processes while the files grow between the rounds: each agrees with the files at any
+ * time.
+ */
 export async function indexTogether(random: Random, processes: number, sessions: number, rounds: number) {
   const place = temporaryPlace();
   const root = join(place.home, "sessions");
@@ -66,7 +69,7 @@ export async function indexTogether(random: Random, processes: number, sessions:
   }
   for (const server of servers) expect(await server.finish()).toMatchObject({ status: 0 });
   for (const server of servers) expect(server.stderr).toBe("");
-  // What they left behind is whole.
+  // The files that they left are whole.
   const after = spawnServer(["--no-session", "--events", "none"], "lines", withRoot);
   const { sessions: listed } = await after.result("list_sessions", list);
   expect(listed.map(({ sessionPath }: Json) => sessionPath)).toEqual(readList(root).map(({ path }) => path));

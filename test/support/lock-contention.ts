@@ -1,6 +1,6 @@
 /**
- * Processes in different namespaces that take one lock, let go, and are killed: between the taking and the end of one
- * holder nobody else holds it. Each writes down what it does, by one write to the end of one file, while it holds.
+ * Processes in different namespaces that take one lock, release it, and are killed: while one holds it, no other
+ * process does. Each records its steps, by one write to the end of one file, while it holds the lock.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -16,7 +16,7 @@ import type { Random } from "./random.ts";
 import { temporaryFolder } from "./server.ts";
 
 const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
-/** Where the optional package is looked for. */
+/** The folder in which the optional package is looked for. */
 const FROM = new URL("../../src/storage/fs/sqlite.ts", import.meta.url).href;
 
 /**
@@ -109,7 +109,7 @@ export async function takings(random: Random, wanted: number, nodes: readonly st
     const [what, name] = line.split(" ");
     expect(over.has(name), `line ${at}: ${name} went on after another had taken the lock`).toBe(false);
     if (what === "take") {
-      // Whoever had it and did not let go is dead.
+      // A holder that did not release it is dead.
       if (holder !== "") over.add(holder);
       holder = name;
     } else expect(name, `line ${at}`).toBe(holder);

@@ -12,7 +12,7 @@ import { type Answer, Witness } from "./observer.ts";
 import { isMarker, partsOf } from "./proof.ts";
 import { Random } from "./random.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { faultsOf } from "./v2-checker.js";
 
 export type StoreName = "jsonl" | "v2";
@@ -21,48 +21,48 @@ export interface Meeting {
   readonly store: StoreName;
   readonly durability: "sync" | "os";
   readonly states: "same" | "different";
-  /** Whether some servers are killed by SIGKILL. */
+  /** True if some servers are killed by SIGKILL. */
   readonly kills: boolean;
-  /** Whether a server that holds the session lets the others join; else their writes are refused until it ends. */
+  /** True if a server that holds the session lets the others join; else their writes are refused until it ends. */
   readonly attach: "auto" | "off";
-  /** Whether some servers have a network, or a network and process ids, of their own. */
+  /** True if some servers have a network, or a network and process ids, of their own. */
   readonly namespaces: boolean;
   /** Servers at a time. */
   readonly servers: number;
   /** Entries that are to be acknowledged. */
   readonly wanted: number;
-  /** Nobody moves, labels or forks: what all of them write is one chain, and each of them tells of all of it. */
+  /** No moves, labels or forks: all entries are one chain, and each server reports all of it. */
   readonly isChain?: boolean;
-  /** Somebody who writes to the file as well until they have ended. */
+  /** A program that also writes to the file until the servers have ended. */
   readonly other?: (file: string, ids: readonly string[]) => Other;
 }
 
 interface Other {
   readonly begun: Promise<void>;
   end(): Promise<void>;
-  /** Expects what it wrote among the entries that are there. */
+  /** Expects its lines among the entries. */
   check(entries: readonly Json[]): void;
 }
 
-/** What happened: `locked` are refusals because another server was writing, each of which was asked again. */
+/** Counts: `locked` are refusals because another server was writing, each of which was repeated. */
 type Sums = Record<"lives" | "kills" | "appends" | "acknowledged" | "locked" | "forks", number>;
 
-/** What was found wrong. */
+/** Problems that the run found. */
 function nothingWrong() {
   return {
     /** Acknowledged entries that a fresh server or a plain reading does not find. */
     lost: [] as string[],
     /** Entries, or ids, that are there more than once. */
     doubled: [] as string[],
-    /** Entries that a server did not tell of, and leaves that it left without a word. */
+    /** Entries that a server did not report, and leaves that it left without an event. */
     unreported: [] as string[],
     internalErrors: 0,
-    /** Servers that ended although nobody killed them, or not in order. */
+    /** Servers that ended although they were not killed, or not in order. */
     dead: [] as string[],
     unanswered: 0,
     /** Frames that are not whole, and whatever else a reply should not be. */
     faults: [] as string[],
-    /** Refusals that are none of the lock, by name. */
+    /** Refusals other than the lock's, by name. */
     refused: {} as Record<string, number>,
   };
 }
@@ -70,7 +70,7 @@ function nothingWrong() {
 /** The versions of Node that servers are run by: paths in `PI_TEST_NODES`, separated by colons. */
 export const NODES: readonly string[] = (process.env.PI_TEST_NODES ?? process.execPath).split(":").filter(Boolean);
 
-/** How a server is put into namespaces of its own, as far as this system allows it; empty where it does not. */
+/** Commands that start a server in namespaces of its own, as far as this system allows it; empty otherwise. */
 export const OWN_NAMESPACES: readonly (readonly string[])[] = (["network", "network and pids"] as const).flatMap(
   (kind) => [apart(kind) ?? []].filter((way) => way.length > 0),
 );
@@ -78,15 +78,15 @@ export const OWN_NAMESPACES: readonly (readonly string[])[] = (["network", "netw
 interface Write {
   readonly method: string;
   readonly params: Json;
-  /** What marks the entries that this makes, wherever they are. */
+  /** Tokens of the entries that this makes, in any session. */
   readonly tokens: readonly string[];
 }
 
-/** What all participants know. */
+/** State shared by all participants. */
 class Course {
   readonly sums: Sums = { lives: 0, kills: 0, appends: 0, acknowledged: 0, locked: 0, forks: 0 };
   readonly wrong = nothingWrong();
-  /** Tokens of what was acknowledged. */
+  /** Tokens of the acknowledged entries. */
   readonly acknowledged: string[] = [];
   /** Ids of acknowledged messages, to move to, to label and to fork at. */
   readonly ids: string[] = ["first"];
@@ -107,7 +107,7 @@ class Course {
     onTestFinished(() => this.ended.abort());
   }
 
-  /** Whether enough was acknowledged, or so little is that the rest would show nothing else. */
+  /** True if enough was acknowledged, or so little is that the rest would show nothing else. */
   get isOver(): boolean {
     const { sums, options, wrong } = this;
     const refused = Object.values(wrong.refused).reduce((sum, times) => sum + times, 0);
@@ -145,7 +145,7 @@ class Course {
   }
 }
 
-/** A program that starts servers on the session, one after the other, each of which writes and ends or is killed. */
+/** A program that starts servers on the session, one after the other; each writes and ends or is killed. */
 async function participate(course: Course, number: number, random: Random, place: Place): Promise<void> {
   /** Writes with a key that were not answered, to be sent again. */
   let unsent: Write[] = [];
@@ -173,7 +173,7 @@ async function participate(course: Course, number: number, random: Random, place
     } else {
       await insist(server, writes, what);
       await checkEvents();
-      // Where they share one chain, they live longer, so that they are in each other's way.
+      // Servers with one chain live longer, so that they are in each other's way.
       for (let rounds = isChain && !isLast ? random.int(4) : 0; rounds > 0 && !server.isGone; rounds--) {
         await insist(server, someWrites(isChain), what);
         await checkEvents();
@@ -184,7 +184,7 @@ async function participate(course: Course, number: number, random: Random, place
     await course.close(server, what);
   }
 
-  /** Returns what finds out whether a server tells of every entry and every leaf from now on. */
+  /** Returns a check whether a server reports every entry and every leaf from now on. */
   async function listen(server: Witness, what: string): Promise<() => Promise<void>> {
     const first = await server.ask("get_entries");
     return async () => {
@@ -196,7 +196,7 @@ async function participate(course: Course, number: number, random: Random, place
       const there = idsIn(entries.result.entries);
       const earlier = idsIn(first.result.entries);
       const idsOf = (replies: Json[]): string[] => [...earlier, ...replies.flatMap(({ entryIds }) => entryIds)];
-      // What a read finds that others wrote is told behind its reply.
+      // The server reports the entries of other servers that a read finds after its reply.
       const [before, after] = [appends(entries.heard), appends(path.heard)];
       const known = new Set(idsOf(after));
       const unreported = [
@@ -222,7 +222,7 @@ async function participate(course: Course, number: number, random: Random, place
       left -= count;
       const tokens = Array.from({ length: count }, token);
       const entries = tokens.map((mark) => {
-        // Some have ids of ours, which tell at once what is there twice; others get theirs from the server.
+        // Some have ids of ours, which show a duplicate at once; others get theirs from the server.
         const id = random.chance(0.5) ? { id: mark } : {};
         const text = random.chance(0.05) ? random.hex(20_000) : random.hex(20);
         return { type: "message", ...id, message: { role: "user", content: `${mark} ${text}` } };
@@ -246,7 +246,7 @@ async function participate(course: Course, number: number, random: Random, place
       if (answer?.failure?.data?.holder?.pid === server.process.pid) course.wrong.faults.push("is refused by itself");
       const again = answer === null || (answer.failure !== undefined && course.refuse(answer, write.method));
       if (answer?.result) acknowledge(write, answer.result, ids);
-      // What has no key is not sent again by another server: it may be there.
+      // Another server does not repeat a write without a key: the entry may be there.
       if (again && write.params.idempotencyKey !== undefined) unsent.push(write);
       return again;
     });
@@ -274,11 +274,11 @@ async function participate(course: Course, number: number, random: Random, place
         if (waiting.length === 0) break;
         // They are sent again here, and not by a later server.
         unsent = unsent.filter((write) => !waiting.includes(write));
-        // Nobody tells when the lock is free.
+        // No event says that the lock is free.
         await pass(random.int(20));
       }
     }
-    // Whoever was acknowledged can read it at once.
+    // Acknowledged entries can be read at once.
     for (const id of ids.slice(-3)) {
       const answer = await server.ask("get_entry", { entryId: id });
       if (answer?.failure) course.wrong.lost.push(`${id} by its own server ${what}: ${answer.failure.name}`);
@@ -294,7 +294,7 @@ async function participate(course: Course, number: number, random: Random, place
     for (const answered of sent) void answered.then(kill);
   }
 
-  /** Copies a path into a new session and goes on there: what was acknowledged of that path is in the copy. */
+  /** Copies a path into a new session and goes on there: the acknowledged entries of that path are in the copy. */
   async function fork(server: Witness, what: string): Promise<void> {
     const mark = token();
     const entryId = random.pick(course.ids);
@@ -304,7 +304,7 @@ async function participate(course: Course, number: number, random: Random, place
     const [path, made, append] = await Promise.all(server.askAll(requests));
     for (const answer of [path, made, append])
       if (answer?.failure && answer.failure.name !== "entry_not_found") course.refuse(answer, `${what}: fork`);
-    // A server that was not told yet of an entry of another one may say that it does not know it.
+    // A server that has not yet seen an entry of another one may answer that it does not know it.
     if (!path?.result || !made?.result || !append?.result) return;
     course.sums.forks++;
     const tokens = path.result.entries.map(tokenOf).filter((found: string | undefined) => found !== undefined);
@@ -312,7 +312,7 @@ async function participate(course: Course, number: number, random: Random, place
   }
 
   while (!course.isOver) await live(false);
-  // What has a key and no answer may be there or not; after this it is there, once.
+  // An entry with a key and without an answer may be there or not; after this it is there, once.
   for (let rounds = 0; unsent.length > 0 && rounds < 20; rounds++) await live(true);
   if (unsent.length > 0) course.wrong.faults.push(`${unsent.length} writes were never accepted`);
 }
@@ -343,7 +343,7 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   other?.check(entries);
   if (options.isChain && !other) {
     const ids = entries.map(({ id }) => id);
-    // Whoever wrote saw what the other had written.
+    // The writer saw the other's entry.
     expect(entries.map(({ parentId }) => parentId)).toEqual([null, ...ids.slice(0, -1)]);
     expect(leafId).toBe(ids.at(-1));
   }
@@ -362,18 +362,18 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
   const { wrong, file, options, acknowledged } = course;
   const looker = course.start(place, ["--session", file, "--events", "none"]);
   const [first, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
-  // Where another program's half of a line is before one of ours, that is found when it is read.
+  // A torn line of another program before one of ours is found when it is read.
   const entries = options.other ? await looker.ask("get_entries") : first;
   for (const answer of [first, verdict, entries]) if (answer?.failure) course.refuse(answer, "the last look");
   const found = { entries: [], ...entries?.result };
   count(wrong, "a fresh server", acknowledged, found.entries);
-  // What a killed server left behind is treated by the next write.
+  // The next write repairs the rest of a killed server.
   const last = await looker.ask("append", { entries: [{ type: "custom", customType: "last" }] });
   if (last?.failure) course.refuse(last, "the last append");
   void looker.end();
   await course.close(looker, "the last server");
   for (const session of [{ file, tokens: acknowledged }, ...course.forks]) {
-    // Nor does anybody see it there who reads plainly.
+    // A plain reader does not see it there either.
     const tokens = options.other ? [] : session.tokens;
     count(wrong, `a plain reading of ${session.file}`, tokens, entriesOf(session.file));
     if (options.store === "v2")
@@ -382,7 +382,7 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
   return { ...found, entries: found.entries.filter((entry: Json) => !isMarker(entry)) };
 }
 
-/** Returns the entries of a session as anybody would read them. */
+/** Returns the entries of a session as any program would read them. */
 function entriesOf(file: string): Json[] {
   const parts = file.endsWith(".v2") ? partsOf(file) : [file];
   const lines = parts.flatMap((part) => readFileSync(part, "utf8").split("\n"));
@@ -390,7 +390,7 @@ function entriesOf(file: string): Json[] {
     try {
       return [JSON.parse(line)];
     } catch {
-      // What a killed server left; nothing of it was acknowledged, which is what is counted.
+      // The rest of a killed server; none of it was acknowledged.
       return [];
     }
   });

@@ -1,4 +1,4 @@
-/** A disk on which something happens right before or after some of its operations; what throws refuses the operation. */
+/** A disk with an event right before or after some of its operations; an exception refuses the operation. */
 
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 

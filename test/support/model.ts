@@ -137,10 +137,10 @@ function messageOf(entry: ModelEntry): Record<string, unknown> | undefined {
   return message;
 }
 
-/** What a random session is made of. */
+/** The composition of a random session. */
 interface Mixture {
   readonly entries: number;
-  /** How often an entry does not continue the one before. */
+  /** Share of entries that do not continue the one before. */
   readonly branching?: number;
   readonly compactions?: boolean;
   readonly edits?: boolean;

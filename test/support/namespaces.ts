@@ -7,7 +7,7 @@ import { PROGRAM } from "./build.ts";
 import { need } from "./needs.ts";
 import { type Place, type SpawnedServer, spawnCommand, temporaryFolder, temporaryPlace } from "./server.ts";
 
-/** Which namespaces of its own a process gets. */
+/** The namespaces that a process gets of its own. */
 export type Apart = "network" | "network and pids";
 
 const WAYS: Record<Apart, readonly string[][]> = {
@@ -20,7 +20,7 @@ const WAYS: Record<Apart, readonly string[][]> = {
 
 const known = new Map<Apart, readonly string[] | null>();
 
-/** How a command is started apart; null where the machine refuses. */
+/** Returns the command that starts a process apart; null where the machine refuses. */
 export function apart(kind: Apart): readonly string[] | null {
   let way = known.get(kind);
   if (way === undefined) {
@@ -51,7 +51,7 @@ export interface Elsewhere {
   readonly place?: Place;
   /** Another program of Node. */
   readonly node?: string;
-  /** What the server does not find. */
+  /** Programs and packages that the server does not find. */
   readonly without?: readonly ("sqlite" | "flock")[];
 }
 
@@ -89,7 +89,7 @@ export function lockFiles(session: string): string[] {
     .map((name) => join(folder, name));
 }
 
-/** Whether the kernel has a lock of SQLite's kind on a file. */
+/** Returns whether the kernel has a lock of SQLite's kind on a file. */
 export function isLockedInKernel(file: string): boolean {
   const { ino } = statSync(file);
   return readFileSync("/proc/locks", "latin1")

@@ -8,11 +8,11 @@ import { delimiter, join } from "node:path";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 
 interface Need {
-  /** What is needed, as the report names it. */
+  /** The name of the requirement in the report. */
   readonly name: string;
-  /** How to get it. */
+  /** Advice for installing it. */
   readonly advice: string;
-  /** Whether it is here; asked once. */
+  /** True if it is here; asked once. */
   readonly isHere: () => boolean;
 }
 
@@ -64,7 +64,7 @@ export const ROOT = need("root", "run as root", () => process.getuid?.() === 0);
 /** Options of a suite or test that is skipped where something is missing. */
 export function needs(...all: Need[]): { skip?: true; meta?: { missing: string } } {
   const missing = all.find((one) => !one.isHere());
-  // Where nothing is missing there is no `skip`: a suite with `skip: false` has even those tests run that are skipped in it.
+  // If nothing is missing there is no `skip`: a suite with `skip: false` runs even its skipped tests.
   return missing ? { skip: true, meta: { missing: `${missing.name} (${missing.advice})` } } : {};
 }
 

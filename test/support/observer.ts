@@ -35,7 +35,7 @@ export interface Answer {
   readonly heard: number;
 }
 
-/** What the server said on its own, numbered from 1 as it came. */
+/** An event of the server, numbered from 1 as it came. */
 export interface Heard {
   readonly name: string;
   readonly params: Json;
@@ -48,30 +48,30 @@ interface Pending {
   readonly settle: (answer: Answer | null) => void;
 }
 
-/** After so many milliseconds without a byte, a server that owes replies counts as silent. Nothing is slow on purpose. */
+/** Milliseconds without a byte after which a server with pending replies counts as silent. Nothing is slow on purpose. */
 const SILENCE = 30_000;
-/** As many of the last frames are remembered, for whoever reads what is wrong. */
+/** Number of the last frames that are kept for failure messages. */
 const REMEMBERED = 20;
 
 export class Witness {
   readonly process: ChildProcessByStdio<Writable, Readable, Readable>;
   /** Exit status, or the name of the signal it died of. */
   readonly exit: Promise<number | string>;
-  /** What came that is no whole frame, answers nothing that was asked, or overtook another reply. */
+  /** Broken frames, replies without a request, and replies that overtook another. */
   readonly faults: string[] = [];
-  /** What the server said on its own; whoever wants it takes it out. */
+  /** Events of the server; tests take them out. */
   readonly events: Heard[] = [];
-  /** What the last frames were, in order. */
+  /** The last frames, in order. */
   readonly frames: string[] = [];
-  /** Requests that were never answered although nobody killed the server. */
+  /** Requests that were never answered although the server was not killed. */
   unanswered = 0;
-  /** Whether the server ended before it was told to. */
+  /** True if the server ended before its input was closed. */
   died = false;
   stderr = "";
   private readonly framing: Framing;
   private readonly dialect: Dialect;
   private readonly pending = new Map<string, Pending>();
-  /** Ids of the requests on the session, in the order in which their replies must come. */
+  /** Ids of the requests on the session, in the order of their replies. */
   private readonly lane: string[] = [];
   private unread: Buffer[] = [];
   private ordered: "nothing" | "end" | "kill" = "nothing";
@@ -110,7 +110,7 @@ export class Witness {
     );
   }
 
-  /** What a dead server said last: of a stack trace the line that says what was wrong. */
+  /** The last words of a dead server: of a stack trace, the line with the error. */
   get reason(): string {
     return /^[\w ]+: .*$/m.exec(this.stderr)?.[0] ?? this.stderr.slice(-300);
   }
@@ -119,7 +119,7 @@ export class Witness {
     return this.process.exitCode !== null || this.process.signalCode !== null;
   }
 
-  /** Sends a request; null says that it was never answered. `beside` is for what waits for no session. */
+  /** Sends a request; null says that it was never answered. `next to` is for what waits for no session. */
   ask(method: string, params: object = {}): Promise<Answer | null> {
     return this.askAll([[method, params]])[0];
   }
@@ -147,7 +147,7 @@ export class Witness {
     return answers;
   }
 
-  /** Closes the server's input; what it still owes is answered first. */
+  /** Closes the server's input; it answers pending requests first. */
   end(): Promise<number | string> {
     if (this.ordered === "nothing") this.ordered = "end";
     this.process.stdin.end();
@@ -164,7 +164,7 @@ export class Witness {
   private watch(): void {
     clearTimeout(this.watchdog);
     if (this.pending.size === 0 && this.ordered === "nothing") return;
-    // Where a frame was broken nothing more need come.
+    // After a broken frame nothing more need come.
     const silence = this.faults.length > 0 ? SILENCE / 6 : SILENCE;
     this.watchdog = setTimeout(() => {
       const methods = [...this.pending.values()].map(({ method }) => method);
@@ -278,7 +278,7 @@ export class Witness {
   }
 }
 
-/** Returns the kinds of damage, or the origin, that an event tells of. */
+/** Returns the kinds of damage, or the origin, in an event. */
 export function kindsIn({ params }: Pick<Heard, "params">): string[] {
   const damage: Json[] = Array.isArray(params?.damage) ? params.damage : [];
   const origin = typeof params?.origin === "string" ? [params.origin] : [];

@@ -3,7 +3,7 @@
 import { vi } from "vitest";
 import type { HereServer, Json } from "./server.ts";
 
-/** Milliseconds after which a server looks at what it has open. */
+/** Milliseconds after which a server looks at its open sessions. */
 export const LOOKS_EVERY = 500;
 
 /** Has the server look after its sessions until none with an id or file is open. */

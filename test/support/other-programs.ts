@@ -1,4 +1,4 @@
-/** What other programs do to the files of a server. */
+/** Changes of other programs to the files of a server. */
 
 import { cpSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -35,7 +35,7 @@ export function writeElsewhere(
   log.close();
 }
 
-/** Puts a copy of a session at another path, in the place of what is there. */
+/** Puts a copy of a session at another path, replacing any file there. */
 export function copyTo(from: string, to: string): void {
   const namesOf = (path: string) => [path, ...(path.endsWith(".v2") ? [path.replace(/\.v2$/, ".store.json")] : [])];
   for (const [n, name] of namesOf(to).entries()) {

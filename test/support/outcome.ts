@@ -1,4 +1,4 @@
-/** All that a log and its session tell, for holding one way of opening against another. */
+/** The whole state of a log and its session, for comparing ways of opening. */
 
 import { decodeText } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
@@ -41,7 +41,7 @@ function describeLog(log: Log): unknown {
   };
 }
 
-/** What `open` gives, or why it does not. */
+/** Returns the state of the opened log, or the error of `open`. */
 export function outcome(open: () => Log): unknown {
   let log: Log | undefined;
   try {

@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import type { Json } from "./server.ts";
 
 /** Characters that act instead of being read. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is to find these
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;
 
 const ELEMENTS = (
@@ -54,7 +54,7 @@ const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
 interface SeenPage {
   readonly elements: string[];
   readonly ids: string[];
-  /** Where links within the page lead. */
+  /** Targets of links within the page. */
   readonly links: string[];
   /** Addresses elsewhere. */
   readonly addresses: string[];
@@ -85,7 +85,7 @@ export function builtPage(html: string, scriptingEnabled = true): { elements: El
   return { elements, text };
 }
 
-/** Walks an exported page, and returns what is in it. */
+/** Walks an exported page, and returns its parts. */
 export function lookAt(html: string): SeenPage {
   const { elements, text } = builtPage(html, false);
   const names = elements.map(({ tagName }) => tagName);

@@ -10,7 +10,7 @@ const EVENTS =
   "oncontentvisibilityautostatechange oncut ondragenter onfocusin onhashchange onmessage onpageshow onpointerenter " +
   "onpopstate onresize onscrollend onsecuritypolicyviolation onselectionchange ontransitionend onunload onwheel " +
   "onbeforematch onbeforetoggle";
-/** Beginnings of addresses that are none of the web's or of mail's, as browsers, parsers and people spell them. */
+/** Beginnings of addresses other than the web's and mail's, as browsers, parsers and people spell them. */
 const SCHEMES =
   "javascript: JaVaScRiPt: java\tscript: java&Tab;script: java&NewLine;script: \u0001javascript: \u200bjavascript: " +
   "&#106&#97&#118&#97script: javascript&colon; %6aavascript: feed:javascript: view-source:javascript: vbscript: blob: " +
@@ -37,7 +37,7 @@ const MARKUP = [
   "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e",
 ];
 
-/** What a parser puts elsewhere than it was written, so that a page parsed twice is another. */
+/** Texts that a parser moves, so that a page parsed twice is another. */
 const MUTATIONS = [
   "<svg></p><style><a id='</style><img src=x onerror=alert(1)>'>",
   "<svg><foreignObject><math><annotation-xml encoding=text/html><img src=x onerror=alert(1)>",
@@ -103,7 +103,7 @@ const MARKDOWN = [
   "::: note\n</div><script>alert(1)</script>\n:::",
 ];
 
-/** What terminals do with a text. */
+/** Texts with an effect on terminals. */
 const TERMINALS = [
   "\u001b]8;;javascript:alert(1)\u001b\\click\u001b]8;;\u001b\\",
   '\u001b]8;id=1;https://evil.example/"onclick=alert(1)\u0007link\u001b]8;;\u0007',
@@ -156,7 +156,7 @@ export const PAYLOADS = [
   ...TAGS.split(" ").flatMap((tag) => [
     `<${tag}>alert(1)</${tag}>`,
     `</pre></div></article></details></${tag}><${tag} src=//evil.example/x>`,
-    // What a parser puts elsewhere than it was written.
+    // Elements that a parser moves.
     `<svg><desc><${tag}><style><img src=x onerror=alert(1)></${tag}></style>`,
     `<math><mtext><table><${tag} title='</${tag}><img src=x onerror=alert(1)>'>`,
     `<!--><${tag}><p title='--></${tag}><a href=javascript:alert(1)>'>adopted</a>`,

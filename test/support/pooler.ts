@@ -26,7 +26,7 @@ export class Pooler {
     return urlOf(this.folder, this.how.database);
   }
 
-  /** Writes its settings: the servers, of which each connection takes the next one. */
+  /** Writes its settings: the servers, in the order in which connections take them. */
   private configure(folders: readonly string[]): void {
     const { folder } = this;
     const { size } = this.how;
@@ -67,7 +67,7 @@ export class Pooler {
     for (const command of ["RELOAD", "RECONNECT"]) this.asked(command, "pooler", "pgbouncer");
   }
 
-  /** Runs SQL of another client of the same role, which leaves behind in a session what it sets. */
+  /** Runs SQL of another client of the same role; its settings stay in the session. */
   sql(text: string): string {
     return this.asked(text, "fleet", this.how.database).trim();
   }

@@ -29,7 +29,7 @@ import { Psql } from "./psql.ts";
 
 const execute = promisify(execFile);
 
-/** The folder of the server's programs, or undefined where there are none. */
+/** The folder of the server's programs, or undefined if there is none. */
 export const POSTGRES = ((): string | undefined => {
   const root = "/usr/lib/postgresql";
   const found = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
@@ -59,7 +59,7 @@ export function serverUser(): { uid: number; gid: number } | undefined {
   return user;
 }
 
-/** Whether sockets can be below a folder: their paths have 107 bytes at most, and PgBouncer takes none with spaces. */
+/** Returns whether sockets can be below a folder: their paths have 107 bytes at most, and PgBouncer takes none with spaces. */
 function takesSockets(folder: string): boolean {
   if (!/^[\w./-]{1,40}$/.test(folder)) return false;
   try {
@@ -91,7 +91,7 @@ rm -rf "$1"`;
 
 /** Has a folder removed when this process ends, even if it is killed. Returns what does it, which is killed if nothing is left to do. */
 function guard(folder: string): ChildProcess {
-  // A terminal tells all processes of its foreground that somebody wants them to end, and not this one.
+  // A terminal interrupts all processes of its foreground, but must not interrupt this one.
   const how: SpawnOptions = { cwd: "/", detached: true, stdio: ["pipe", "ignore", "ignore"] };
   const child = spawn("/bin/sh", ["-c", GUARD, "sh", folder], how);
   (child.stdin as Socket).unref();
@@ -194,7 +194,7 @@ export class Postgres {
     await execute(this.path(program), ["-D", this.data, ...args], placeIn(this.folder));
   }
 
-  /** Becomes a standby of another server, which it reaches at a folder, with nothing of what was here. */
+  /** Becomes a standby of another server, which it reaches at a folder, with nothing of its old state. */
   async follow(primary: Postgres, folder: string): Promise<void> {
     rmSync(this.data, { recursive: true, force: true });
     const how = ["-R", "-X", "stream", "-c", "fast", "--no-sync"];
@@ -278,7 +278,7 @@ export class Postgres {
     await gone;
   }
 
-  /** Runs SQL by other code than that which is tested. */
+  /** Runs SQL by other code than the tested code. */
   sql(text: string): string {
     this.psql ??= psqlIn(this.folder, this.name);
     const { said, ended } = this.psql.run(text);
@@ -287,7 +287,7 @@ export class Postgres {
     throw new Error(`psql: ${said}`);
   }
 
-  /** Changes a setting as `alter system` says it, and waits until whoever connects finds it changed. */
+  /** Changes a setting as `alter system` says it, and waits until new connections have it. */
   configure(change: string): void {
     // The session has this after the server that starts the next ones.
     const loaded = (): string => this.sql("select pg_conf_load_time()");

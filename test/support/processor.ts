@@ -1,4 +1,4 @@
-/** What work costs this process, which is the same on a busy machine; the time that passes is not. */
+/** The processor time of this process, which is the same on a busy machine; the time that passes is not. */
 
 /** Returns the milliseconds of the processor that this process takes for some work. */
 export async function processorTimeOf(work: () => unknown): Promise<number> {

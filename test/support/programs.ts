@@ -1,4 +1,4 @@
-/** What tests of several files need beyond npm: shells, programs, the reference folder. */
+/** Needs of several test files beyond npm: shells, programs, the reference folder. */
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ export const ZSH = needProgram("zsh");
 export const FISH = needProgram("fish");
 export { MKFIFO, SQLITE } from "./needs.ts";
 
-/** The folder of reference texts and sessions that lies beside the repository. */
+/** The folder of reference texts and sessions that lies next to the repository. */
 export const REFERENCE = join(import.meta.dirname, "../../../shared");
 
 export const REFERENCE_FOLDER = need("the reference folder ../shared", "it lies beside the repository", () =>

@@ -1,6 +1,6 @@
 /**
- * One operation of the disk fails, any one of them: what failed left nothing, what was answered is there, and what is
- * asked again works.
+ * One operation of the disk fails, any one of them: a failed request left nothing, an answered one is there, and a
+ * repeated one works.
  */
 
 import { expect } from "vitest";
@@ -21,7 +21,7 @@ export function bytesOfSession(disk: FaultDisk, session: string): Uint8Array {
   return Buffer.concat([`${session}/header.jsonl`, ...segments.sort()].map((path) => disk.content(path) as Uint8Array));
 }
 
-/** The entries that a session tells, read by anybody. */
+/** Returns the entries of a session's file, by a plain reader. */
 export function idsIn(disk: FaultDisk, session: string): string[] {
   const lines = plainLines(bytesOfSession(disk, session)).map((line) => line.payload ?? line);
   return selectReported(lines).map(({ id }) => id);
@@ -57,7 +57,7 @@ interface Shown {
   readonly persisted: boolean;
 }
 
-/** What is read may meet the fault, too; it is there when it is asked for again. */
+/** Asks a read, which may meet the fault, too, and works when it is repeated. */
 async function ask(wire: Wire, method: string): Promise<Json> {
   const { result, error } = await wire.request(method);
   if (error) requireOfDisk(error, method);
@@ -151,7 +151,7 @@ export async function pipelineWithFault(fault: Fault | undefined, store: StoreNa
     const what = `${method} ${index}, ${describeFault(fault)}`;
     const { result, error } = await wire.reply(`w${index}`);
     if (error) requireOfDisk(error, what);
-    // A repeated key is answered with what it did before and does nothing.
+    // A repeated key gets its first answer and does nothing.
     else if (method !== "append" || !ids.includes(result.leafId)) {
       leaf = "leafId" in result ? result.leafId : result.entryId;
       const added = result.entryIds ?? [result.entryId, result.summaryEntryId, result.leafId];

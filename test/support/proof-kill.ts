@@ -20,7 +20,7 @@ interface Request {
   readonly params: Json;
 }
 
-/** How many requests there were, and how many torn writes the file shows, of this run and those before. */
+/** Numbers of requests and of torn writes in the file, of this run and those before. */
 export type Killed = Readonly<Record<"sent" | "answered" | "recovered" | "torn", number>>;
 
 const TORN = ["torn_tail", "incomplete_batch", "bad_line", "bad_index"];
@@ -36,7 +36,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
   const kills: Killed[] = [];
   for (let run = 1; run <= runs; run++) {
     const requests: Request[] = [];
-    /** What is there after none, one, two ... of the requests. */
+    /** The states after none, one, two ... of the requests. */
     const states: Position[] = [now];
     for (let count = 5 + random.int(60); count > 0; count--) {
       const request = randomRequest(random, states.at(-1) as Position);
@@ -54,7 +54,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
     );
     if (recovered < 0) expect({ leaf: leafId, ids }, what).toEqual(states[answered]);
     same(ids, states[recovered].ids, what);
-    // A kill in the middle of a large write leaves a part of a line, which is told and never taken for an entry.
+    // A kill in the middle of a large write leaves a part of a line, which is reported and never taken for an entry.
     const { diagnostics } = await wire.result("get_state");
     const torn = diagnostics.filter(({ kind }: Json) => TORN.includes(kind)).length;
     same(diagnostics.length, torn, `only torn writes, ${what}: ${JSON.stringify(diagnostics)}`);
@@ -73,7 +73,9 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
   return kills;
 }
 
-/** What had a key and no answer is sent again: it is there once, whether it had reached the file or not. */
+/**
+ * Repeats requests with a key and without an answer: each entry is there once, whether it had reached the file or not.
+ */
 async function retry(wire: Wire, unanswered: readonly Request[], { ids, leaf }: Position, what: string) {
   const expected: Position = { ids: [...ids], leaf };
   for (const { method, params } of unanswered) {
@@ -138,7 +140,7 @@ async function sendAndKill(
   }
   send(messages.length);
   await lives.kill();
-  // What had left the server before it died is an answer, too.
+  // A message that left the server before it died is an answer, too.
   for (;;) {
     const message = await wire.next().catch(() => undefined);
     if (message === undefined) return answered;

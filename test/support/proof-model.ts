@@ -13,7 +13,7 @@ import { isMarker, type Lives, type Shelf, same, selectReported, shelves } from 
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
 
-/** What is known of one session. */
+/** The known state of one session. */
 interface Known {
   readonly id: string;
   readonly file: string;
@@ -26,7 +26,7 @@ interface Known {
   /** Bytes of the file that were looked at, and how many entries they hold. */
   seen: number;
   reported: number;
-  /** What the file was like when the session was left. */
+  /** The imprint of the file when the session was left. */
   left: string;
 }
 
@@ -179,7 +179,7 @@ class ModelRun {
     const drafts: Json[] = [];
     for (let count = random.chance(0.5) ? 1 : 1 + random.int(4); count > 0; count--) drafts.push(...this.drafts());
     if (random.chance(0.2)) drafts[0].parentId = this.anyId() ?? null;
-    // A result stays behind its call: a host that knows what it does writes no other way.
+    // A result stays behind its call: a correct host writes no other way.
     const jumping = random.pick(drafts);
     if (random.chance(0.05) && jumping.message?.role !== "toolResult") jumping.parentId = this.anyId() ?? null;
     if (random.chance(0.05)) drafts[0].parentId = null;
@@ -220,7 +220,7 @@ class ModelRun {
       { type: "custom", customType: "thing", data: { n: random.int(9) } },
       { type: "custom_message", customType: "thing", content: text, display: true },
       { type: "unheard_of", anything: [1, { deep: text }], summary: 5 },
-      // A label of what is not there is refused.
+      // A label of a missing entry is refused.
       known === undefined
         ? { type: "session_info", name: text }
         : { type: "label", targetId: known, ...(random.chance(0.7) ? { label: text } : {}) },
@@ -328,7 +328,7 @@ class ModelRun {
     await this.learnLeaf("thinking_level_change", { thinkingLevel: level });
   }
 
-  /** These commands do not answer the id of what they append. */
+  /** Learns the id that these commands append, which they do not answer. */
   private async learnLeaf(type: string, rest: object): Promise<void> {
     const { leafId } = await this.wire.result("get_state");
     expect(this.now.model.byId.has(leafId), `${type} was appended`).toBe(false);
@@ -352,7 +352,7 @@ class ModelRun {
     await this.takeFork(this.now.leaf, await this.succeed("clone", this.key()));
   }
 
-  /** Labels leave the path, what follows is linked past them, and labels of what is kept come again at the end. */
+  /** Labels leave the path, later entries are linked past them, and labels of kept entries come again at the end. */
   private async takeFork(end: string | null, { sessionId, sessionFile }: Json): Promise<void> {
     const source = this.now;
     const path = source.model.path(end);
@@ -368,7 +368,7 @@ class ModelRun {
       }
       this.add(forked, copy);
     }
-    // Which label entry set each of the labels, in file order.
+    // The label entry that set each of the labels, in file order.
     const settings = [...source.model.labels()].flatMap(([targetId, { label }]) => {
       const set = source.model.entries.findLastIndex((entry) => entry.type === "label" && entry.targetId === targetId);
       return forked.model.byId.has(targetId) ? [{ targetId, label, set }] : [];
@@ -382,10 +382,7 @@ class ModelRun {
     this.now = forked;
   }
 
-  /**
-   * The current session is not the current one any more. If its file alone does not tell the leaf, it got one marker;
-   * else not a byte.
-   */
+  /** The current session is left. If its file alone does not show the leaf, it got one marker; else not a byte. */
   private leave(): void {
     const { now } = this;
     if (!now.persisted) {
@@ -425,7 +422,7 @@ class ModelRun {
     if (name) await this.learnLeaf("session_info", { name });
   }
 
-  /** What was answered with a key is asked again: the same answer, nothing new. */
+  /** Repeats requests that were answered with a key: the same answer, nothing new. */
   private async retry(): Promise<void> {
     const { keyed, now } = this;
     if (!keyed) return;
@@ -480,7 +477,7 @@ class ModelRun {
 
   // --- the comparison ------------------------------------------------------------------------------------------
 
-  /** What is cheap to ask, and the lines that are new in the file. */
+  /** Compares the answers of cheap requests, and the new lines in the file. */
   async compareState(): Promise<void> {
     const { now, wire } = this;
     const { model, leaf } = now;
@@ -547,7 +544,7 @@ class ModelRun {
     this.compareFile();
   }
 
-  /** The file as any other program would read it, and nothing else beside the session files. */
+  /** The file as any other program would read it, and nothing else next to the session files. */
   private compareFile(): void {
     const { now } = this;
     if (!now.persisted) return;
@@ -557,7 +554,7 @@ class ModelRun {
   }
 }
 
-/** What a reader who knows the format finds as the leaf (session-format reference, section 5, rule 3). */
+/** Returns the leaf by the rules of the format (session-format reference, section 5, rule 3). */
 function leafByRule(lines: readonly Json[]): string | null {
   const entries = new Map(lines.slice(1).map((entry) => [entry.id, entry]));
   const isMeta = ({ type }: Json): boolean => type === "label" || type === "session_info";
@@ -573,7 +570,7 @@ function leafByRule(lines: readonly Json[]): string | null {
   }
 }
 
-/** Whether keeping from an entry on parts a tool result from its call. */
+/** Returns whether keeping from an entry on parts a tool result from its call. */
 function separates(path: readonly ModelEntry[], first: string | null): boolean {
   const at = path.findIndex(({ id }) => id === first);
   if (at < 0) return false;

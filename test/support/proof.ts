@@ -1,4 +1,4 @@
-/** What the proofs have in common: servers that can be killed, and a look at session files with other eyes. */
+/** Common parts of the proofs: servers that can be killed, and an independent reader of session files. */
 
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ export interface HereLivesOptions {
   readonly disk?: Disk;
   readonly framing?: Framing;
   readonly seed?: number;
-  /** What stands in a settings file. */
+  /** Reads a settings file. */
   readonly settings?: (path: string) => unknown;
   readonly fleet?: FleetConnection;
   readonly agentLaunch?: World["agentLaunch"];
@@ -112,7 +112,7 @@ export class HereLives implements Lives {
     return this.service?.fleet as FleetCare;
   }
 
-  /** What it still does reaches nobody; its input ends, so that it does not stay and look at its files. */
+  /** Cuts it off from its readers and ends its input, so that it does not stay and look at its files. */
   async kill(): Promise<void> {
     this.cutOff();
     this.done.catch(() => {});
@@ -146,7 +146,7 @@ export class SpawnedLives implements Lives {
   }
 }
 
-// --- session files, read by anybody ----------------------------------------------------------------------------
+// --- session files, by a plain reader ---------------------------------------------------------------------------
 
 /** Every line of a session file, as any program would read it: one JSON value a line, `type` first, whole lines. */
 export function readPlainly(file: string, from = 0): Json[] {
@@ -168,14 +168,14 @@ export function plainLines(bytes: Uint8Array, file = "the file"): Json[] {
     });
 }
 
-/** How the sessions of a backend lie on the disk, for who reads along. Sizes only ever grow. */
+/** The layout of a backend's sessions on the disk, for an independent reader. Sizes only ever grow. */
 export interface Shelf {
-  /** Of a server that keeps new sessions so. */
+  /** Options of a server with this store. */
   readonly options: string[];
   size(session: string): number;
   /** The header and the entries that stand behind so many bytes. */
   lines(session: string, from?: number): Json[];
-  /** Equal ones mean that nobody wrote. */
+  /** Returns a state of the files; equal ones mean that no write happened. */
   look(session: string): string;
 }
 
@@ -214,7 +214,7 @@ export function isMarker(entry: Json): boolean {
   return entry.type === "custom" && entry.customType === LEAF_MARKER;
 }
 
-/** The entries of a session file as they are told: without leaf markers that nobody continued from. */
+/** Returns the entries of a session file that the server reports: without leaf markers that no entry continues. */
 export function selectReported(lines: readonly Json[]): Json[] {
   const parents = new Set(lines.map(({ parentId }) => parentId));
   return lines.slice(1).filter((entry) => !isMarker(entry) || parents.has(entry.id));
@@ -228,7 +228,7 @@ export function sessionFiles(folder: string): string[] {
     .map((name) => join(folder, name));
 }
 
-/** Bytes and time of a file, or of what the entries of a container are in; equal ones mean that nobody wrote. */
+/** Returns bytes and time of a file, or of a container's segments; equal ones mean that no write happened. */
 export function imprint(session: string): { bytes: string; modified: number } {
   const files = session.endsWith(".v2") ? partsOf(session) : [session];
   return {

@@ -8,11 +8,11 @@ import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** What it says after each answer. */
+/** Printed by psql after each answer. */
 const END = "-- end of the answer --\n";
 
 export class Psql {
-  /** What it reads, and what it says. */
+  /** The pipes of its input and output. */
   private readonly input: number;
   private readonly output: number;
   private readonly buffer = Buffer.alloc(65536);
@@ -28,20 +28,20 @@ export class Psql {
     this.output = openSync(answers, "r");
     const its = [openSync(statements, "r"), openSync(answers, "w")];
     const given = ["-qAtX", "-v", "ON_ERROR_STOP=1", ...args];
-    // What is no answer and no error is no matter.
+    // Output that is neither an answer nor an error is ignored.
     const env = { ...place.env, PGOPTIONS: "-c client_min_messages=error" };
     spawn(program, given, { ...place, env, stdio: [its[0], its[1], its[1]] }).unref();
-    // From now on it has its ends alone: what it said is over when it is.
+    // From now on only psql has its ends: its output is over when it is.
     for (const end of [...ends, ...its]) closeSync(end);
     rmSync(folder, { recursive: true });
   }
 
-  /** Returns what it says to a statement, and whether it ended with that, as after an error. */
+  /** Returns the output for a statement, and whether psql ended with it, as after an error. */
   run(text: string): { said: string; ended: boolean } {
     try {
       writeSync(this.input, `${text}\n;\n\\echo '${END.trim()}'\n`);
     } catch (error) {
-      // It ended before; why is what it said then.
+      // It ended before; its output then says why.
       if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
     }
     let said = Buffer.alloc(0);

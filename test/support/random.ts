@@ -46,7 +46,7 @@ function endOfSeeds(count: number): number {
   return FIRST_SEED + count * Number(process.env.PI_TEST_TIMES ?? 1);
 }
 
-/** Whether to leave out nothing, not even what the ordinary suite takes one for many of (test/soak/operations.test.ts). */
+/** Returns whether to leave out nothing, not even what the ordinary suite takes one for many of (test/soak/operations.test.ts). */
 export function isEvery(): boolean {
   return process.env.PI_TEST_EVERY === "1";
 }
@@ -67,7 +67,7 @@ export function range(from: number, to: number): number[] {
   return Array.from({ length: to - from }, (_, n) => from + n);
 }
 
-/** Checks a property with several seeds. What fails says with which. */
+/** Checks a property with several seeds. A failure names its seed. */
 export function forSeeds(count: number, property: (random: Random) => void): void {
   for (let seed = FIRST_SEED; seed < endOfSeeds(count); seed++) {
     try {

@@ -8,13 +8,13 @@ import { acpLike, lives, pidOf, piLike, spawnWithAgent } from "./agents.ts";
 import type { Random } from "./random.ts";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
-/** Milliseconds after which something that was waited for counts as hanging. */
+/** Milliseconds of waiting after which an operation counts as hanging. */
 const HANGING = 60_000;
 
 type Victim = "servers" | "agents" | "clients";
 const VICTIMS: readonly Victim[] = ["servers", "agents", "clients"];
 
-/** How many turns there were, how many messages or turns the client was shown as finished, and who was killed. */
+/** Numbers of turns, of messages or turns that the client was shown as finished, and of kills by victim. */
 type Recorded = Readonly<Record<"turns" | "shown" | Victim, number>>;
 
 /** Rejects where a promise takes so long that it counts as hanging. */
@@ -41,7 +41,7 @@ function strike(victim: Victim, server: SpawnedServer): void {
   if (victim === "clients") for (const stream of [server.process.stdin, server.process.stdout]) stream.destroy();
 }
 
-/** What an agent is asked for, and whether it dies in the middle. */
+/** Returns a prompt for an agent, and whether it dies in the middle. */
 function pickRequest(random: Random, turn: number): string {
   const request = `turn ${turn} tools ${random.int(3)} chunks ${1 + random.int(40)}${random.chance(0.3) ? " every 1" : ""}`;
   return random.chance(0.1) ? `${request} die after ${1 + random.int(5)}` : request;
@@ -61,7 +61,7 @@ function unlessDead(error: unknown): void {
 /** Has one turn. Strikes when it comes to that, and returns whether it did. */
 type Having = (text: string, strikes: () => boolean) => Promise<boolean>;
 
-/** Has so many turns at one server after the other, while somebody is killed at random. Returns how often who was. */
+/** Has so many turns at one server after the other, with random kills. Returns their numbers. */
 async function havingTurns(
   random: Random,
   turns: number,
@@ -90,7 +90,7 @@ async function havingTurns(
         };
         const isStruck = await inTime(`${text}, ${victim}`, have(text, strikes));
         learnAgents();
-        // What comes next would be of a server that is about to end.
+        // The next turn would be of a server that is about to end.
         if (isStruck && victim !== "agents") break;
       }
       if (done >= turns) await server.finish();
@@ -105,10 +105,10 @@ async function havingTurns(
 
 // --- in Pi's place -----------------------------------------------------------------------------------------------
 
-/** A message as it is told apart from all others. */
+/** Returns a key that identifies a message. */
 const keyOf = ({ role, timestamp, content }: Json): string => JSON.stringify([role, timestamp, content]);
 
-/** Has so many turns on one session. What was shown as finished must be in it once, and nothing twice. */
+/** Has so many turns on one session. Every message shown as finished must be in it once, and nothing twice. */
 export async function recordAtRandom(random: Random, turns: number): Promise<Recorded> {
   const place = temporaryPlace();
   const shown = new Set<string>();
@@ -127,7 +127,7 @@ export async function recordAtRandom(random: Random, turns: number): Promise<Rec
   return { turns, shown: shown.size, ...killed };
 }
 
-/** Prompts, and notes what is shown until the turn has ended. */
+/** Prompts, and notes the shown messages until the turn has ended. */
 async function oneTurn(server: SpawnedServer, message: string, shown: Set<string>, strikes: () => boolean) {
   server.send({ id: message, type: "prompt", message });
   let isStruck = strikes();
@@ -148,7 +148,7 @@ async function oneTurn(server: SpawnedServer, message: string, shown: Set<string
 
 // --- editors -------------------------------------------------------------------------------------------------------
 
-/** How an editor comes to an agent. Behind `proxy` the agent itself answers, and is recorded. */
+/** The way of an editor to an agent. Behind `proxy` the agent itself answers, and is recorded. */
 export interface Door {
   readonly agent: "pi" | "acp" | "proxy";
   readonly store: "jsonl" | "v2";
@@ -167,7 +167,7 @@ interface ShownSession {
   readonly turns: ShownTurn[];
 }
 
-/** Has an editor have so many turns in sessions of a store. What it was shown as finished is there, once. */
+/** Has an editor run so many turns in sessions of a store. Every message shown as finished is there, once. */
 export async function recordEditorAtRandom(random: Random, turns: number, door: Door): Promise<Recorded> {
   const place = temporaryPlace();
   const behind = door.agent === "pi" ? [piLike()] : [acpLike(), "--agent-protocol", "acp"];
@@ -203,7 +203,7 @@ async function opened(editor: Editor, random: Random, { agent }: Door, sessions:
   return session;
 }
 
-/** Prompts, and notes what is shown until the turn is answered. Returns whether somebody was killed. */
+/** Prompts, and notes the shown messages until the turn is answered. Returns whether there was a kill. */
 async function editorTurn(
   editor: Editor,
   sessionId: string,

@@ -1,4 +1,7 @@
-/** Says at the end of a run what it skipped and why, which tests it had to try again, and which took too long for their tier. */
+/**
+ * Reports at the end of a run the skipped tests and the reasons, the tests that were repeated, and those that took too long for
+ * their tier.
+ */
 
 import type { Reporter, TestCase, TestModule, TestSuite } from "vitest/node";
 import type { Tier } from "./tiers.ts";

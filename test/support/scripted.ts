@@ -1,4 +1,4 @@
-/** Servers that say and do what a test tells them, at the other end of the typed client. */
+/** Scripted servers at the other end of the typed client. */
 
 import { PassThrough } from "node:stream";
 import { Client } from "../../src/client/client.ts";
@@ -43,7 +43,7 @@ export class ScriptedServer {
     this.toClient.write(lines.map((line) => `${line}\n`).join(""));
   }
 
-  /** Ends, after what was said. */
+  /** Ends, after its last words. */
   die(): void {
     this.toClient.end();
     this.resolveGone("It died.");
@@ -67,7 +67,7 @@ export function scriptedClient(servers: readonly ScriptedServer[], options: Clie
   return new Client(options, revive).start(first);
 }
 
-/** Resolves when what has been said and what follows from it has been heard. */
+/** Resolves when the client has processed everything sent and its consequences. */
 export async function settled(): Promise<void> {
   for (let i = 0; i < 20; i++) await new Promise(setImmediate);
 }

@@ -19,7 +19,7 @@ const SETS: Readonly<Record<string, string>> = {
   g: "abcdefghijklmnopqrstuvwxyz234567",
   k: "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
 };
-/** What each begins with, so that chance leaves none without a digit or a capital. */
+/** The beginning of each class, so that every token has a digit and a capital. */
 const BEGINS: Readonly<Record<string, string>> = { l: "aB3", h: "a1", n: "4", b: "aB3", u: "Q2", g: "n6", k: "aB3" };
 const WORDS = "copper lantern walrus biscuit orchid hammer pigeon velvet turnip canyon saddle mitten".split(" ");
 
@@ -373,7 +373,7 @@ function dump(text: string, style: "xxd" | "hexdump" | "od"): string {
   return lines.join("\n");
 }
 
-/** Texts in which a token is cut where the sign ~ is, with what it is cut by. */
+/** Texts with a token that is cut where the sign ~ is, and the cutting text. */
 const CUT = [
   ...["the token ~\n~ is set", "  token ~\n    ~\n", "git clone ~\\\n~", 'const t = "~" + "~";', "> see ~\n> ~"],
   ...["const t = '~' +\n  '~';", "$t = '~' . '~';", 'local t = "~" .. "~"', 't = "~" & "~"', 't = ("~"\n     "~")'],
@@ -403,7 +403,7 @@ const ENCODED: Readonly<Record<string, (secret: string) => string>> = {
   "octal escapes": (secret) => each(secret, (code) => `\\${code.toString(8)}`),
 };
 
-/** Secrets that are cut, encoded or dumped. What is looked for is what a reader could put together. */
+/** Secrets that are cut, encoded or dumped. The test looks for all that a reader could put together. */
 function encoded(random: Random): SecretText[] {
   // Its beginning is apart from it: a repository with tokens in it is refused by those who look for them.
   const token = (): string => `${["gh", "p_"].join("")}${run(random, "l", 36)}`;
@@ -447,7 +447,7 @@ function encoded(random: Random): SecretText[] {
     },
     { template: "known, in hex", text: `DB_PASSWORD=${known} then ${hexOf(known)}`, secrets: [known, hexOf(known)] },
   ];
-  // Of an encoded one, no piece of what was written may be left.
+  // No piece of an encoded text may be left.
   return all.map((given) =>
     given.secrets.every((secret) => given.text.includes(secret)) ? given : { ...given, secrets: [given.text.trim()] },
   );

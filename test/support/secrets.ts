@@ -1,17 +1,17 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are holes for secrets
-/** Planted secrets, which are known wherever they stand in a text, and texts in which nothing is secret. */
+/** Planted secrets, which are known anywhere in a text, and texts without a secret. */
 
 import { Random } from "./random.ts";
 import { filled, TOKENS } from "./secret-texts.ts";
 
-/** A text with a secret in it, of which nothing may be left. */
+/** A text with a secret in it that must be removed whole. */
 export interface Planted {
   readonly kind: string;
   readonly text: string;
   readonly secret: string;
 }
 
-/** Secrets that are known by what is around them. */
+/** Secrets that are known by the text around them. */
 const PLACED = [
   `-----BEGIN EC PRIVATE ${"KEY"}-----\n{b64}\n{b64}\n{b64}\n{b64}`,
   `-----BEGIN OPENSSH PRIVATE ${"KEY"}-----\n{b64}\n{b64}\n{b64}\n-----END OPENSSH PRIVATE ${"KEY"}-----`,
@@ -48,7 +48,7 @@ export function plantedSecrets(seed = 1): Planted[] {
   });
 }
 
-/** Texts in which nothing is secret. */
+/** Returns texts without a secret. */
 export function harmlessTexts(seed = 1): string[] {
   const random = new Random(seed);
   const sha = `sha256:${random.hex(64)}`;

@@ -1,4 +1,4 @@
-/** Ways in which the life of a server ends, and a look whether anything of it is left. */
+/** Ways in which the life of a server ends, and a check that nothing of it is left. */
 
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as pass } from "node:timers/promises";
@@ -23,7 +23,7 @@ export async function expectGone(pid: number, how: string): Promise<void> {
   const since = performance.now();
   while (isAlive(pid)) {
     expect(performance.now() - since, `milliseconds after ${how}`).toBeLessThan(3000);
-    // Who looks all the time takes the processor from the server that ends.
+    // A busy loop takes the processor from the server that ends.
     await pass(5);
   }
 }

@@ -66,7 +66,7 @@ export function call(id: unknown, method: string, params?: unknown): Json {
 /** Failures that any command may end with, as protocol.md says. */
 const OF_ANY = new Set([
   ...["cancelled", "shutting_down", "message_too_large", "storage_full", "storage_failed", "path_outside_root"],
-  // Of the session that was to be opened at the start.
+  // From the opening of a session at the start.
   ...["not_a_session", "ambiguous_id", "invalid_id"],
 ]);
 
@@ -82,7 +82,7 @@ function requireDeclared(method: string, error: Json): void {
 /** The host's end of a connection. Frames are cut here by other code than the server's. */
 export class Wire {
   readonly framing: Framing;
-  /** What the server said on its own while a reply was waited for. */
+  /** Events that the server sent while a reply was awaited. */
   readonly events: Json[] = [];
   readonly input: Writable;
   readonly output: Readable;
@@ -255,7 +255,7 @@ export class SpawnedServer extends Wire {
     this.exit = new Promise((resolve) => process.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")));
   }
 
-  /** Ends the input and waits for the end: what was still said, and the exit status. */
+  /** Ends the input and waits for the end. Returns the remaining messages and the exit status. */
   async finish(): Promise<{ messages: Json[]; status: number | string }> {
     this.end();
     const messages = await this.rest();
@@ -314,7 +314,7 @@ export class HereServer extends Wire {
   declare readonly place: Place;
   /** Exit status. */
   declare readonly done: Promise<number>;
-  /** What was said to a person. */
+  /** Lines on stderr, for a person. */
   declare readonly said: readonly string[];
   declare readonly stop: () => void;
 
@@ -323,7 +323,7 @@ export class HereServer extends Wire {
     Object.assign(this, rest);
   }
 
-  /** Ends the input and waits for the end: what was still said, and the exit status. */
+  /** Ends the input and waits for the end. Returns the remaining messages and the exit status. */
   async finish(): Promise<{ messages: Json[]; status: number }> {
     this.end();
     const messages = await this.rest();

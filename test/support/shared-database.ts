@@ -11,7 +11,7 @@ import { text } from "node:stream/consumers";
 import type { TestProject } from "vitest/node";
 import type { Postgres } from "./postgres.ts";
 
-/** Where this process tells those of the tests in which folder the server is, and what they say before. */
+/** The port at which this process gives the folder of the server, and the secret that a test process sends first. */
 interface SharedServer {
   readonly port: number;
   readonly secret: string;
@@ -23,7 +23,7 @@ declare module "vitest" {
   }
 }
 
-/** What all of the tests need together. */
+/** Settings that all of the tests need together. */
 const SETTINGS = ["max_connections = 600", "wal_level = minimal", "max_wal_senders = 0"];
 
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {

@@ -1,4 +1,4 @@
-/** Servers that share a session in this process, for tests of what one of them sees. */
+/** Servers that share a session in this process, for tests of the events that each gets. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
@@ -27,7 +27,7 @@ export async function held(args: string[] = QUIET, place = temporaryPlace()) {
   return { file, holder, place };
 }
 
-/** Two servers on a new session of a store, of which the first holds it; their hosts have names if any are given. */
+/** Two servers on a new session of a store; the first holds it. Their hosts have names if any are given. */
 export async function two(store: string, args: string[] = [], names: string[] = []) {
   const place = temporaryPlace();
   const file = join(place.home, `two.${store}`);
@@ -73,7 +73,7 @@ export async function announced(file: string): Promise<Json> {
 
 export const request = (id: unknown, method: string, params: Json = {}): Json => call(id, method, params);
 
-/** What a server says up to a reply: ids of replies, and names of events and requests. */
+/** Returns the server's output up to a reply: ids of replies, and names of events and requests. */
 export async function order(server: HereServer, last: unknown): Promise<Json[]> {
   const said: Json[] = [];
   for (;;) {
@@ -92,22 +92,22 @@ export async function texts(server: HereServer | SpawnedServer): Promise<string[
 /** A message as the processes that share a session frame it. */
 export const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 
-/** How a holder lets in that is none of ours. */
+/** The welcome of a fake holder. */
 export interface FalseHolder {
   /** Answers each call with these bytes; by default with silence until it ends. */
   readonly answer?: string | Uint8Array;
-  /** What it says of the session's place, in the place of the truth. */
+  /** A false place of the session, in its welcome. */
   readonly place?: Json;
   readonly attached?: unknown;
-  /** Whether it lets in and then leaves. */
+  /** True if it lets in and then leaves. */
   readonly leaves?: boolean;
-  /** What it says before it leaves. */
+  /** Text that it sends before it leaves. */
   readonly says?: string;
   /** Options of the server that joins. */
   readonly args?: readonly string[];
 }
 
-/** A server that joined somebody who lets everybody in, while a third has the lock. */
+/** A server that joined a fake holder, which lets everyone in, while a third process has the lock. */
 export async function joined({
   answer,
   place: announced,
@@ -175,10 +175,10 @@ export function sendTo(socket: Socket, message: Json): void {
   socket.write(framed(JSON.stringify(message)));
 }
 
-/** What a holder wants to hear of somebody who joins its session, beside the token. */
+/** The hello that a holder expects from a server that joins its session, without the token. */
 export const HELLO = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
 
-/** Somebody whom a holder has let in, who is no server of ours. */
+/** A fake server that a holder has let in. */
 export interface Guest {
   readonly socket: Socket;
   say(...messages: Json[]): void;

@@ -1,4 +1,4 @@
-/** Several hosts on one session, each with a server of its own that share it, some of which are killed. */
+/** Several hosts on one session, each with a server of its own that share it; some of these are killed. */
 
 import { join } from "node:path";
 import { expect } from "vitest";
@@ -19,11 +19,11 @@ interface SharingOptions {
   readonly durability?: "sync" | "os";
   /** Chance that a host has a leaf of its own. */
   readonly heads?: number;
-  /** Where the hosts' servers are; by default beside each other. */
+  /** The containers of the hosts' servers; by default they run next to each other. */
   readonly where?: Where;
 }
 
-/** How servers are started, and how they see the session's folder. */
+/** The ways to start servers, and their views of the session's folder. */
 export interface Where {
   start(args: readonly string[], framing: Framing, place: Place): SpawnedServer;
   /** Returns the path of a file of the place, as the server that is started next sees it. */
@@ -52,9 +52,9 @@ class SharingHost {
   private readonly waiting = new Map<number, (reply?: Json) => void>();
   private ids = 0;
   isDead = false;
-  /** The name of its own leaf, which nobody else has. */
+  /** The name of its own leaf, which no other process has. */
   readonly head: string | undefined;
-  /** Where that leaf is by what was acknowledged; undefined where that cannot be known. */
+  /** The place of that leaf by the acknowledged requests; undefined where it cannot be known. */
   leaf: string | null | undefined;
 
   constructor(name: string, server: SpawnedServer, head?: string) {
@@ -107,7 +107,7 @@ class SharingHost {
     this.server.process.kill("SIGKILL");
   }
 
-  /** Ids of the entries that it was told of, in that order. */
+  /** Returns the ids of the entries that it got events of, in that order. */
   listReported(): string[] {
     return this.events.filter(({ method }) => method === "session_append").flatMap(({ params }) => params.entryIds);
   }
@@ -209,7 +209,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     }
   }
 
-  /** Stops a server, which nobody may rob, and lets it go on when some of what was asked is answered, or later. */
+  /** Stops a server, whose lock no other may take, and lets it go on when some requests are answered, or later. */
   async function stopOne(answers: Promise<unknown>[]): Promise<void> {
     const { server, isDead } = random.pick(hosts);
     const pid = isDead ? 0 : where.pidOf(server);
@@ -221,13 +221,13 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     process.kill(pid, "SIGCONT");
   }
 
-  /** Expects that a host got no reply twice, events without a gap, and that it was told of no entry twice. */
+  /** Expects that a host got no reply twice, events without a gap, and no entry twice. */
   function check(host: SharingHost): void {
     const answered = host.replies.map(({ id }) => id);
     expect(new Set(answered).size, `${host.name} got two replies to a request`).toBe(answered.length);
     for (const [index, { params, method }] of host.events.entries())
       expect(params.seq, `${host.name} ${method} ${JSON.stringify(params)}`).toBe(index + 1);
-    // What a host did itself comes directly after the reply, but where the holder died before that.
+    // An event of a host's own request comes directly after the reply, except where the holder died before that.
     for (const [at, { result }] of host.heard.entries()) {
       const id = result?.entryIds?.[0];
       if (id === undefined) continue;
@@ -242,7 +242,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     expect(twice, `${host.name} was told twice`).toEqual([]);
   }
 
-  /** Expects one holder after the other, and that nobody writes beside it. */
+  /** Expects one holder after the other, and no writer next to it. */
   function checkHolders({ name: host, events, heard, isRefused }: SharingHost): void {
     let last = 0;
     for (const { method, params } of events) {
@@ -252,7 +252,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
       expect(params.epoch, `${host} went back from ${last}`).toBeGreaterThan(last);
       last = params.epoch;
     }
-    // Who has written, and was refused nothing, is in or holds: what others write is then that of peers.
+    // A host that has written, without a refusal, is in or holds: entries of others then come from peers.
     if (isRefused) return;
     const written = heard.findIndex(({ result }) => result?.entryIds !== undefined);
     const foreign = heard.slice(written + 1).filter(({ params }) => params?.origin === "foreign");
@@ -283,7 +283,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
         said.get(text)?.filter((other) => !there.has(other)),
         `missing beside ${text.slice(0, 20)}`,
       ).toEqual([]);
-    // Everybody was told of everything since he came, in the order of the file.
+    // Each host got events of everything since it came, in the order of the file.
     for (const host of hosts) {
       await until(host, ids.at(-1));
       check(host);
@@ -314,7 +314,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     }
   }
 
-  /** Waits until a host was told of an entry. */
+  /** Waits until a host got the event of an entry. */
   async function until(host: SharingHost, id: string): Promise<void> {
     const late = performance.now() + 10_000;
     while (!host.listReported().includes(id) && performance.now() < late) await host.result("get_state");

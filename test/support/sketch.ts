@@ -36,7 +36,7 @@ const KINDS: Readonly<Record<string, readonly [type: string, members: (given: st
   ],
   /** A marker of the leaf. */
   M: ["custom", (given) => ({ customType: MARKER, ...(given === "" ? {} : { data: { leafId: null } }) })],
-  /** What a head says: its name, and after a slash the session that it says it is of. */
+  /** Texts of a head: its name, and after a slash the session that it names. */
   H: ["message", (given) => ({ _batch: batchOf(...given.split("/")), message: { role: "user", content: "x" } })],
   /** A change of the model, and one of the level. */
   P: ["model_change", (modelId) => ({ provider: "p", modelId })],

@@ -8,15 +8,15 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Random } from "./random.ts";
 
-/** What a unit did, in numbers that add up. */
+/** Results of a unit, in numbers that add up. */
 export type Figures = Readonly<Record<string, number | undefined>>;
 
-/** What was done of a suite at one commit. */
+/** The results of a suite at one commit. */
 interface Progress {
   /** Units that were run; the next has the number after this one. */
   units: number;
   seconds: number;
-  /** Of the unit that took longest. */
+  /** Milliseconds of the longest unit. */
   longest: number;
   figures: Record<string, number>;
   failures: { unit: number; message: string }[];
@@ -78,7 +78,7 @@ export function soak(suite: string, unit: (random: Random, number: number) => Pr
       progress.longest = Math.max(progress.longest, took);
       progress.date = new Date().toISOString().slice(0, 10);
       progress.nodes = [...new Set([...progress.nodes, process.version])];
-      // In one step, so that whoever ends a part in the middle of it loses one unit and no more.
+      // In one step, so that an interruption in the middle loses one unit and no more.
       writeFileSync(`${FILE}.new`, `${JSON.stringify(known, null, 2)}\n`);
       renameSync(`${FILE}.new`, FILE);
       if (fault !== undefined) {

@@ -26,13 +26,13 @@ export interface SqlFleetOptions {
   readonly answerWithin?: number;
   readonly most?: number;
   readonly lease?: number;
-  /** Whether it sends the words of texts. */
+  /** True if it sends the words of texts. */
   readonly keepsWords?: boolean;
   /** The state folder of its machine; without one, it notes itself nowhere. */
   readonly stateFolder?: string;
 }
 
-/** Connects to a database for the process with this name. Whoever made it closes it. */
+/** Connects to a database for the process with this name. The caller closes it. */
 export function sqlFleet(
   url: string,
   name: string,

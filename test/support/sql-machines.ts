@@ -1,4 +1,4 @@
-/** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
+/** Machines whose sessions are also in a PostgreSQL of the tests, faults of their calls, and scenes. */
 
 import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
@@ -23,7 +23,7 @@ export const LOST: SqlAnswer = { kind: "unknown", reason: "test: the answer is l
 
 type Change = (text: string, ask: () => Promise<SqlAnswer>, values: string, question: SqlQuestion) => unknown;
 
-/** Has something come between a process and the statements that it asks. Its answer, if any, is told. Returns what ends it. */
+/** Intercepts the statements of a process. `change` may replace an answer. Returns a function that ends this. */
 export function meddle({ connections }: Pick<SqlFleet, "connections">, change: Change): () => void {
   return instead(connections, "run", (run) => async (question, sent) => {
     const fact = connections.fact ?? { durability: "primary", version: "" };
@@ -82,13 +82,13 @@ interface MachineOptions {
 }
 
 interface SuiteOptions {
-  /** Whether its processes reach the database through a pooler. */
+  /** True if its processes reach the database through a pooler. */
   readonly isPooled?: boolean;
-  /** Whether what a test leaves is there in the next one. */
+  /** True if what a test leaves is there in the next one. */
   readonly keepsRows?: boolean;
 }
 
-/** Has the suite in which it is called have a database, which is empty before each test, and machines. */
+/** Declares a database for the calling suite, which is empty before each test, and machines. */
 export function fleetSuite(database?: undefined, options?: SuiteOptions): FleetSuite;
 export function fleetSuite<Server extends TestDatabase>(
   database: SuiteDatabase<Server>,
@@ -180,7 +180,7 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     return { fleet, lives, wire: await lives.start(args), place: lives.place };
   }
 
-  /** Leaves a session. Its server lets go of it beside everything else. */
+  /** Leaves a session. Its server lets go of it in the background. */
   async leave(wire: Wire, id: string): Promise<void> {
     await wire.result("new_session");
     await this.until(`select count(holder) from pi_fleet.session where id = '${id}'`, "0");
@@ -249,7 +249,7 @@ const failing = async (): Promise<never> => {
   throw new Failure("storage_failed", "test: away", { fleet: true });
 };
 
-/** What befalls a machine until it heals. */
+/** Faults of a machine until it heals. */
 const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: number) => () => void>> = {
   away: (fleet) => meddle(fleet, () => AWAY),
   unbegun: ({ keeper }) => instead(keeper, "beginAgain", () => async () => false),
@@ -268,7 +268,7 @@ const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: numbe
     }),
 };
 
-/** Has something befall a machine, about a session. Returns what ends that. */
+/** Has something happen to a machine, about a session. Returns what ends that. */
 export const befall = (fault: string, fleet: SqlFleet, made: Made = { sessionId: "", sessionFile: "" }, times = 1) =>
   FAULTS[fault](fleet, made, times);
 
@@ -318,7 +318,7 @@ const STEPS: Readonly<Record<string, Step>> = {
     const options = { variables: { PI_FLEET_URL: suite.url }, hashes: true };
     return JSON.parse((await runHere(place, ["doctor", "--json"], options)).stdout).fleet;
   },
-  /** A host is told of the open session, soon. */
+  /** Expects an event of the open session, soon. */
   hears: (_, { wire }, __, words) =>
     expect
       .poll(async () => JSON.stringify((await wire.result("get_state")).diagnostics), { timeout: 20_000 })
@@ -375,9 +375,9 @@ const cut = (text: string, at: string): [string, string | undefined] => {
 };
 
 /**
- * Plays a scene, step by step: `<machine, or both> <command or step> [session] <words> = <members> ! <failure> ~ <sentence>`,
- * `db <SQL> => <what it says>`, or says soon with `until`, `row <columns> = <what the session's has>`, or `same`: all rows are those to remember. They are about the session s, which the machine one has made and left, or about another
- * one; `{name}` is the id of a session, the member `@name` what is said of it, and `!final`: the failure is told as one that nobody repeats.
+ * Plays a scene, step by step: `<machine, or both> <command or step> [session] <words> = <members> ! <failure> ~ <sentence>`, `db <SQL> => <its result>`, or repeats until it holds with `until`, `row <columns> = <those of the
+ * session>`, or `same`: all rows are the remembered ones. Steps are about the session s, which the machine one has made and left, or about another one; `{name}` is the id of a session, the member `@name` a member of its item, and
+ * `!final`: the failure is not retryable.
  */
 export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
   const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [], rows: [] };
@@ -390,7 +390,7 @@ export async function play(suite: FleetSuite, script: string, given: MachineOpti
     try {
       if (step !== "") await playStep(cast, step, given.args);
     } catch (error) {
-      // Nobody waits for a transaction of a scene that is over.
+      // No other process waits for a transaction of a scene that is over.
       suite.sql("rollback");
       (error as Error).message = `${step}: ${(error as Error).message}`;
       throw error;
@@ -449,7 +449,7 @@ async function playStep(cast: Cast, step: string, args: string[] | undefined): P
   }
 }
 
-/** Returns the directory in which the first machine makes sessions, or the home of it or of the second one. */
+/** Returns the directory of the first machine's new sessions, or the home of it or of the second one. */
 function cwdOf(machines: Cast["machines"], word: string | undefined): string | undefined {
   const { place } = machines.get(word === "theirs" ? "two" : "one") as Machine;
   return word === "cwd" ? place.cwd : place.home;

@@ -1,4 +1,4 @@
-/** Sessions with all that can belong to one: a file and what lies beside it, and containers of Session Store V2. */
+/** Sessions with all that can belong to one: a file and what lies next to it, and containers of Session Store V2. */
 
 import { basename, dirname, join } from "node:path";
 import { expect } from "vitest";

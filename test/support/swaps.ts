@@ -1,7 +1,7 @@
 /**
- * Somebody who may write in the folders that a confined server uses, and puts a link to the outside in the place of one
- * of them, or of a file, right before an operation of the disk. Outside lies a twin of everything, with another word in
- * it, so that whatever is followed there is found.
+ * A program that may write in the folders of a confined server. It replaces one of them, or a file, by a link to the
+ * outside, right before an operation of the disk. Outside lies a twin of everything, with another word in it, so that a
+ * followed link is found.
  */
 
 import { spawn } from "node:child_process";
@@ -28,7 +28,7 @@ import { chain, entryText, fileText, headerText, id, userText } from "./lines.ts
 import type { Random } from "./random.ts";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryFolder } from "./server.ts";
 
-/** What the sessions say, and what those outside say in its place; of one length, so that every offset fits. */
+/** The texts of the sessions, and those outside; of one length, so that every offset fits. */
 const WORD = "within-7f3a91";
 const CANARY = "canary-7f3a91";
 const CWD = "/home/me/project";
@@ -100,7 +100,7 @@ function copyOf(ground: Ground): Ground {
   return copy;
 }
 
-/** What may be put in the place of: what the session consists of, and every folder that leads to it or to another path. */
+/** Returns the replaceable paths: the files of the session, and every folder on the way to it or to another path. */
 function componentsOf(store: StoreName): string[] {
   const parts =
     "/segments /segments/0000000000000001.seg /index /index/offsets.jsonl /header.jsonl /manifest.json /checkpoints " +
@@ -122,12 +122,12 @@ const request = (method: string, params: object = {}): Asked => ({ method, param
 const append = (content: string): Asked =>
   request("append", { entries: [{ type: "message", message: { role: "user", content } }] });
 
-/** What is asked, of a server that has the session open or none. */
+/** A request to a server, with the session open or not. */
 interface Attempt {
   readonly name: string;
   readonly ask: (ground: Ground) => readonly Asked[];
   readonly open?: boolean;
-  /** Whether the links come from the start of the server on. */
+  /** True if the links come from the start of the server on. */
   readonly early?: boolean;
 }
 
@@ -171,7 +171,7 @@ export const ATTEMPTS: readonly Attempt[] = [
   ]),
 ];
 
-/** A disk on which, right before one operation, a link to the twin comes in the place of a component. */
+/** A disk that replaces a component by a link to the twin, right before one operation. */
 class SwappingDisk {
   readonly disk: Disk;
   readonly broken: string[] = [];
@@ -253,10 +253,13 @@ export function pictureOf(folder: string): string[] {
   });
 }
 
-/** How often {@link race} asked and was refused, and how often a link came and went. */
+/** Numbers of requests and refusals of {@link race}, and of swaps. */
 export type Race = Record<"requests" | "refused" | "swaps", number>;
 
-/** The program that swaps at full speed; it gets paths, each with its twin, and tells how often when its input ends. */
+/**
+ * The program that swaps at full speed; it gets paths, each with its twin, and prints the number of swaps when its
+ * input ends.
+ */
 const RACER = `
   const { renameSync, symlinkSync, rmSync } = require("node:fs");
   const pairs = JSON.parse(process.argv[1]);
@@ -346,7 +349,7 @@ async function tryOut(
   expect([which, pictureOf(outside)]).toEqual([which, before]);
   expect(text.includes(CANARY), `${which}: ${text}`).toBe(false);
   expect(text, which).not.toContain("-32603");
-  // Without links everything is done, and tells what is inside.
+  // Without links everything works, and the answers have the inner text.
   if (component === undefined) {
     expect(said.map(({ error }) => error).filter(Boolean), which).toEqual([]);
     if (["open", "switch", "clone", "list"].includes(attempt.name)) expect(text).toContain(WORD);

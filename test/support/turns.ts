@@ -35,7 +35,7 @@ export function reporting(totalTokens: number, more: Json = {}): Json {
   };
 }
 
-/** What is wrong with the pairing of messages as providers check it: every call is answered right behind it. */
+/** Returns faults of the pairing of messages as providers check it: every call is answered right behind it. */
 export function pairingFaults(messages: readonly Json[]): string[] {
   const faults: string[] = [];
   let open: string[] = [];

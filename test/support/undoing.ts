@@ -13,11 +13,11 @@ import { type HereServer, type Json, type Place, type SpawnedServer, spawnServer
 
 const OUTSIDE = sessionId(9);
 const LINES = [...chain(5), userText("b0000000", id(1), "another branch")];
-/** Refusals that a random request may meet: the session is where it was to go, or is no longer what it was. */
+/** Refusals of a random request: the session is at its target already, or has changed. */
 const REFUSALS =
   /"(already_exists|path_outside_root|migration_failed|session_not_found|not_a_session|session_locked|ambiguous_id)"/;
 
-/** What a person sees of all sessions. */
+/** A person's view of all sessions. */
 type Picture = Json;
 
 interface Done {
@@ -38,7 +38,7 @@ export class UndoModel {
   private readonly open = new Set<string>();
   private readonly done: Done[] = [];
   private undone: Done[] = [];
-  /** Bytes at the start, by path; and the sessions of which only whole moves were asked. */
+  /** Bytes at the start, by path; and the sessions with whole moves only. */
   private start: Readonly<Record<string, string>> = {};
   private first: Picture;
   private readonly changed = new Set<string>();
@@ -63,7 +63,7 @@ export class UndoModel {
     if (store === "v2")
       for (const { sessionId: one, sessionPath } of await model.list(false))
         if (one !== sessionId(4)) await model.server.result("migrate_session", { sessionPath });
-    // What was done until now is not to be undone.
+    // Earlier operations are not to be undone.
     await model.restart();
     rmSync(join(place.state, "operations"), { recursive: true, force: true });
     model.start = model.files();
@@ -134,7 +134,7 @@ export class UndoModel {
     this.log.push(what);
     const last = await this.newest();
     if (last?.operationId === newest?.operationId) return;
-    // What is final is passed over by undo; it must have changed nothing that a person sees.
+    // Undo passes over a final operation, which must have changed nothing that a person sees.
     const after = await this.picture();
     if (last?.canUndo) this.done.push({ what, before, after });
     else expect(after, this.story()).toEqual(before);
@@ -148,7 +148,7 @@ export class UndoModel {
     const kind = random.pick([...CHANGES, ...MOVES]);
     if (kind === "import") await server.result("import_session", { path: join(this.place.cwd, "outside.jsonl") });
     if (kind === "restore") {
-      // Two files of one id are two sessions that few commands tell apart.
+      // Two files of one id are two sessions that few commands can distinguish.
       const there = new Set(all.map(({ sessionId: listed }) => listed));
       const items = (await server.result("list_trash")).items.filter((item: Json) => !there.has(item.sessionId));
       if (items.length > 0)
@@ -193,7 +193,7 @@ export class UndoModel {
     return ask("branch", { entryId: to, ...summary, ...labelled });
   }
 
-  /** Undoes or redoes, after closing what is open if that is in its way. */
+  /** Undoes or redoes, after closing an open session if that is in its way. */
   private async takeBack(method: "undo" | "redo"): Promise<void> {
     const [from, to] = method === "undo" ? [this.done, this.undone] : [this.undone, this.done];
     const last = from.pop();
@@ -241,7 +241,7 @@ export async function undoTogether(processes: number, rounds: number, store: "js
   if (store === "v2")
     for (const sessionPath of await paths(first)) await first.result("migrate_session", { sessionPath });
   const [a, b, c] = await paths(first);
-  // What was done until now is not to be undone.
+  // Earlier operations are not to be undone.
   rmSync(join(place.state, "operations"), { recursive: true, force: true });
   const before = contentsOf(rootOf(place));
   for (let round = 0; round < rounds; round++) {
@@ -265,7 +265,7 @@ export async function undoTogether(processes: number, rounds: number, store: "js
   return count;
 }
 
-/** Undoes what is left, each once. */
+/** Undoes the remaining operations, each once. */
 async function undoAll(server: SpawnedServer, left: Set<string>): Promise<void> {
   while (left.size > 0) {
     const { result, error } = await server.request("undo");

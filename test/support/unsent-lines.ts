@@ -1,4 +1,4 @@
-/** Machines that owe something to a fleet. */
+/** Machines with pending lines for a fleet. */
 
 import { toBytes } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";

@@ -32,7 +32,7 @@ const EVENT =
 const MANIFEST =
   "schema storeVersion sessionId sourceFormat createdAt updatedAt head counters files integrity invariants";
 
-/** Expects that nobody else may look into a folder, and that nothing but files and folders is in it. */
+/** Expects that no other process may look into a folder, and that nothing but files and folders is in it. */
 function walk(folder, demand) {
   demand((lstatSync(folder).mode & 0o077) === 0, `${folder}: others may look into it`);
   for (const name of readdirSync(folder)) {
@@ -45,8 +45,8 @@ function walk(folder, demand) {
 }
 
 /**
- * What is wrong with a container; nothing, if it keeps the rules. `disk` has the files elsewhere than in the file system,
- * where a death may have spoilt the ledger and all checkpoints but the last; with `isExact`, the manifest tells of the last state.
+ * Returns the faults of a container. `disk` has the files elsewhere than in the file system, where a death may have spoilt the
+ * ledger and all checkpoints but the last; with `isExact`, the manifest has the last state.
  */
 export function faultsOf(container, disk = undefined, isExact = false) {
   const { read, names } = disk ?? { read: readFileSync, names: readdirSync };
@@ -154,10 +154,7 @@ export function faultsOf(container, disk = undefined, isExact = false) {
   return faults;
 }
 
-/**
- * Lays out the container of these entry lines, which hold one JSON object each; with `isBare`, without any document that
- * tells what is in it.
- */
+/** Lays out the container of these entry lines, which hold one JSON object each; with `isBare`, without any document. */
 export function writeContainer(container, header, lines, { isBare = false, at = "2026-01-24T16:22:26.831Z" } = {}) {
   const seq = String(1).padStart(16, "0");
   for (const name of ["segments", "index", "checkpoints", "migrations", "tmp"])

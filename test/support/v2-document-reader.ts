@@ -1,12 +1,12 @@
 /**
  * A reader of Session Store V2 containers that follows the numbered steps of docs/session-store-v2.md and nothing else:
- * it shares no code with the program, and whoever changes one of the two changes the other.
+ * it shares no code with the program, and a change of one of the two requires a change of the other.
  */
 
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { crcOf } from "./v2-checker.js";
 
 export const crcText = (bytes: Buffer): string => crcOf(bytes);
@@ -21,7 +21,7 @@ export interface Fault {
 
 export interface Read {
   readonly header: string;
-  /** Of all entries that are shown, in order, as the lines of a session file would have them. */
+  /** Lines of all shown entries, in order, as a session file would have them. */
   readonly lines: readonly string[];
   readonly leafId: string | null;
   /** Leaves of heads. */
@@ -47,16 +47,16 @@ interface Entry extends Head {
   readonly hash: string;
 }
 
-/** A frame, or a stretch that is none. */
+/** A frame, or a stretch without one. */
 interface Piece {
   readonly segment: number;
   readonly offset: number;
   readonly bytes: Buffer;
   readonly frame: Json | null;
   readonly payload: Buffer;
-  /** What is left at the end of a segment without a line feed. */
+  /** True for the end of a segment without a line feed. */
   readonly isRest: boolean;
-  /** Of the entry that the piece is, or is damage of. */
+  /** The row of the piece's entry, or of the entry that is damaged there. */
   row?: Json;
   use: "frame" | "stand-in" | "bad" | "stranger";
 }
@@ -72,10 +72,10 @@ function jsonOf(bytes: Buffer | string): Json {
   }
 }
 
-/** Whether bytes are JSON once what is no UTF-8 in them was replaced. */
+/** Returns whether bytes are JSON after bytes that are not UTF-8 were replaced. */
 const isLooseJson = (bytes: Buffer): boolean => jsonOf(bytes.toString("utf8")) !== undefined;
 
-/** A file, or nothing where there is none. */
+/** Returns a file's bytes; none if it does not exist. */
 const fileOr = (path: string): Buffer => (existsSync(path) ? readFileSync(path) : Buffer.alloc(0));
 
 /** Cuts bytes after each line feed; the last piece may have none. */
@@ -145,7 +145,7 @@ const FRAME_HEAD = new RegExp(
 const TYPES =
   "message custom custom_message model_change thinking_level_change compaction branch_summary label session_info usage context_edit";
 
-/** What a whole payload says of its entry, or a frame around it; null where there is none. */
+/** Returns the head in a whole payload, or in the frame around it; null if there is none. */
 function headOf(payload: Buffer, frame?: Json): Head | null {
   const value = jsonOf(payload);
   if (!isObject(value) || !isText(value.type)) return null;
@@ -169,7 +169,7 @@ function headsIn(bytes: Buffer): Head[] {
   return heads;
 }
 
-/** Whether a piece lies where a row says. */
+/** Returns whether a piece lies where a row says. */
 function isAt({ segment, offset, bytes }: Piece, row: Json): boolean {
   return row.segmentSeq === segment && row.byteOffset === offset && row.byteLength === bytes.length;
 }
@@ -188,13 +188,13 @@ function isSession(container: string, id: string, manifest: Json): boolean {
   const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
   if (last !== undefined)
     return last.phase === "completed" && last.outcome === "ok" && !files.includes(basename(last.sourcePath));
-  // A database of the session was frozen beside it, and none is in its place.
+  // A database of the session was frozen next to it, and none is in its place.
   if (manifest?.sourceFormat === "sqlite_v1")
     return files.some((name) => {
       const original = name.replace(/\.migrated$/, "");
       return original !== name && !files.includes(original) && textAt(name).includes(id);
     });
-  // No session file of its id lies beside it.
+  // No session file of its id lies next to it.
   return !files.some((name) => name.endsWith(".jsonl") && (name.includes(id) || textAt(name).includes(`"${id}"`)));
 }
 
@@ -346,7 +346,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
     if (id !== head.id) report("duplicate_id", id);
   }
 
-  // 9. What is missing, and what was never acknowledged.
+  // 9. Missing entries, and entries that were never acknowledged.
   const isInPlace = (piece: Piece): boolean => piece.use === "stand-in" && isAt(piece, piece.row as Json);
   const bad = pieces.filter((piece) => piece.use !== "frame" && !isInPlace(piece));
   const isGood = (piece: Piece): boolean => piece.use === "frame" || piece.use === "stand-in";
@@ -429,7 +429,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
     isWhole = false;
   }
 
-  // 14. What is shown.
+  // 14. Shown entries.
   const shown = new Set<Entry>();
   for (const entry of entries)
     if (!entry.isMarker) for (let at: Entry | null = entry; at && !shown.has(at); at = at.parent) shown.add(at);

@@ -19,7 +19,7 @@ import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { fileBytes, headerText, SESSION } from "./lines.ts";
 import { beginning, FOLDER, QUARANTINE, STATE } from "./sessions.ts";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { faultsOf as checkedFaults, crcOf } from "./v2-checker.js";
 
 interface RawFrame {
@@ -93,8 +93,8 @@ export function slowCrc(text: string): string {
 }
 
 /**
- * Holds a container that was left in order against the rules of the reference, sections 2 and 3. With `exact`, its manifest
- * tells of its last state. Answers what is wrong.
+ * Checks a container that was left in order by the rules of the reference, sections 2 and 3. With `exact`, its manifest has
+ * its last state. Returns the faults.
  */
 export function faultsOf(disk: Disk, container: string, exact = false): string[] {
   const read = (path: string) => Buffer.from(readWhole(disk, path));

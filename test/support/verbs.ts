@@ -22,12 +22,12 @@ export interface Run {
 
 export interface RunOptions {
   readonly terminal?: Partial<Terminal>;
-  /** Called with what is printed; returns whether anybody reads. */
+  /** Called with the output; returns whether a reader is there. */
   readonly printed?: (text: string) => boolean;
   readonly variables?: Readonly<Record<string, string>>;
   /** Milliseconds since 1970, or a clock; by default one that ticks once per look. */
   readonly now?: number | (() => number);
-  /** Whether hashes are real ones: those of other agents' sessions have to tell these apart. */
+  /** True if hashes are real ones: they distinguish other agents' sessions. */
   readonly hashes?: boolean;
 }
 
@@ -76,7 +76,7 @@ export async function runVerbHere(
   return { stdout, stderr, status };
 }
 
-/** Runs a verb that goes on until it is interrupted: what it has printed, what it has said to the person, and its end. */
+/** Runs a verb that goes on until it is interrupted. Returns its output, its messages to the person, and its end. */
 export function runOn(place: Place, words: readonly string[], reads = (_text: string) => true) {
   const running = { out: "", said: "", interrupt: (): void => {} };
   const terminal: RunOptions["terminal"] = {
@@ -117,7 +117,10 @@ export function wordsIn(typed: string, names: Names = {}): string[] {
   return words.map((word) => word.replaceAll("'", "").replace(/\{(\w+)\}/g, (all, name) => String(names[name] ?? all)));
 }
 
-/** What a text with names in braces matches: `{...}` is any text, alone on its line any lines; `{id=}` a word to be known as id. */
+/**
+ * Returns the pattern of a text with names in braces: `{...}` is any text, alone on its line any lines; `{id=}` a word to be known
+ * as id.
+ */
 function patternOf(text: string, names: Names): string {
   const parts = text.replace(/^\{\.\.\.\}$/gm, "{....}").split(/\{(\.{3,4}|\w+=?)\}/);
   const patterns = parts.map((part, n) => {
@@ -217,7 +220,7 @@ async function playText(place: Place, text: string, names: Names, options: RunOp
 
 /** Throws unless nothing in a text acts on a terminal but colours, and no line is wider than these columns. Returns it without colours. */
 export function expectTame(text: string, columns = Number.POSITIVE_INFINITY, why = ""): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern removes colours
   const plain = text.replace(/\u001b\[\d+m/g, "");
   const lines = plain.replaceAll("\r\n", "\n").split("\n");
   const acts = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;

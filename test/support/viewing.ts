@@ -105,7 +105,7 @@ export async function view(place: Place, args: readonly string[] = []) {
   const get = (place: string): Promise<Answered> => request(root + place, { cookie });
   return {
     ...{ url, root, cookie, status, get },
-    /** What was said to the person. */
+    /** Returns the messages to the person. */
     said: () => running.said,
     interrupt: () => running.interrupt(),
     /** Returns the page of a session, and where its events begin. */
@@ -154,7 +154,7 @@ export async function watchedThroughKills(random: Random, store: string, rounds:
       if (random.int(10) === 0) comeBack();
       if (random.int(2) === 0) await vi.advanceTimersByTimeAsync(A_LOOK);
     }
-    // One that is killed may have written what it has not acknowledged.
+    // A killed writer may have written an entry that it has not acknowledged.
     writer.send({ jsonrpc: "2.0", id: "late", method: "append", params: { entries: [user(`late ${round}.`)] } });
     if (random.int(2) === 0) await new Promise((resolve) => setImmediate(resolve));
     writer.process.kill("SIGKILL");

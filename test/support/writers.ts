@@ -1,6 +1,6 @@
 /**
- * Several writers on one session file, killed at random: two servers of ours, or one and a program that knows no
- * lock. What was acknowledged is there, what came from others was announced, and no leaf was left silently.
+ * Several writers on one session file, killed at random: two servers of ours, or one and a program that knows no lock.
+ * Acknowledged entries are there, entries of others were announced, and no leaf was left silently.
  */
 
 import { spawn } from "node:child_process";
@@ -115,8 +115,8 @@ export async function withForeignWriter(random: Random, wanted: number) {
         return running;
       },
       check(entries) {
-        // What was left of writes that were killed or came in two parts is no line. Of our own, only a write that was
-        // killed in its middle can be torn, and nothing was acknowledged of it.
+        // The rest of a killed write, or of one that came in two parts, is no line. Of our own, only a write that was
+        // killed in its middle can be torn, and nothing of it was acknowledged.
         const whole = wholeIn(file);
         for (const id of writers.flatMap(({ begun }) => begun)) if (!whole.has(id)) torn.add(id);
         const there = new Set(entries.map(({ id }: Json) => id));
@@ -137,7 +137,7 @@ function wholeIn(file: string): Set<string> {
     try {
       whole.add(JSON.parse(line).id);
     } catch {
-      // Told by its absence.
+      // Its absence says it.
     }
   return whole;
 }

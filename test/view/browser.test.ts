@@ -1,5 +1,5 @@
 /**
- * Pages of `view` in a real browser, where there is one: their looks beside the exported page, and what comes live.
+ * Pages of `view` in a real browser, where there is one: their looks next to the exported page, and what comes live.
  *
  * @module-tag system
  */

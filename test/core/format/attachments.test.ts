@@ -1,4 +1,4 @@
-/** References to media beside the session: resolved where a message is sent, reported where they cannot be. */
+/** References to media next to the session: resolved where a message is sent, reported where they cannot be. */
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
@@ -40,7 +40,7 @@ test("a reference that cannot be resolved stays", () => {
     expect(decodeText(resolveAttachments(toBytes(message(data)), () => null))).toBe(message(data));
 });
 
-/** A session file with one picture beside it. */
+/** A session file with one picture next to it. */
 function sessionWithMedia(place: { home: string; cwd: string }, content: Buffer | null): string {
   const file = join(place.home, "media.jsonl");
   const entry = entryText("message", "a1b2c3d4", null, { message: JSON.parse(message(reference())) });

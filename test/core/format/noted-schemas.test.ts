@@ -17,7 +17,7 @@ import { makeOpenRpcDocument } from "../../../src/server/openrpc.ts";
 
 const SEED = Number(process.env.PI_TEST_SEED ?? 1);
 const TIMES = 25 * Number(process.env.PI_TEST_TIMES ?? 1);
-/** Beside the sources, so that it finds the same packages. */
+/** Next to the sources, so that it finds the same packages. */
 const FILE = fileURLToPath(new URL(`../../../noted-${process.pid}.tmp.mjs`, import.meta.url));
 
 let noted: typeof declarations;

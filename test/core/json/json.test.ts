@@ -262,7 +262,7 @@ describe("texts", () => {
 });
 
 describe("a look at what is large", () => {
-  /** Whether a value is the other one with long strings cut. */
+  /** Returns whether a value is the other one with long strings cut. */
   function isCut(cut: unknown, whole: unknown, longest: number): boolean {
     if (typeof whole === "string" && typeof cut === "string") {
       if (toBytes(JSON.stringify(whole)).length <= longest) return cut === whole;

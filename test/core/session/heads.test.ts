@@ -1,4 +1,4 @@
-/** Heads: leaves of their own beside the shared one, kept in the entries; on both stores. */
+/** Heads: leaves of their own next to the shared one, kept in the entries; on both stores. */
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";

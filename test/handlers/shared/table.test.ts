@@ -47,17 +47,17 @@ const MEET_NO_LOCK = [
   ...["restore_session", "import_session", "repair_session"],
 ];
 
-/** Whether the command is there only to say that it is not supported. */
+/** Returns whether the command is there only to say that it is not supported. */
 function isRefusal({ result }: Command): boolean {
   return result instanceof z.ZodNever;
 }
 
-/** Whether a host without hooks is refused. */
+/** Returns whether a host without hooks is refused. */
 function refuses(command: Command): boolean {
   return isRefusal(command) || NEED_A_HOOK.includes(command.name);
 }
 
-/** Whether a command fails where no session is open. */
+/** Returns whether a command fails where no session is open. */
 function needsSession({ name, failures }: Command): boolean {
   return failures.includes("no_session") && !NEED_NO_SESSION.includes(name);
 }
@@ -73,7 +73,7 @@ const OF_EACH_KIND = commandTable.filter(
   (command, n) => n === commandTable.findIndex((other) => kindOf(other) === kindOf(command)),
 );
 
-/** Whether a member of a result may be null, which Pi leaves out, or missing. */
+/** Returns whether a member of a result may be null, which Pi leaves out, or missing. */
 function mayBeMissing({ result }: Command, member: string): boolean {
   const schema = result instanceof z.ZodObject ? result.shape[member] : undefined;
   return schema?.safeParse(null).success === true || schema?.safeParse(undefined).success === true;

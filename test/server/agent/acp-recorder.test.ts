@@ -1,4 +1,4 @@
-/** The recorder of an agent's sessions beside a fleet: what it asks of other machines, and when. */
+/** The recorder of an agent's sessions next to a fleet: what it asks of other machines, and when. */
 
 import { expect, test } from "vitest";
 import { toBytes } from "../../../src/core/json/json.ts";

@@ -1,4 +1,4 @@
-/** Agents behind a server whose sessions are in a fleet, too: what they write is there, and nobody else writes meanwhile. */
+/** Agents behind a server whose sessions are in a fleet, too: what they write is there, and no other process writes meanwhile. */
 
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

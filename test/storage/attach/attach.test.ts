@@ -27,7 +27,7 @@ function shortFolder(): string {
   return folder;
 }
 
-/** A session with a holder that is announced beside it, under a umask of the process if one is given. */
+/** A session with a holder that is announced next to it, under a umask of the process if one is given. */
 function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = temporaryFolder()) {
   const session = sessionIn(folder, store);
   const attachments = attachmentsWith();
@@ -203,7 +203,7 @@ test("an answer still reaches who has nothing more to say, and a reset ends no p
 });
 
 describe("where a socket can be", () => {
-  /** Where the holder of a session is announced when there can be nothing beside the session. */
+  /** Where the holder of a session is announced when there can be nothing next to the session. */
   function placed(variables: (runtime: string, base: string) => Record<string, string>, disk?: Partial<Disk>) {
     const base = temporaryFolder();
     const [runtime, temporary, folder] = ["run", "tmp", "sessions"].map((name) => join(base, name));

@@ -19,7 +19,7 @@ import { fleetSuite, type Machine as SqlMachine } from "../../support/sql-machin
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
-/** Returns the line of an entry with a picture that is kept beside the session. */
+/** Returns the line of an entry with a picture that is kept next to the session. */
 const naming = (bytes: Uint8Array, entryId = id(0)): string => {
   const data = { $piBlob: `sha256:${digestOf(bytes)}`, sizeBytes: bytes.length, encoding: "base64" };
   const content = [{ type: "image", mimeType: "image/png", data }];
@@ -30,7 +30,7 @@ const KINDS = ["jsonl", "v2"] as const;
 acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   const bytes = toBytes("a picture");
   const digest = digestOf(bytes);
-  /** Puts the picture beside the session. Returns the folder where it is. */
+  /** Puts the picture next to the session. Returns the folder where it is. */
   const getFolder = ({ disk, file }: Machine): string => {
     const folder = attachmentFolder(file);
     disk.makeFolder(folder);

@@ -135,7 +135,7 @@ const refusing = (error: Error) => async (): Promise<never> => {
 };
 
 interface Behaviour {
-  /** Whether the server's process goes on after an error. */
+  /** True if the server's process goes on after an error. */
   readonly lives?: boolean;
   readonly answer?: (text: string, say: (notice: Notice) => void) => Rows | Error | Promise<Rows>;
   readonly facts?: object;

@@ -285,7 +285,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       if (does === "has its lock") other.acquireLock();
       else other.append(lines(1));
       scene.log.refresh();
-      // Of a container, only what is in its index is read beside a writer.
+      // Of a container, only what is in its index is read next to a writer.
       if (scene.log.nodes.count > table.linesOf(SESSION).length) await scene.play("confirms !session_locked");
       other.rollBack();
       other.close();

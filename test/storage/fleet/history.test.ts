@@ -13,7 +13,7 @@ import { SWEEP } from "../../support/tiers.ts";
 interface Kind {
   /** The rule that the fleet breaks. */
   readonly breaks?: (fleet: MemoryFleet) => Fleet;
-  /** Whether machines go on while the fleet is away. */
+  /** True if machines go on while the fleet is away. */
   readonly isJournaled?: boolean;
   /** Changes that a standby may lack when it is promoted, at most; without it, none is promoted. */
   readonly missing?: number;

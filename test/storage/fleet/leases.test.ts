@@ -167,7 +167,7 @@ describe("leases", needs(POSTGRESQL), () => {
     ...batchFor(held, [JSON.stringify({ message: { role, stopReason: "stop" } })]),
     heads: [JSON.stringify([`${held.end.entries}`, null, "message", role])],
   });
-  /** Returns the seconds for which nobody else may take a session. */
+  /** Returns the seconds for which no other process may take a session. */
   const leftOf = (id: string): number => Number(suite.row(id, "extract(epoch from lease_until - clock_timestamp())"));
 
   test("are five seconds after a write outside a turn, and the whole in the middle of one, also of those written together", async () => {

@@ -185,7 +185,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       await suite.until("select count(*) from pi_fleet.entry", "2");
     });
 
-    // A machine spares what it owes itself. Who restored it lets go of it beside everything else.
+    // A machine spares what it owes itself. Who restored it lets go of it in the background.
     test("what only a machine has that was away is told to it, and is there after a restore", () =>
       play(
         suite,

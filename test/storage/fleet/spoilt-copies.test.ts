@@ -19,7 +19,7 @@ import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { FleetServer } from "../../support/fleet-server.ts";
 import { temporaryFolder } from "../../support/server.ts";
 
-/** The file of a session that damage befalls: of a container, that with its first entries. */
+/** The file of a session that damage happens to: of a container, that with its first entries. */
 function contentOf(file: string): string {
   if (!file.endsWith(".v2")) return file;
   const names = readdirSync(file, { recursive: true, encoding: "utf8" });

@@ -61,7 +61,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     next.fleet.leasesEnd = true;
     return next;
   };
-  /** Has a server try to give beside everything else, for a time. */
+  /** Has a server try to give in the background, for a time. */
   const given = async (machine: Machine, milliseconds: number, step: number, followedEvery = 100): Promise<void> => {
     const clock = { now: 0 };
     const upload = new BackgroundGiving(placeOf(machine), { elapsed: () => clock.now, followedEvery });

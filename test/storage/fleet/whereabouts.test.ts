@@ -27,10 +27,10 @@ const VERBS = [
     " ",
   ),
 ] as const;
-/** What befalls a machine at a step. */
+/** What happens to a machine at a step. */
 const FAULTS = ["unconfirmed", "unrestored", "away", "killed"] as const;
 
-/** What a machine does to the session, a number that says more of it, and what befalls it meanwhile. */
+/** What a machine does to the session, a number that says more of it, and what happens to it meanwhile. */
 interface Step {
   readonly by: number;
   readonly verb: string;
@@ -45,7 +45,7 @@ interface Step {
 interface Kind {
   readonly verbs: readonly string[];
   readonly store?: "v2";
-  /** Whether machines go on while the database is away. */
+  /** True if machines go on while the database is away. */
   readonly isJournaled?: boolean;
   readonly isCrowded?: boolean;
   readonly isFaulty?: boolean;
@@ -149,9 +149,9 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     readonly alone: string[] = [];
     readonly reports: string[] = [];
     private written = 0;
-    /** Whether the lines are nowhere in the database. */
+    /** True if the lines are nowhere in the database. */
     isPurged = false;
-    /** Whether answers may be those of what is in the way. */
+    /** True if answers may be those of what is in the way. */
     private isDisturbed = false;
 
     constructor(machines: Mortal[], sessionId: string) {

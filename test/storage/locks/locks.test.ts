@@ -26,7 +26,7 @@ import { SYSTEM } from "../../support/tiers.ts";
 import { diskError, refusing } from "../other-writers.ts";
 
 let folder: string;
-/** No file of this machine; its locks are nobody else's business. */
+/** No file of this machine; its locks are no other process's business. */
 let file: FileKey;
 const taken: Lock[] = [];
 

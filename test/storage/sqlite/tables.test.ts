@@ -67,7 +67,7 @@ acrossTiers(test, [5, 12])("every row is what SQLite says, by an index and witho
     database.exec("DELETE FROM t WHERE rowid % 7 = 0; ALTER TABLE t ADD COLUMN more TEXT DEFAULT 'x'");
     const said = saidBy(database);
     const some = ["a", "ü", "no"].map((is) => ({ is, rows: saidBy(database, `WHERE k = '${is}'`) }));
-    // SQLite writes beside a database even when it only reads one.
+    // SQLite writes next to a database even when it only reads one.
     const before = contentsOf(join(file, ".."));
     expect(readBy(realDisk, file)).toEqual(said);
     for (const { is, rows } of some) expect(readBy(realDisk, file, { column: "k", is })).toEqual(rows);

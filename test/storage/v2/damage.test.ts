@@ -161,7 +161,7 @@ async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): 
 }
 
 /**
- * Opens a damaged container: it has these entries, and beside them at most stand-ins; it says so, is FAILED and stays as it
+ * Opens a damaged container: it has these entries, and next to them at most stand-ins; it says so, is FAILED and stays as it
  * is until it is repaired, which keeps what was there, and the same entries.
  */
 async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more: Options = {}): Promise<FileLog> {

@@ -23,7 +23,7 @@ import { testEnv } from "../../support/env.ts";
 import { assistantText, entryText, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
-// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+// @ts-expect-error plain JavaScript, to check containers without the program
 import { faultsOf, writeContainer } from "../../support/v2-checker.js";
 
 const CONTRACT = JSON.parse(

@@ -141,7 +141,7 @@ function pairingFault(messages: readonly Record<string, unknown>[]): string | nu
   let open: string[] = [];
   for (const [n, { role, content, toolCallId }] of messages.entries()) {
     if (role === "toolResult") {
-      // Where an id is empty or no string, the order pairs (core/context/pairing.ts).
+      // If an id is empty or no string, the order pairs (core/context/pairing.ts).
       const id = typeof toolCallId === "string" ? toolCallId : "";
       const exact = open.indexOf(id);
       const at = exact >= 0 ? exact : id === "" ? 0 : open.indexOf("");
@@ -244,7 +244,7 @@ function withByte(random: Random, line: Buffer): Buffer {
 
 const VALUES = ["null", "0", "-1", "1e400", '""', '"x"', "[]", "{}", "true", '[null,{"type":7}]', '"__proto__"'];
 
-/** Returns a line in which one value is another one: what each member is cannot be relied upon. */
+/** Returns a line with another value in one place, for readers must not rely on the type of a member. */
 function otherValue(random: Random, line: string): string {
   const places = [...line.matchAll(/:(?=["{[\dtfn])/g)].map(({ index }) => index + 1);
   if (places.length === 0) return random.pick(VALUES);

@@ -5,7 +5,7 @@ import { type Fields, LineWriter, moment, type Talker, talk } from "./writing.ts
 
 export const CLAUDE_SESSION = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
 
-/** Writes records one after the other, each continuing the one before unless it is told otherwise. */
+/** Writes records one after the other, each continuing the one before by default. */
 export class ClaudeWriter extends LineWriter implements Talker {
   sessionId = CLAUDE_SESSION;
   last: string | null = null;
@@ -87,7 +87,7 @@ export function thought(thinking: string): Fields {
   return { type: "thinking", thinking, signature: "c2lnbmF0dXJl" };
 }
 
-/** Records about a session that are none of its conversation. */
+/** Records about a session that are not part of its conversation. */
 const ABOUT: readonly (readonly [string, Fields])[] = [
   ["ai-title", { aiTitle: "A title that was made up" }],
   ["mode", { mode: "normal" }],
@@ -111,7 +111,10 @@ const ABOUT: readonly (readonly [string, Fields])[] = [
   ["a-type-of-tomorrow", { what: "unknown" }],
 ];
 
-/** A session with every kind of record: branches, parallel calls, compactions, harness text, and what is about it. */
+/**
+ * A session with every kind of record: branches, parallel calls, compactions, harness text, and records about the
+ * session.
+ */
 export function wholeClaudeSession(): ClaudeWriter {
   const w = new ClaudeWriter();
   w.about("custom-title", { customTitle: "My own title" });

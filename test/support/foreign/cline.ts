@@ -158,7 +158,7 @@ export function randomClineSession(random: Random, form: ClineForm): ClineWriter
   });
 }
 
-/** Returns what is shown of a task: every kind of record that says something of a conversation, and some others. */
+/** Returns the screen of a task: every kind of record with a part of a conversation, and some others. */
 export function wholeClineScreen(): Fields[] {
   let n = 0;
   const record = (type: "say" | "ask", kind: string, more: Fields = {}): Fields => {

@@ -48,7 +48,7 @@ export class CopilotWriter extends LineWriter implements Talker {
   }
 }
 
-/** Events that are kept as they are: they are about the session, or of programs beside the conversation. */
+/** Events that are kept as they are: they are about the session, or of programs next to the conversation. */
 const OTHERS: readonly (readonly [string, Fields])[] = [
   ["session.info", { infoType: "folder_trust", message: "trusted" }],
   ["session.warning", { warningType: "x", message: "careful" }],

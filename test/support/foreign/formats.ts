@@ -1,6 +1,6 @@
 /**
- * All formats that translators read, each with made-up files of it, the place where its agent would put one, and what is
- * expected of these files.
+ * All formats that translators read, each with made-up files, the place where its agent would put one, and the expected
+ * result.
  */
 
 import { Random } from "../random.ts";
@@ -37,7 +37,7 @@ interface ForeignFormat {
   readonly isByLine?: boolean;
   /** The text of a file with every kind of record. */
   readonly text: string;
-  /** What is known of that: how many records it has, its name and directory, its leaves, kinds that nothing is kept of. */
+  /** Facts about it: the number of records, its name and directory, its leaves, the dropped kinds. */
   readonly whole: {
     readonly records: number;
     readonly name?: string | null;
@@ -49,7 +49,7 @@ interface ForeignFormat {
   readonly lines: (random: Random) => string[];
   /** Begins a conversation. */
   readonly begin?: () => Begun;
-  /** What is known of the answer of a step with the text `I go.`, a thought `hm` and calls of `a` and `b`. */
+  /** The expected answer of a step with the text `I go.`, a thought `hm` and calls of `a` and `b`. */
   readonly answer?: Fields;
 }
 

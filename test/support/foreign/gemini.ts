@@ -58,7 +58,7 @@ export class GeminiWriter extends LineWriter implements Talker {
     });
   }
 
-  /** Writes the last message of the model again, with calls that are done, and then what they gave. */
+  /** Writes the last message of the model again, with calls that are done, and then their results. */
   calls(calls: readonly { id: string; name: string; text: string; status?: string }[]): void {
     const index = this.history.length - 1;
     const toolCalls = calls.map(({ id, name, text, status = "success" }) => {
@@ -83,7 +83,7 @@ export class GeminiWriter extends LineWriter implements Talker {
     this.history = this.history.slice(0, Math.max(0, index));
   }
 
-  /** Writes the whole conversation as it is told to be. */
+  /** Replaces the whole conversation. */
   setMessages(messages: Fields[]): void {
     this.history = [...messages];
     this.set({ messages, lastUpdated: this.time() });
@@ -128,7 +128,7 @@ export function wholeGeminiSession(): GeminiWriter {
   w.message("info", "Update available");
   w.message("warning", "Slow");
   w.message("error", "A quota was reached");
-  // Told once more by its parts: nothing new.
+  // The same conversation by its parts: nothing new.
   w.setMessages(w.history.map((record) => asParts(record)));
   w.ask("<hook_context>from a hook</hook_context>");
   const taken = w.ask("Delete it");
@@ -152,7 +152,7 @@ export function wholeGeminiSession(): GeminiWriter {
   w.reply([{ text: "Binary content received.", thought: true, thoughtSignature: "skip" }]);
   w.message("info", [{ inlineData: { mimeType: "image/png", data: "AAAA" } }, { text: "a picture" }]);
   w.reply("It says the text.");
-  // What a tool gave is masked: the conversation goes on with less, from there.
+  // The result of a tool is masked: the conversation goes on with less, from there.
   w.setMessages(
     w.history.map((record) =>
       record.id === w.history.at(-3)?.id ? { ...record, content: [response("rd-5", "read_file", "masked")] } : record,
@@ -176,7 +176,7 @@ export function wholeGeminiSession(): GeminiWriter {
   return w;
 }
 
-/** A long session of turns in any order, with rewinds, compactions, and conversations that are told once more. */
+/** A long session of turns in any order, with rewinds, compactions, and conversations that are written once more. */
 export function randomGeminiSession(random: Random, turns: number): GeminiWriter {
   return talk(new GeminiWriter(), random, turns, (w) => {
     if (random.chance(0.2)) w.message("info", "A notice");

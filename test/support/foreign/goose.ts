@@ -4,7 +4,7 @@ import type { Random } from "../random.ts";
 import { type Fields, type Talker, talk } from "./writing.ts";
 
 export const GOOSE_SESSION = "20260914_3";
-/** Who sees a message. */
+/** A message's readers: the user and the agent. */
 export const BOTH = { userVisible: true, agentVisible: true };
 export const PERSON_ONLY = { userVisible: true, agentVisible: false };
 export const MODEL_ONLY = { userVisible: false, agentVisible: true };

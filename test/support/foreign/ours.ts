@@ -9,7 +9,7 @@ interface Made {
   readonly id: string;
   readonly parentId: string | null;
   readonly open: readonly { readonly id: string; readonly name: string }[];
-  /** Whether a compaction may keep from it on. */
+  /** True if a compaction may keep from it on. */
   readonly isTurn: boolean;
   /** Entries since the last compaction on its path, and how long the path is. */
   readonly kept: readonly string[];
@@ -94,7 +94,7 @@ export class SessionMaker {
     const own = id(this.made.length);
     const parentId = parent?.id ?? null;
     this.lines.push(JSON.stringify({ type, id: own, parentId, timestamp: TIME, ...members }));
-    // What only stands beside the conversation does not answer anything.
+    // An entry next to the conversation does not answer anything.
     const isMeta = ["label", "session_info", "model_change"].includes(type);
     const before = type === "compaction" ? [] : (parent?.kept ?? []);
     const kept = isTurn ? [...before, own] : before;

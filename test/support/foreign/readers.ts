@@ -1,6 +1,6 @@
 /**
- * How Claude Code and Codex read their files, by the rules that are written down of them, and by nothing of ours: the
- * messages that a provider gets.
+ * The rules by which Claude Code and Codex read their files, as documented, without any code of ours: the messages that
+ * a provider gets.
  */
 
 import type { Fields as Value } from "./writing.ts";
@@ -40,7 +40,9 @@ export class ClaudeReader {
     return this.records.some(({ logicalParentUuid }) => logicalParentUuid === uuid);
   }
 
-  /** The messages at a record: up to the last boundary, after whose summary comes what it keeps. */
+  /**
+   * Returns the messages at a record: up to the last boundary, whose summary comes first, then the messages it keeps.
+   */
   messagesAt(uuid: string): Value[] {
     const chain = this.chain(uuid);
     const [boundary] = chain;

@@ -1,4 +1,4 @@
-/** The way to another agent and back: what is said in a session, in the words of both. */
+/** The way to another agent and back: the conversation of a session, in the words of both. */
 
 import { expect } from "vitest";
 import { makeResumable, type ResumingAgent } from "../../../src/core/export/agents/resumable.ts";
@@ -31,7 +31,7 @@ function blocks(content: unknown): unknown[] {
   return typeof content === "string" ? [{ type: "text", text: content }] : (content as unknown[]);
 }
 
-/** Returns what a message says, in the words in which it comes back from an agent. */
+/** Returns the text of a message, in the words in which it comes back from an agent. */
 function said(
   agent: ResumingAgent,
   { role, content, summary, command, output, excludeFromContext, ...rest }: Value,
@@ -60,7 +60,7 @@ export function contextSaid(agent: ResumingAgent, session: Session): unknown[] {
   return strictContext(session, session.tree.leaf).flatMap((message) => said(agent, message));
 }
 
-/** What is said on the paths to all ends of a tree, each once, without the beginnings of others. */
+/** Returns the texts on the paths to all ends of a tree, each once, without the beginnings of others. */
 export function pathsSaid(agent: ResumingAgent, session: Session): string[] {
   const { nodes } = session.log;
   const entries = entriesOf(session);

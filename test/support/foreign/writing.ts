@@ -1,4 +1,7 @@
-/** What all generators of made-up files share: a line for each record, times, and a conversation that any format can hold. */
+/**
+ * Common parts of all generators of made-up files: a line for each record, times, and a conversation that any format can
+ * hold.
+ */
 
 import type { Random } from "../random.ts";
 
@@ -22,7 +25,7 @@ export class LineWriter {
   }
 }
 
-/** Who writes a conversation in some format. */
+/** A writer of a conversation in some format. */
 export interface Talker {
   /** A person says something. */
   ask(text: string): void;
@@ -32,7 +35,7 @@ export interface Talker {
   reply(text: string): void;
 }
 
-/** Writes so many turns with any number of steps; after each turn comes what is `odd` about the format. */
+/** Writes so many turns with any number of steps; after each turn comes a record that is `odd` for the format. */
 export function talk<Writer extends Talker>(
   w: Writer,
   random: Random,
