@@ -1,4 +1,4 @@
-/** The bench runs, on small sessions, and fits what it says; how fast anything is, is no matter here. */
+/** The bench runs, on small sessions, and fits its report; the speed does not matter here. */
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";

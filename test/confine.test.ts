@@ -7,7 +7,7 @@ import { temporaryPlace } from "./support/server.ts";
 import { ATTEMPTS, makeGround, tryAll } from "./support/swaps.ts";
 import { acrossTiers, SYSTEM } from "./support/tiers.ts";
 
-/** Of the soak, which tries every component before every operation: one of them for each command. */
+/** Part of the soak, which tries every component before every operation: one of them for each command. */
 describe("on every store", SYSTEM, () => {
   const cases = [
     { store: "jsonl", ofMany: 5 },

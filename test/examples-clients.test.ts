@@ -16,7 +16,7 @@ const readme = readFileSync(join(CLIENTS, "README.md"), "utf8");
 
 const LINES = /<!-- lines of every client -->\n\n```text\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
 
-/** What is printed before the fork, during which the server dies. */
+/** The output before the fork, in which the server dies. */
 const LINES_BEFORE = LINES.slice(0, LINES.indexOf("hook: "));
 
 /** The command that the README gives for each client, by the client's folder. */
@@ -24,7 +24,7 @@ const COMMANDS = new Map(
   [...readme.matchAll(/^\| \[([\w-]+)\]\(.*?\).*? \| `(.*?)` \|/gm)].map(([, name, command]) => [name, command]),
 );
 
-/** Where Debian has the sources of crates. */
+/** Debian's folder of the sources of crates. */
 const CRATES = "/usr/share/cargo/registry";
 
 function holds(folder: string, beginning: string): boolean {
@@ -89,7 +89,10 @@ function commandOf(name: ClientName): string {
   return compiled.get(name) as string;
 }
 
-/** Runs a command in a client's folder to its end, with `program` as the server; also what is left of temporary files. */
+/**
+ * Runs a command in a client's folder to its end, with `program` as the server. Returns also its remaining temporary
+ * files.
+ */
 function runClient(name: ClientName, command: string, program: string, input = "", place: Place = temporaryPlace()) {
   const temporary = join(place.home, "temporary");
   mkdirSync(temporary);
@@ -107,7 +110,7 @@ function program(place: Place, text: string): string {
   return path;
 }
 
-/** A server that is killed when it asks its first question, of which the host gets a part. */
+/** A server that is killed when it asks its first question; the host gets a part of it. */
 const DYING = `#!/usr/bin/env node
 import { spawn } from "node:child_process";
 const server = spawn(${JSON.stringify(PROGRAM)}, process.argv.slice(2), { stdio: ["inherit", "pipe", "inherit"] });
@@ -142,7 +145,7 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
   ])(`the client in ${name} %s`, options, (_what, server, expected) => {
     const place = temporaryPlace();
     const run = runClient(name, commandOf(name), server(place), "", place);
-    // Emacs tells of every end of a process.
+    // Emacs reports every end of a process.
     const stderr = run.stderr.replace(/^\s*\[jsonrpc\] Server exited with status 0\s*$/, "");
     expect({ ...run, stderr }).toEqual({
       ...expected,
@@ -156,7 +159,7 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
 describe("the module for python", () => {
   const options = { ...SWEEP, ...needs(RUNTIMES.python) };
 
-  /** Runs a script that uses the module. What it prints is expected to be the value that it ends with, as JSON. */
+  /** Runs a script that uses the module. Returns its output as JSON. */
   function python(script: string, server = PROGRAM, place = temporaryPlace()): unknown {
     const { stdout, stderr, status } = runClient("python", "python3 -X dev -", server, script, place);
     expect([stderr, status]).toEqual(["", 0]);

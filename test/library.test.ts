@@ -1,4 +1,4 @@
-/** The library as Pi's users call it: what it answers, what it writes and when, and what it leaves alone. */
+/** The library as Pi's users call it: its answers, its writes and their times, and the files it leaves alone. */
 
 import {
   appendFileSync,
@@ -38,7 +38,7 @@ const CWD = "/home/me/project";
 const NOW = Date.parse("2026-02-03T10:00:00.000Z");
 
 let home: string;
-/** Where the sessions of a test lie. */
+/** The folder of a test's sessions. */
 let folder: string;
 let state: string;
 

@@ -1,4 +1,4 @@
-/** Links in the place of what is ours: none leads out of a container, and lists follow what opening follows. */
+/** Links in the place of our files: none leads out of a container, and lists follow the same links as opening. */
 
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
@@ -32,7 +32,7 @@ async function container() {
   return { place, file, outside };
 }
 
-/** The parts of which one is as the next. */
+/** The parts with one representative each. */
 const FEW = ["segments", "index/offsets.jsonl", "", "manifest.json", "checkpoints"];
 
 /** Runs a test for each of some parts of a container, in the sweep where another part shows the same. */
@@ -46,7 +46,7 @@ function replaceByLink(file: string, part: string, outside: string, moved = fals
   symlinkSync(join(outside, part), path);
 }
 
-/** What entries consist of; the rest is made anew in the link's place. */
+/** Necessary files of entries; the rest is made anew in the link's place. */
 const NEEDED = new Set(PARTS.slice(0, 6));
 
 testParts("a part of a container that is a link is not read, nor written through (%s)", PARTS, async (part) => {
@@ -87,13 +87,13 @@ for (const [to, moved] of [
         const found = moved
           ? Object.entries(contentsOf(dirname(outside)))
           : pictureOf(dirname(outside)).map((it) => [it]);
-        // Its lock is there while somebody writes.
+        // Its lock is there during a write.
         return found.filter(([path]) => !/writer\.(lock|holder)\b/.test(path));
       };
       const before = picture();
       const { error } = await server.request("append", { entries: [user("four")] });
       expect([part, error?.code]).toEqual([part, NEEDED.has(part) ? -32803 : undefined]);
-      // Of a checkpoint the folder is needed, too.
+      // A checkpoint needs its folder, too.
       await server.request("create_checkpoint");
       await server.finish();
       expect([part, picture()]).toEqual([part, before]);
@@ -114,7 +114,7 @@ test("lists and searches follow links as opening does: out of the folders unless
   const open = serveLibrary(place);
   expect(new Set(await listed(open))).toEqual(new Set([1, 2, 3].map(sessionId)));
   expect(await hits(open)).toEqual([1, 2].map(sessionId));
-  // What the other one has indexed is no way there.
+  // The other server's index is no way there.
   const confined = serveLibrary(place, ["--confine"]);
   expect(await listed(confined)).toEqual([2, 3].map(sessionId));
   expect(await hits(confined)).toEqual([sessionId(2)]);

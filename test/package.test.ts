@@ -1,5 +1,5 @@
 /**
- * The package as it would be published: what is in it, and what it is to those who install it.
+ * The package as it would be published: its files, and its use by those who install it.
  *
  * @module-tag sweep
  */
@@ -16,7 +16,7 @@ import { share } from "./support/random.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MANIFEST = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 
-/** Packs the package and puts it, with what it depends on, where an installer would. Returns the folder of the host. */
+/** Packs the package and puts it, with its dependencies, where an installer would. Returns the folder of the host. */
 function installed(): { folder: string; files: string[] } {
   const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
   const options = ["--json", "--ignore-scripts", "--cache", join(folder, "cache"), "--pack-destination", folder];

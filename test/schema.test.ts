@@ -18,10 +18,10 @@ const schema: Json = JSON.parse(readFileSync(join(FOLDER, "schema.json"), "utf8"
 
 // Each check runs a few times, and the program that makes checks faster takes longer than they do.
 const ajv = new Ajv({ strict: true, inlineRefs: false, code: { optimize: false } });
-// Without what the whole is, of which every definition would be compiled with the first.
+// Without the root of the schema: with it, the first validator would compile every definition.
 ajv.addSchema({ $id: schema.$id, definitions: schema.definitions });
 
-/** Returns what is wrong with a value by a definition of the schema. */
+/** Returns the problems of a value by a definition of the schema. */
 function problems(definition: string, value: unknown): unknown[] {
   const validate = ajv.getSchema(`${schema.$id}#/definitions/${definition}`);
   if (!validate) throw new Error(`There is no definition ${definition}.`);

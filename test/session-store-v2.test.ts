@@ -320,7 +320,7 @@ async function published(folder: string, lines: string[], segmentBytes?: number)
     segmentBytes,
   });
   (await store.publish(beginning(headerText(), container), [fileBytes(...lines)])).close();
-  // What the program keeps for itself tells more of damage than the rest of the container.
+  // The program's own cache shows more of damage than the rest of the container.
   rmSync(join(container, "index-snapshot.bin"), { force: true });
   return container;
 }
@@ -384,7 +384,7 @@ async function compact(server: Wire): Promise<void> {
     await server.result("compact_append", { summary: "all of it", firstKeptEntryId: leafId, tokensBefore: 7 });
 }
 
-/** Holds what was read against what the program answers, damage that tells of entries included. */
+/** Compares the independent reading with the program's answers, including damage of entries. */
 async function expectShown(read: Read, server: Wire): Promise<void> {
   const { entries, leafId } = await server.result("get_entries");
   const { diagnostics, sessionName } = await server.result("get_state");
@@ -399,7 +399,7 @@ async function expectShown(read: Read, server: Wire): Promise<void> {
   for (const found of read.faults) expect(kinds).toContainEqual(found);
 }
 
-/** The same of a container without damage, of which the program tells nothing else. */
+/** The same for a container without damage; the program reports nothing else. */
 async function expectSame(read: Read, server: Wire): Promise<void> {
   await expectShown(read, server);
   const { diagnostics } = await server.result("get_state");

@@ -1,5 +1,5 @@
 /**
- * How the long runs add up: what was done is listed, and written where the note has its place for it.
+ * The sums of the long runs: results are listed, and written at their place in the note.
  *
  * @module-tag system
  */

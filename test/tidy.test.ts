@@ -1,6 +1,6 @@
 /**
- * The rules of the house that no compiler keeps (ARCHITECTURE.md). Each list of exceptions is exact: whoever repairs one
- * takes it out.
+ * The rules of the house that no compiler keeps (ARCHITECTURE.md). Each list of exceptions is exact: a repair takes its
+ * entry out.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -19,7 +19,7 @@ const TEXTS = new Map(
 
 const IMPORT = /(?:^|\n)(?:import|export)\b[^'"`;]*?["']([^"']+)["'];|\bimport\(\s*["']([^"']+)["']\s*\)/g;
 
-/** What each file imports: files of ours by their path, modules by their name. */
+/** The imports of each file: files of ours by their path, modules by their name. */
 const IMPORTS = new Map(
   [...TEXTS].map(([file, text]) => [
     file,

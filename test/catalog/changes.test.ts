@@ -72,7 +72,7 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
     const found = await listed(catalog);
     const scanned = await listed(catalogOn({ ...library, state: `${library.state}-none` }, withoutSqlite));
     expect(found, done.slice(-6).join(", ")).toEqual(scanned);
-    // What is left of a damaged line or header counts for more than JSON.parse can tell.
+    // The rest of a damaged line or header counts for more than JSON.parse can see.
     const whole = ({ path, cwd, created }: Partial<Listed>): boolean =>
       !hasDamage(path as string) && (cwd !== null || created !== null);
     expect(found.filter(whole)).toEqual(readList(library.root).filter(whole));
@@ -80,7 +80,7 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
       const word = random.pick(["token", "会议", "user", "r", "läuft", "zebra xy"]);
       const hits = await allHits(catalog, { query: word });
       const plain = readHits(library.root, word.split(" "));
-      // Where lines are damaged, more is found than JSON.parse finds: whole entries in them are salvaged.
+      // In damaged lines more is found than JSON.parse finds: whole entries in them are salvaged.
       const more = places(hits).filter((place) => !plain.includes(place) && !hasDamage(place.split(" ")[0]));
       expect(more, word).toEqual([]);
       expect(

@@ -69,7 +69,7 @@ function withTwins(
   );
 }
 
-/** What does not depend on how a session is stored. */
+/** The members of an item that do not depend on the store. */
 const portable = ({ path: _path, sizeBytes: _size, store: _store, ...rest }: Listed): object => rest;
 const sorted = (list: readonly Listed[]): string[] => list.map((one) => JSON.stringify(portable(one))).sort();
 const found = (hits: readonly Hit[]): string[] => {
@@ -135,7 +135,7 @@ acrossTiers(describe, [
     { what: "container", remove: (path) => rmSync(path, { recursive: true }) },
     { what: "header", remove: (path) => rmSync(join(path, "header.jsonl")) },
     {
-      // Without its pointer it is the session all the same; one that was rolled back is none.
+      // Without its pointer it still is the session; one that was rolled back is not.
       what: "pointer's store",
       remove(path) {
         const pointer = path.replace(/\.v2$/, ".store.json");

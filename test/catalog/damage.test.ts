@@ -133,7 +133,7 @@ withLibrary("it has the columns of pi_agent_rust's index as a view", SOME, async
   const names = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
   const wanted = list.map(({ path, id, messageCount, name }) => {
     const { mtimeMs, size } = fs.statSync(path);
-    // The time of the file, not that of what was said.
+    // The time of the file, not that of the last message.
     return [path, id, messageCount, Math.floor(mtimeMs), size, name];
   });
   const byPath = (rows: unknown[][]): unknown[][] => rows.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
@@ -256,7 +256,7 @@ withLibrary(
         for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] = random.int(256);
         fs.writeFileSync(path, random.chance(0.2) ? bytes.subarray(0, random.int(bytes.length)) : bytes);
       }
-      // What is missing in a damaged index of texts may stay unnoticed; the list may not.
+      // Missing texts in a damaged index may stay unnoticed; missing sessions in the list may not.
       await isRight(library, false);
       expect(await listed(open)).toEqual(readList(library.root));
     }
@@ -316,7 +316,7 @@ withLibrary(
   },
 );
 
-/** What SQLite may say. */
+/** Errors of SQLite. */
 const CODES = [1, 5, 8, 10, 11, 13, 14, 26, 267, 522];
 
 for (const [most, tier] of [

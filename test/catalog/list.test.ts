@@ -1,4 +1,4 @@
-/** list_sessions at the wire: what it tells, in which order, and what it leaves out. */
+/** list_sessions at the wire: its items, their order, and the sessions it leaves out. */
 
 import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -77,7 +77,7 @@ test("tells of each session what its file tells, the last activity first", async
 test("the order is that of what was said last, in file order, not that of the files", async () => {
   const files = [30, 10, 20].map((n) => put({ id: `at${n}`, entries: [said(n, "x")] }));
   for (const [i, file] of files.entries()) fs.utimesSync(file, 1e9 - i, 1e9 - i);
-  // A later header, a label and a model change are no conversation; neither is a time that is none.
+  // A later header, a label and a model change are no conversation; nor does an invalid time count.
   put({ id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
   const label = { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" };
   put({ id: "label", entries: [said(5, "x"), label] });
@@ -137,7 +137,7 @@ test("a fork sorts as new, and is told from its original, wherever that lies", a
   expect(ids({ sessions })).toEqual(["fork", "other", "parent", "lost"]);
   expect(sessions.map((row: Json) => row.modified)).toEqual(times);
   expect(sessions.map((row: Json) => row.forkedFrom)).toEqual([forkedFrom, undefined, undefined, undefined]);
-  // The parent is found by its id when it is not where the fork's header says, and its new name is told.
+  // The parent is found by its id when it is not where the fork's header says, and its new name is shown.
   const moved = join(dirname(dirname(parent)), "--moved--", basename(parent));
   fs.mkdirSync(dirname(moved));
   fs.renameSync(parent, moved);

@@ -1,4 +1,4 @@
-/** Work on all rows in slices does what it does at once, and lets others go on. */
+/** Work on all rows in slices has the same result as at once, and lets other work go on. */
 
 import { expect, test } from "vitest";
 import { filterInSlices, sortInSlices, visitInSlices } from "../../src/storage/catalog/slices.ts";

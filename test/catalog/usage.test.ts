@@ -1,4 +1,4 @@
-/** get_usage at the wire: what sessions spent, by what it is summed, and what it says of what it cannot know. */
+/** get_usage at the wire: the costs of sessions, their groups, and the reported gaps. */
 
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -140,7 +140,7 @@ describe("what is summed", () => {
   });
 });
 
-/** What an original begins with, and a fork of it takes over. */
+/** Returns the first entries of an original, which a fork of it takes over. */
 function begun(): Json[] {
   const time = "2026-01-02T01:00:00.000Z";
   return [answer(TIME, 100, 1), answer(time, 100, 2)].map((entry) => ({ ...entry, timestamp: time }));
@@ -279,7 +279,7 @@ test("sessions in containers and in files of the same entries spent the same", a
 
 // --- kept up to the files --------------------------------------------------------------------------------------------
 
-/** What files say, by plain loops. */
+/** Sums the files, by plain loops. */
 function costsOf(library: Library, ids: readonly string[]): Map<string, number> {
   return new Map(
     ids.map((id) => {
@@ -373,7 +373,7 @@ test("only what was added is read again, also by the next process", async () => 
     return count;
   };
   const disk: Disk = Object.assign(Object.create(realDisk), { read });
-  /** What a catalog counts, and the share of the file that it reads for that. */
+  /** Returns a catalog's count, and the share of the file that it reads for that. */
   const count = async (catalog: ReturnType<typeof catalogOn>): Promise<[number, number]> => {
     bytes = 0;
     return [(await catalog.usage(ALL)).totals.cost, bytes / size];

@@ -1,4 +1,4 @@
-/** The program as a process: what it prints, how much it takes at once, how it ends. */
+/** The program as a process: its output, its reading at once, its end. */
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -160,7 +160,7 @@ describe("the end", () => {
   }
   const spawned = () => persisted(spawnServer(["--events", "none"]));
 
-  /** A server in which more waits for its reader than is sent. */
+  /** A server with more output waiting for its reader than it has sent. */
   async function stalled() {
     const { server } = await persisted(spawnServer(["--events", "none"]));
     await server.result("append", { entries: [user("x".repeat(1 << 20))] });

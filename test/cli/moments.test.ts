@@ -12,7 +12,7 @@ function iso(text: string, zone = BERLIN, now?: string): string | undefined {
   return moment === undefined ? undefined : new Date(moment).toISOString().replace(".000Z", "");
 }
 
-/** What is written, and the moment in Greenwich. */
+/** The text, and the moment in Greenwich. */
 const MOMENTS = `
   now                           2026-03-18T14:30:00
   90s                           2026-03-18T14:28:30

@@ -1,4 +1,4 @@
-/** The command line: what it sets, what it accepts for the sake of Pi's clients, what it refuses, and what the help says. */
+/** The command line: its settings, the options accepted for the sake of Pi's clients, the refused ones, and the help. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -42,7 +42,7 @@ test.each<[typed: string, settings: object]>([
   ["--mode rpc", AS_PI],
   ["--mode rpc --events all", { events: "all" }],
   ["--name --mode=rpc", { asPi: false, name: "--mode=rpc" }],
-  // Pi takes what it does not know, and options that say two things, or half of one.
+  // Pi accepts unknown options, and options that say two things, or half of one.
   ["--no-such --mode rpc -x --session a", { session: "a" }],
   ["--mode rpc --session a --continue --provider p", { session: "a", provider: "p" }],
   // Pi's options that mean nothing are accepted, with their values.

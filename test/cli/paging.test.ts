@@ -11,7 +11,7 @@ import { type Place, temporaryFolder, temporaryPlace } from "../support/server.t
 import { SYSTEM } from "../support/tiers.ts";
 import { type RunOptions, runHere } from "../support/verbs.ts";
 
-/** A terminal whose pager writes down what it is shown, and is left after so many pieces. */
+/** A terminal whose pager records its input, and is left after so many pieces. */
 function terminalWith(leftAfter = Number.POSITIVE_INFINITY, rows = 24) {
   const shown: string[] = [];
   let pagers = 0;
@@ -78,7 +78,7 @@ describe("the pager", () => {
 });
 
 describe("the program of PAGER", SYSTEM, () => {
-  /** What the program was given, and what was printed without it. */
+  /** Returns the input of the pager, and the output without it. */
   async function shownBy(pager: string | undefined, pieces: number, own?: string) {
     const file = join(temporaryFolder(), "shown");
     const print = vi.fn(async () => true);

@@ -1,4 +1,4 @@
-/** What a terminal shows of long work, and what Ctrl+C does meanwhile. */
+/** A terminal during long work, and the effect of Ctrl+C. */
 
 import { describe, expect, test, vi } from "vitest";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "../../src/cli/interrupts.ts";
@@ -62,7 +62,7 @@ function many(): Place {
   return place;
 }
 
-/** A terminal at stderr, and a clock in which each look takes so many milliseconds. */
+/** A terminal at stderr, and a clock whose looks take so many milliseconds each. */
 function slow(step = 100, terminal: RunOptions["terminal"] = {}): RunOptions {
   let now = Date.parse(TIME);
   return { now: () => (now += step), terminal: { errorColumns: 80, ...terminal } };
@@ -96,7 +96,7 @@ describe("a verb that takes long", () => {
     const [doing, verb, ...more] = words.split(" ");
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3000), "s.jsonl");
-    // Some report after a MiB only, of which this session has less.
+    // Some report after a MiB only, and this session has less.
     const { stderr, status } = await runHere(place, [verb, file, ...more], slow(2000));
     const found = stderr.matchAll(new RegExp(`${doing} {2}\\[#*\\.*\\] {2}(\\d+)%`, "g"));
     const shares = Array.from(found, ([, share]) => Number(share));

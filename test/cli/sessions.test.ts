@@ -1,4 +1,4 @@
-/** How a person names a session: by the beginning of its id, by its name, archived or not; and how an entry of it. */
+/** Names of sessions for people: the beginning of the id, the name, archived or not; and names of entries. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -179,7 +179,7 @@ test("a name names a session when it is the only one with it, and never stands b
     $ show 'no such name' !! No session has the id or the name no such name. list shows those that exist.
     $ unarchive 019aaaaa-1 ::`);
   said(place, "019dddd1", "x", "Refactor auth");
-  // A session that somebody named as the beginning of another's id.
+  // A session whose name is the beginning of another's id.
   said(place, "019dddd2", "y", "019b");
   await say(`
     $ show 019b :: Long ago

@@ -19,7 +19,7 @@ import { acrossTiers } from "../support/tiers.ts";
 const QUIET = ["--no-session", "--events", "none"];
 const REQUEST = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "list_open_sessions", params: {} })}\n`;
 
-/** Runs the program with one input and what it kept before; answers what it wrote. */
+/** Runs the program with one input and its kept code. Returns the output. */
 function run(cache: string, input: string, more: Record<string, string> = {}): string {
   const { variables, cwd } = temporaryPlace();
   const env = { ...variables, XDG_CACHE_HOME: cache, ...more };
@@ -54,7 +54,7 @@ acrossTiers(test, [1, 3])("code that one run keeps is used by the next, and not 
     writeFileSync(file, spoiled);
     expect(start(cache)).toBe(started);
   });
-  // What was spoiled was made anew.
+  // The spoiled file was made anew.
   expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
   expect(kept(cache)).toHaveLength(1);
 });

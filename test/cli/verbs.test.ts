@@ -1,4 +1,4 @@
-/** Each verb: what it asks the server, what a person gets to read, and how it ends. */
+/** Each verb: its requests, its text for people, and its end. */
 
 import { spawnSync } from "node:child_process";
 import { appendFileSync, linkSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -68,7 +68,7 @@ type Asked = readonly [method: string, params: object];
 const ID = { sessionId: SESSION };
 const OPENED: Asked = ["switch_session", ID];
 
-/** What each verb asks, one after the other; the last result is what it prints. Some are asked after something else. */
+/** The requests of each verb in order; it prints the last result. Some come after another request. */
 const ASKED: readonly (readonly [typed: string, asks: readonly Asked[], before?: Asked])[] = [
   ["search colour", [["search_sessions", { query: "colour", in: ["user", "assistant", "toolCall"] }]]],
   ["tree {id}", [OPENED, ["get_tree", {}]]],

@@ -16,8 +16,8 @@ const NASTY = "\u001b[31m\u009b2J\u202ex\u0007\u2066";
 const [ONE, TWO, THREE, FOUR, FIVE] = [1, 2, 3, 4, 5].map(sessionId);
 
 /**
- * What is typed after each verb, one command line after the other, in parts that do without each other; verbs that print
- * no lines for people are left out.
+ * Operands of each verb, one command line after the other, in parts that do without each other; verbs that print no
+ * lines for people are left out.
  */
 const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
   { list: ["", "--sort size", "--sort cost", "--archived", "--trash"] },

@@ -40,7 +40,7 @@ test("what a person gave stays as it was", () => {
 
 const SRC = fileURLToPath(new URL("../../src", import.meta.url));
 
-/** Every text in the sources with at least three words: what is said to somebody, and some that is not. */
+/** Returns every text in the sources with at least three words: the texts for people, and some others. */
 function sentencesIn(folder: string): string[] {
   const files = readdirSync(join(SRC, folder), { recursive: true, encoding: "utf8" });
   return files
@@ -49,7 +49,7 @@ function sentencesIn(folder: string): string[] {
       const text = readFileSync(join(SRC, folder, file), "utf8")
         .replace(/\/\*\*[\s\S]*?\*\//g, "")
         .replace(/^\s*\/\/.*$/gm, "")
-        // What documents say of the protocol, in its words. The meaning of a failure is also its sentence.
+        // Descriptions of the protocol, in its words. The meaning of a failure is also its sentence.
         .replace(/(?:describe\(|summary:)\s*(?:(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`)[\s+]*)+/g, "");
       const texts = text.match(/"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g) ?? [];
       return texts.map((quoted) => quoted.slice(1, -1).replace(/\$\{[^}]*\}/g, "X"));

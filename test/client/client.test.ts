@@ -229,7 +229,7 @@ test("speaks over any streams, and fails what nobody will answer", async () => {
   const alone = await connecting;
   const [read, write] = [alone.request("get_state"), alone.request("append", { entries: [user("x")] })];
   const outcomes = Promise.allSettled([read, write]);
-  // Half of a reply, and no key: nobody will send it again.
+  // Half of a reply, and no key: it will not be sent again.
   output.end('{"jsonrpc":"2.0","id":2,"resu');
   const reasons = ["connection_closed", "outcome_unknown"].map((name) => ({ reason: { name } }));
   expect(await outcomes).toMatchObject(reasons);
@@ -253,7 +253,7 @@ test("knows the params and results of all commands, events and hooks", async () 
 
 // Types of entries and messages are written by hand, next to the schemas that the server checks by.
 
-/** The names that members of a schema have, without what it lets through. */
+/** The names of a schema's members, without its catch-all. */
 type Listed<T extends z.ZodObject> = keyof T["shape"];
 
 type EntryOf<Type> = Extract<api.Entry, { type: Type }>;

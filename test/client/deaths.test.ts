@@ -174,7 +174,7 @@ test("a server that does not answer any more is ended when it is closed", async 
   const outcome = expect(asked).rejects.toMatchObject({ name: "outcome_unknown" });
   const closed = client.close();
   await vi.advanceTimersByTimeAsync(50_000);
-  // What it says in the meantime gives it more time.
+  // A message in the meantime gives it more time.
   servers[0].say({ method: "session_tree", params: {} });
   await vi.advanceTimersByTimeAsync(50_000);
   expect(servers[0].killed).toBe(0);

@@ -1,5 +1,5 @@
 /**
- * What a client keeps when its server dies, and where it is then: which session, with which entries. On every store.
+ * A client's state after its server dies and comes back: which session, with which entries. On every store.
  *
  * @module-tag system
  */
@@ -30,7 +30,7 @@ async function begun(...given: Parameters<typeof survivingClient>): Promise<Spaw
   return client;
 }
 
-/** Collects what is told of restarts. */
+/** Collects the restarts that are reported. */
 function restartsOf(client: SpawnedClient): Restart[] {
   const restarts: Restart[] = [];
   client.onRestart((restart) => restarts.push(restart));

@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { require, Steps, until } from "./steps.js";
 
-/** Returns a function that says what is wrong with a message of an agent; undefined where nothing is. */
+/** Returns a function that names the fault of a message of an agent; undefined for a valid one. */
 function schemaOf(modules) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   const schema = JSON.parse(readFileSync(join(modules, "@agentclientprotocol/sdk/schema/v1/schema.json"), "utf8"));
@@ -33,7 +33,7 @@ function schemaOf(modules) {
   };
 }
 
-/** Drives a program with the client. `hasAgent`: whether anybody answers prompts; `hasSessions`: whether it keeps them. */
+/** Drives a program with the client. `hasAgent`: prompts are answered; `hasSessions`: sessions are kept. */
 export async function drive({ modules, program, args, env, cwd, hasAgent, hasSessions, words }) {
   const folder = join(modules, "@agentclientprotocol/sdk");
   const { exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { Steps } from "./steps.js";
 
 const SCRIPTS = fileURLToPath(new URL("editors", import.meta.url));
-/** How long an editor may take for all of its steps. */
+/** Milliseconds that an editor may take for all of its steps. */
 const LONGEST = 300_000;
 const ROOT = process.env.PI_CLIENTS_EDITORS && resolve(process.env.PI_CLIENTS_EDITORS);
 const PAST = "A session of another day";
@@ -24,7 +24,7 @@ const KNOWN = [
     command: process.env.PI_CLIENTS_EMACS ?? "emacs",
     atLeast: [29, 1],
     runs: ({ hasAgent, isReal }) => {
-      // What the client needs, where it is next to it: Emacs Lisp of others, and the grammars of Markdown.
+      // The client's needs, if they are next to it: Emacs Lisp of others, and the grammars of Markdown.
       const places = ["md-ts-mode", "markdown-table-wrap", "transient/lisp", "pi-coding-agent", "pi-coding-agent/test"];
       const grammars = `(setq treesit-extra-load-path (list ${JSON.stringify(join(ROOT, "tree-sitter"))}))`;
       const begin = [
@@ -32,7 +32,7 @@ const KNOWN = [
         ...["-l", join(SCRIPTS, "emacs.el")],
       ];
       const truth = (condition) => (condition ? "t" : "nil");
-      // Of the client's own tests those of turns want a model, and those of tools and steering want all that Pi does.
+      // Tests of the client itself: those of turns need a model, and those of tools and steering need all that Pi does.
       const own = isReal ? "" : hasAgent ? "\\\\(?:rpc\\\\|prompt\\\\|session\\\\)" : "rpc";
       return [
         [...begin, "--eval", `(clients-go ${truth(hasAgent)} ${truth(isReal)})`],
@@ -57,7 +57,7 @@ const KNOWN = [
 const started = (command, args, options) => [command.includes(" ") ? "sh" : command, inShell(command, args), options];
 const inShell = (command, args) => (command.includes(" ") ? ["-c", `exec ${command} "$@"`, "sh", ...args] : args);
 
-/** Returns which editor there is with which client, or why it is left out. */
+/** Returns the editor with its client, or the reason for leaving it out. */
 function found({ folder, command, atLeast, marked }) {
   if (!ROOT) return { why: "PI_CLIENTS_EDITORS names no folder with the clients of editors" };
   const marks = join(ROOT, folder, marked[0]);
@@ -151,9 +151,9 @@ export async function driveEditor(editor, { command, home, cwd, env, hasAgent, i
         const { name, why: reason } = JSON.parse(line);
         steps.note(name, reason);
       }
-    // An editor that cannot load its client has no steps to tell of.
+    // An editor that cannot load its client has no steps to report.
     if (status !== 0) steps.note("the editor ends in order", `status ${status}: ${said.trim().split("\n").at(-1)}`);
-    // Where nothing answers, all else fails for the same reason.
+    // If the start fails, all else fails for the same reason.
     if (steps.failures.some(({ name }) => name === "start")) break;
   }
   return steps;

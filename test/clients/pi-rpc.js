@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { require, Steps, until } from "./steps.js";
 
-/** Drives a program with the client. `hasAgent`: whether anybody answers prompts. */
+/** Drives a program with the client. `hasAgent`: prompts are answered. */
 export async function drive({ folder, program, args, env, cwd, hasAgent, isReal }) {
   const { RpcClient } = await import(pathToFileURL(join(folder, "dist/modes/rpc/rpc-client.js")).href);
   const steps = new Steps();

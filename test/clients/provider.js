@@ -1,4 +1,4 @@
-/** A provider of models on 127.0.0.1 in place of a real one: it answers what it is asked, in pieces. */
+/** A provider of models on 127.0.0.1 in place of a real one: it answers every request, in pieces. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -18,7 +18,7 @@ export async function startProvider() {
   return { baseUrl: `http://127.0.0.1:${port}/v1`, close: () => server.close() };
 }
 
-/** Writes the settings by which Pi asks this provider. */
+/** Writes the settings that make Pi use this provider. */
 export function configure(agentFolder, baseUrl) {
   mkdirSync(agentFolder, { recursive: true });
   const model = { reasoning: false, input: ["text"], contextWindow: 100_000, maxTokens: 4096 };

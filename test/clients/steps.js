@@ -6,7 +6,7 @@ const LONGEST = 30_000;
 export class Steps {
   done = [];
 
-  /** Takes a step. What it throws is why it does not work; the next one is taken in any case. */
+  /** Takes a step. An exception says why it does not work; the next one is taken in any case. */
   async take(name, work) {
     let timer;
     const late = new Promise((_, reject) => {
@@ -24,7 +24,7 @@ export class Steps {
     }
   }
 
-  /** Notes a step that somebody took, and why it does not work. */
+  /** Notes the result of a step, and why it does not work. */
   note(name, why) {
     this.done.push(why === undefined ? { name } : { name, why: why.split("\n")[0].slice(0, 160) });
   }

@@ -31,7 +31,7 @@ import "../../src/handlers/shared/hooks.ts";
 import "../../src/server/openrpc.ts";
 import "vscode-jsonrpc/node";
 
-/** Milliseconds after which a reply is missed here. */
+/** Milliseconds after which a reply counts as missing here. */
 const TIMEOUT = 2000;
 
 /** The theme that a rule belongs to. */
@@ -39,7 +39,7 @@ function themeOf(rule: string): string {
   return everyTheme().find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
 }
 
-/** Themes in which the ordinary suite looks for the rules that a fault breaks; the long runs look in all. */
+/** Returns the themes of the ordinary suite for the rules that a fault breaks; the long runs look in all. */
 function themesFor({ rule }: Fault): string[] {
   const all = everyTheme().map(({ name }) => name);
   return all.filter((name) => isEvery() || [themeOf(rule), "throughout"].includes(name));
@@ -51,7 +51,7 @@ function brokenBy({ rule, also = [] }: Fault, themes: readonly string[]): string
   return names.filter((name) => !OF_PROCESSES.includes(name)).sort();
 }
 
-/** Turns in which nothing is under way before nothing more is expected. */
+/** Idle turns after which nothing more is expected. */
 const QUIET_TURNS = 20;
 
 /** Lets the next timer run out whenever nothing is under way: what never comes is missed at once, on a busy machine too. */

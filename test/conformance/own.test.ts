@@ -14,7 +14,7 @@ import { SWEEP, SYSTEM } from "../support/tiers.ts";
 /** A limit of messages that is quick to go beyond. */
 const COMMAND = [...OWN, "--max-message-bytes", "1000000"];
 
-/** Combinations in which the built program is started: that is most of the time. In the others it serves here. */
+/** Combinations with the built program as a process, whose start is most of the time. The others serve here. */
 const SPAWNED = share(COMBINATIONS, 1);
 
 /** Combinations of the ordinary suite: one with each framing and each dialect. The long runs go through all. */

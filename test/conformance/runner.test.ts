@@ -1,5 +1,5 @@
 /**
- * The runner ends, says what was wrong and leaves nothing behind, whatever the server does.
+ * The runner ends, reports the failures and leaves nothing behind, with any server.
  *
  * @module-tag system
  */
@@ -17,7 +17,7 @@ import { temporaryFolder } from "../support/server.ts";
 import { stopClocks } from "../support/shared-session.ts";
 import { SWEEP, UNIT } from "../support/tiers.ts";
 
-/** How long processes may take to come and go. */
+/** Milliseconds for processes to come and go. */
 const WAIT = { timeout: 20_000 };
 
 const COMBINATION = combinationOf("lines", "jsonrpc");
@@ -161,7 +161,7 @@ test("a signal ends the run, its servers, and removes its files", async () => {
   const folder = temporaryFolder();
   const temporary = join(folder, "tmp");
   mkdirSync(temporary);
-  // No other run, nor what one left behind, has the same.
+  // The process of no other run has the same arguments.
   const nap = `sleep 7654.${process.pid}`;
   const args = [PROGRAM, "conformance", "--", "sh", "-c", `${nap} & echo started >&2; cat > /dev/null`];
   const child = spawn(process.execPath, args, {

@@ -1,4 +1,4 @@
-/** The verb of the command line: what it takes, prints and returns. */
+/** The verb of the command line: its options, its output and its status. */
 
 import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -98,7 +98,7 @@ test("a report shows nothing that a terminal obeys", SYSTEM, async () => {
   const terminal = { columns: 100 };
   const { stdout, status } = await runParrot("\u001b]0;owned\u0007\u202e", ["--only", "first-reply"], { terminal });
   expect(status).toBe(1);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is to find these
   expect(stdout.replaceAll("\n", "").replace(/\u001b\[\d+m/g, "")).not.toMatch(/[\u0000-\u001f\u202e]/);
   expect(stdout).toContain("\\u001b]0;owned");
 });

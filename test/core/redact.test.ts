@@ -189,7 +189,7 @@ describe("homes", () => {
     expect(without(text, cwd, home)).toBe(shown);
   });
 
-  // A home that everybody has is none.
+  // A home of many users does not count.
   test.each(["/", "", "/tmp", "/nonexistent", "/home"])("%j is not replaced as the home of the caller", (home) => {
     const text = "/tmp/a / /nonexistent /home";
     expect(without(text, "/srv/app", home)).toBe(text);

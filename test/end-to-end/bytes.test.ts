@@ -1,4 +1,4 @@
-/** What we did not have to change keeps its bytes: lines already there, and members of drafts as the host sent them. */
+/** Unchanged bytes are kept: lines already there, and members of drafts as the host sent them. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +39,7 @@ const ODD_LINES = [
 
 const HEADER = `{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120002","timestamp":"${TIME}","cwd":"/p","odd":1.0,"odd":9007199254740993}`;
 
-/** Lives in which a file has these lines. */
+/** Lives with a file of these lines. */
 function withFile(lines: readonly string[], framing: Framing = "lines"): { lives: HereLives; file: string } {
   const lives = new HereLives({ framing });
   return { lives, file: put(join(lives.place.home, "files/odd.jsonl"), fileText(...lines)) };
@@ -120,7 +120,7 @@ describe("drafts", () => {
   const inJsonRpc = (text: string): string =>
     `{"jsonrpc":"2.0","id":"a","params":{"entries":[${text}]},"method":"append"}`;
 
-  /** What stands after the timestamp, and after the batch where there is one. */
+  /** Returns the rest of a line after the timestamp, and after the batch if there is one. */
   function rest(line: string): string {
     const base = /^\{"type":"[a-z_]+","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*"/.exec(
       line,

@@ -1,6 +1,6 @@
 /**
- * A commit that fails is undone as one: what waited for it fails, what was asked meanwhile is answered from the
- * durable state, memory equals the file, and the next change just works (architecture, "A failed commit").
+ * A commit that fails is undone as one: requests that wait for it fail, later ones are answered from the durable state,
+ * memory equals the file, and the next change just works (architecture, "A failed commit").
  */
 
 import { describe, expect, test } from "vitest";
@@ -87,7 +87,7 @@ const said = (id: string): Json => ({ entries: [user(id, { id })] });
 const idsOf = ({ entries }: Json): string[] => entries.map(({ id }: Json) => id);
 const inStore = (store: string): string[] => ["--store", store, "--events", "none"];
 
-/** What was told of entries of other programs. */
+/** Returns the events of other programs' entries. */
 const foreignIn = ({ events }: Wire): Json[] =>
   events.flatMap(({ method, params }) => (method === "session_append" && params.origin === "foreign" ? params : []));
 
@@ -194,7 +194,7 @@ acrossTiers(describe, STORES)("beside the current session (%s)", (store) => {
     await wire.result("new_session");
     await wire.result("open_session", { sessionPath: sessionFile });
     await wire.result("append", { entries: [user("of the current one", { id: "first" }), user("left")] });
-    // Where this one stands is in no file: leaving it writes a marker.
+    // The present leaf is in no file: leaving it writes a marker.
     await wire.result("branch", { entryId: "first" });
     disk.failNextSync();
     expect((await wire.failure("switch_session", { sessionPath: sessionFile })).data.name).toBe("storage_failed");
@@ -229,7 +229,7 @@ test("what stays because a program without locks wrote after it is not said to b
   expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
 });
 
-// In a container nobody writes next to who has its lock.
+// A container has no other writer next to the holder of its lock.
 test("whenever another program writes while an append is made whose commit fails, its entry is told once", async () => {
   let looks = 1;
   for (let at = 0; at <= looks; at++) {
@@ -352,7 +352,7 @@ test("mutations that waited fail, reads behind them see the durable state, repli
     call(108, "get_entry", { entryId: "nowhere" }),
     call(109, "fork", { entryId: "lost" }),
     ...reads.map((method, n) => call(110 + n, method)),
-    // What tells of sessions without being a read.
+    // Commands that report sessions without being a read.
     call(115, "initialize"),
     call(116, "list_open_sessions"),
     call(117, "open_session", { sessionId }),
@@ -364,7 +364,7 @@ test("mutations that waited fail, reads behind them see the durable state, repli
   expect(kinds(messages)).toEqual(messages.map((_, index) => `#${101 + index}`));
   const failure = { code: -32803, data: { name: "storage_failed", retryable: true } };
   for (const { id, error } of messages.slice(1, 6)) expect(error, `${id}`).toMatchObject(failure);
-  // What is wrong with a request itself is said.
+  // Faults of a request itself are reported.
   const wrong = messages.slice(6, 9).map(({ error }) => error.data.name);
   expect(wrong).toEqual(["invalid_params", "entry_not_found", "entry_not_found"]);
   expect([messages[0], ...messages.slice(9)].map(({ result }) => result)).toEqual([before[0], ...before]);

@@ -1,4 +1,4 @@
-/** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
+/** A server whose sessions are also in a fleet: the events of a host, and the effect of a repeated request. */
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -83,7 +83,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       const id = `two-${fault}`;
       const params = { entries: entriesOf(id), idempotencyKey: `key-${fault}` };
       one.loses(fault);
-      // What waits behind it reads from before it.
+      // Requests behind it read the state before it.
       const asked = [{ method: "append", params }, { method: "get_entries" }];
       one.wire.send(...asked.map((request) => ({ jsonrpc: "2.0", id: `${request.method} ${fault}`, ...request })));
       const unknown = { name: "outcome_unknown", retryable: true };
@@ -118,7 +118,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     expect(one.inFleet(fork)).toEqual([]);
     await one.result("switch_session", { sessionId });
     one.heals();
-    // The first that comes after it is back gives the fleet what it lacks.
+    // The first append after it is back uploads the missing lines.
     await one.until(one.isGiven, (n) => one.append(`after${n}`));
     expect(one.inFleet(sessionId).slice(0, 3)).toEqual(["one", "two", "three"]);
     await one.result("switch_session", { sessionId: fork });
@@ -266,7 +266,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       const { fleet } = one;
       const { append } = fleet;
       fleet.leasesEnd = true;
-      // Its source is in another folder than what is begun here.
+      // Its source is in another folder than the new sessions here.
       await one.result("new_session", { cwd: temporaryFolder() });
       await one.result("append", { entries: [...entriesOf("one"), assistant("two"), user("three")] });
       const { sessionId, sessionFile } = await one.state();
@@ -282,7 +282,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
           else fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
           const name = fault === "before" ? "storage_failed" : "outcome_unknown";
           expect((await one.refused(method, asked)).name).toBe(name);
-          // As long as it cannot be confirmed, nobody is kept from it.
+          // As long as it cannot be confirmed, others may read it.
           for (let times = 0; fault === "nowhere" && times < 2; times++) {
             expect(await one.refused(method, asked)).toMatchObject({ retryable: true });
             const others = [...fleet.table.rows].filter(([id]) => !made.has(id));
@@ -331,7 +331,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     expect([leafId !== id, branchCount, one.inFleet(sessionId).slice(0, 3)]).toEqual([
       ...[isRenamed, 1, ["one", "same", leafId]],
     ]);
-    // It is told by which id that is now, and a repeated request finds the same entry.
+    // It gets the new id, and a repeated request finds the same entry.
     const renames = isRenamed ? { renamed: [{ from: "same", to: leafId }] } : {};
     expect(diagnostics).toEqual([expect.objectContaining({ kind: "diverged", salvaged: true, ...renames })]);
     expect(diagnostics[0].reason.includes("got another id")).toBe(isRenamed);

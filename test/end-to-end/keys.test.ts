@@ -68,7 +68,7 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
   const begun = () => begunOn(store);
 
   describe("a lost reply", () => {
-    /** Lets the content reach the file and, once somebody waits for that, never says that it is durable. */
+    /** Lets the content reach the file and, once a commit waits for that, never says that it is durable. */
     class SilentDisk extends FaultDisk {
       reach: (() => void) | undefined;
 
@@ -104,7 +104,7 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
       expect(result.leafId ?? result.entryId).toBe(entries.at(-1).id);
       if (method === "append") expect(result.entryIds).toEqual(entries.slice(1).map(({ id }: Json) => id));
       else if (method === "branch") expect(result.summaryEntryId).toBe(entries[1].id);
-      // Who is told that it is there relies on that, also when the power goes.
+      // A host that learns that it is there relies on that, also when the power goes.
       const ids = entries.map(({ id }: Json) => id);
       for (const { disk: left } of disk.lasting()) {
         const next = await new StoreLives(store, { disk: left }).start(["--session", file]);
@@ -188,7 +188,7 @@ acrossTiers(describe, STORES)("--store %s", (store) => {
         ["append", { entries: [user("y"), user("z")], idempotencyKey: "a" }],
         ["append", { entries: [user("y")], idempotencyKey: "b" }],
       ];
-      // In the process that knows the first result, an append is told by its key alone.
+      // The process with the first result recognizes an append by its key alone.
       const [here, there] = [attempts.filter(([method]) => method !== "append"), attempts];
       for (const [method, params] of here) {
         const { data } = await wire.failure(method, params);

@@ -14,7 +14,7 @@ acrossTiers(test, ["jsonl", "v2"])(
   async (store) => {
     await forSeedsAsync(1, async (random) => {
       const runs = await killRuns(random, 3, ["--store", store]);
-      // A run in which all was answered before the kill shows nothing.
+      // A run with all answers before the kill shows nothing.
       expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(0);
     });
   },

@@ -1,4 +1,4 @@
-/** Where the conversation stands: kept by a move at once, told by the file at the latest when it is left. */
+/** The leaf of the conversation: kept by a move at once, and written to the file at the latest when it is left. */
 
 import { appendFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync } from "node:fs";
 import { join } from "node:path";
@@ -75,7 +75,7 @@ acrossTiers(describe, STORES)("a move, --store %s", (store) => {
     for (const method of ["get_entry", "branch", "fork"])
       expect((await wire.failure(method, { entryId: marker.id })).data.name).toBe("entry_not_found");
     expect((await wire.failure("get_entries", { since: marker.id })).data.name).toBe("entry_not_found");
-    // Leaving again writes nothing, for the file tells the position.
+    // Leaving again writes nothing, for the file has the position.
     await lives.end();
     expect(imprint(file)).toEqual(left);
   });
@@ -125,7 +125,7 @@ test.each([
     disk.set(undefined);
     await wire.result(method, params);
     const leafId = await leafOf(wire);
-    // And one to the record of operations, of which an append is none.
+    // And one to the record of operations, which has no appends.
     const writes = disk.operations.filter((operation) => operation === "write");
     expect(writes).toHaveLength(method === "append" ? 1 : 2);
     await lives.kill();
@@ -135,7 +135,7 @@ test.each([
     const [marker, other] = lines.slice(5).map((line) => JSON.parse(line));
     expect([lines.length, isMarker(marker)]).toEqual([7, true]);
     expect(other).toMatchObject({ type, parentId: marker.parentId });
-    // Without our record the file alone tells the same.
+    // Without our record the file alone shows the same.
     const [record] = disk.paths().filter((path) => path.includes("leaves"));
     if (record) disk.remove(record);
     const next = await lives.start(["--session", file]);

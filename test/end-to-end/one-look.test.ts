@@ -1,4 +1,4 @@
-/** Writes that arrive together share one look at the file, and miss nothing of what others write meanwhile. */
+/** Writes that arrive together share one look at the file, and miss no entry that others write meanwhile. */
 
 import { expect, test } from "vitest";
 import { writeAll } from "../../src/storage/fs/disk.ts";

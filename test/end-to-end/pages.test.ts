@@ -82,7 +82,7 @@ acrossTiers(test, [{ ...LISTS[0], most: 15 }, ...LISTS.map((list) => ({ ...list,
       await wire.result("append", { entries: [user(`between ${n}`)] });
       if (n % 3 === 0) await wire.result("branch", { entryId: ids[n] });
     });
-    // What is in file order goes on growing; a path and a context are those of the first page.
+    // Pages in file order go on growing; a path and a context are those of the first page.
     const joined = found.flat();
     const same = (item: Json): Json => (method === "get_tree" ? { ...item, childCount: 0 } : item);
     expect(joined.slice(0, whole.length).map(same)).toEqual(whole.map(same));

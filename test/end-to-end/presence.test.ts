@@ -1,4 +1,4 @@
-/** Who is on a session that several hosts share, and who did what. */
+/** The hosts of a shared session, and the author of each change. */
 
 import { once } from "node:events";
 import { rmSync } from "node:fs";

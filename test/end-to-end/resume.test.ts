@@ -6,7 +6,7 @@ import type { Json } from "../support/server.ts";
 import { said, turn } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
-/** The cursor of a host that was told of some events, as it keeps it from what `initialize` returned on. */
+/** The cursor of a host that got some events, as it keeps it from the result of `initialize` on. */
 function cursorAfter(cursor: Json, events: Json[]): Json {
   const next = { ...cursor };
   for (const { method, params } of events) {
@@ -49,7 +49,7 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
       expect([ids[0], ids.length, leafId, origin]).toEqual([missed.entryIds[0], 2, missed.entryIds[0], "foreign"]);
       expect(entries.map(({ message }: Json) => message.content)).toEqual(["missed", "missed, too"]);
       expect(tree).toMatchObject({ newLeafId: state.leafId, oldLeafId: leafId });
-      // From here on it is told by events: every entry once.
+      // From here on it gets events: every entry once.
       const later: string[] = [];
       for (let n = 0; n < 5; n++) {
         later.push(...(await other.result("append", said(`later ${n}`))).entryIds);

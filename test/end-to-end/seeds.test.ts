@@ -12,7 +12,7 @@ import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
 import { diskWith, FILE, messagesAt, openOn } from "../support/sessions.ts";
 
 const FOLDER = join(REFERENCE, "seeds");
-/** What the documents write where they leave an id or a time out. */
+/** The mark of the documents for an omitted id or time. */
 const LEFT_OUT = "...";
 /** Characters that no object of the documents goes beyond. */
 const LONGEST = 20_000;
@@ -22,7 +22,10 @@ interface Found {
   readonly value: Record<string, unknown>;
 }
 
-/** The outermost JSON objects, on one line or on many: each ends with the first brace up to which its text is JSON. */
+/**
+ * Returns the outermost JSON objects, on one line or on many: each ends with the first brace up to which its text is
+ * JSON.
+ */
 function objectsIn(text: string): Found[] {
   const found: Found[] = [];
   for (let at = text.indexOf("{"); at >= 0; at = text.indexOf("{", at + 1)) {

@@ -1,4 +1,4 @@
-/** What replaces or moves the files of a session that several hosts share, and what only its holder does. */
+/** Commands that replace or move the files of a session that several hosts share, and those of its holder alone. */
 
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -19,7 +19,7 @@ const DONE_FOR_GUESTS = (
 const DONE_BY_THE_HOLDER: Readonly<Record<string, Json>> = {
   create_checkpoint: {},
   migrate_session: {},
-  // What was kept lies on the machine of the server that was asked.
+  // The kept file lies on the machine of the server that was asked.
   recover_kept: { keptAt: "/nowhere/kept.jsonl" },
   redo: {},
   repair_session: {},
@@ -78,7 +78,7 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     first.send(request(1, convert), request(2, "append", said("moved")));
     const replies: Json[] = [];
     for (let n = 0; n < 5; n++) replies.push(await late.request("append", said(`late ${n}`)));
-    // Who comes before it begins keeps it from being moved.
+    // A host that comes before it begins keeps it from being moved.
     const { error } = await first.reply(1);
     if (error) expect(error.data.name).toBe("session_locked");
     const written = await first.reply(2);

@@ -22,7 +22,7 @@ test("of a host that registered for none, the holder's is asked, and its veto co
   const moved = other.request("branch", { entryId: id });
   const question = await holder.next();
   expect(question).toMatchObject({ method: "session_before_tree", params: { preparation: { targetId: id } } });
-  // What the asked host reads meanwhile does not wait.
+  // The asked host's own reads do not wait.
   holder.send(request(5, "get_state", { _meta: { hook: question.id } }));
   expect((await holder.reply(5)).result.leafId).not.toBe(id);
   holder.answer(question.id, { cancel: true });
@@ -72,7 +72,7 @@ test("who is asked hears whose leaf is meant, which may be another than its own"
   const question = await holder.next();
   const client = { id: expect.any(String), name: "an agent", pid: process.pid };
   expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "mine", client });
-  // What it reads is at its own leaf, or where it says.
+  // It reads at its own leaf, or at a given one.
   const _meta = { hook: question.id };
   holder.send(request(5, "get_state", { _meta }), request(6, "get_context", { _meta, leafId }));
   expect((await holder.reply(5)).result).toMatchObject({ leafId: sharedLeafId });

@@ -30,7 +30,7 @@ import {
 } from "../support/shared-session.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
-/** The entries that a server has told its host of. */
+/** Returns the entries in a server's events for its host. */
 const appended = (server: HereServer): string[] =>
   paramsOf(server, "session_append").flatMap(({ entryIds }) => entryIds);
 
@@ -102,7 +102,7 @@ describe("a holder that was joined and says", () => {
     expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
   });
 
-  // What the holder has written may be on its way to the disk, for which there are two seconds.
+  // Entries of the holder may be on their way to the disk, which gets two seconds.
   for (const [what, holder, tier] of [
     ["where it is, which nobody can read,", { place: { lastId: "nowhere" } }, SYSTEM],
     ["that it is nobody", { attached: 7 }, {}],
@@ -136,7 +136,7 @@ test("a holder that says nothing for as long as is set is not robbed: what it wa
   expect(message).toContain("said nothing for 3 s");
   expect((await other.reply(2)).result.holder).toMatchObject({ pid: 1 });
   await vi.advanceTimersByTimeAsync(4000);
-  // Of what only reads nothing is in doubt.
+  // A read leaves nothing in doubt.
   expect((await other.reply(3)).error.data).toMatchObject({ name: "session_locked", retryable: true });
   expect(await texts(other)).toContain("held");
   const again = other.request("append", once);
@@ -151,7 +151,7 @@ test("who is told to end answers what a silent holder does not", async () => {
   other.send(request(1, "append", said("once")), request(2, "get_state"));
   await asked("once");
   other.stop();
-  // Whoever sends the signal waits two seconds, and not for what the holder may say.
+  // The sender of the signal waits two seconds, and not for the holder.
   await vi.advanceTimersByTimeAsync(1500);
   expect((await other.reply(1)).error.data).toMatchObject({
     name: "outcome_unknown",
@@ -259,7 +259,7 @@ acrossTiers(test, STORES)(
 );
 
 acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
-  /** A server whose locks say, before they are released, what is announced next to the session then. */
+  /** A server whose locks report, before they are released, the announcement next to the session at that time. */
   async function holding(args: string[] = []) {
     const { file, place, open } = sessionOf(store);
     const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });
@@ -327,7 +327,7 @@ acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
 });
 
 describe("a host is told once of an entry", () => {
-  /** A server that was told of an entry by a false holder, which another program has written. */
+  /** A server with the event of an entry from a false holder; another program has written the entry. */
   async function startOther() {
     const { other, lock, say, end, succeed } = await joined();
     await other.result("initialize");
@@ -348,7 +348,7 @@ describe("a host is told once of an entry", () => {
     const { sessionFile } = await lock.result("get_state");
     const id = await write("told");
     report(id);
-    // It is told of, and not read here yet.
+    // Its event has come, but it is not read here yet.
     await turns(50);
     renameSync(sessionFile, `${sessionFile}.away`);
     await end();
@@ -446,7 +446,7 @@ describe("a holder that lets in and leaves", () => {
   });
 });
 
-/** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
+/** Stops time, except in a test's own steps, in which sockets are read. */
 function steppedTime(): (milliseconds: number) => Promise<void> {
   stopClocks("setInterval", "performance");
   return async (milliseconds) => {

@@ -180,7 +180,7 @@ describe("a holder that was joined", () => {
     await end();
     let question = await other.next();
     while (question.method !== "session_before_compact") question = await other.next();
-    // This one comes after what was asked of the dead.
+    // This one comes after the requests to the dead one.
     other.send(request(14, "append", said("three")), request(15, "get_state"));
     await turn();
     const compaction = { summary: "s", firstKeptEntryId: entries.at(-1).id, tokensBefore: 1 };
@@ -244,7 +244,7 @@ describe("at the socket of a holder", () => {
     for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
       say({ call, name, params: { sessionPath: file } });
     say({ call: 6, name: "append", params: { entries: "none" } });
-    // Who has shown the token says more than a stranger may.
+    // A host that has shown the token may send more than a stranger.
     const long = "let in".padEnd(300_000, ".");
     say({ call: 7, name: "append", params: said(long), loose: true });
     const heard = await hear('"reply":7');
@@ -323,7 +323,7 @@ async function pass(milliseconds: number): Promise<void> {
   }
 }
 
-/** A session that somebody holds whom nobody can join, and, once it is opened, an entrance that lets in those who `may`. */
+/** A session with a holder that cannot be joined, and, once it is opened, an entrance that lets in those who `may`. */
 async function heldBehind(store: string, may: () => boolean = () => true) {
   const { file, holder: maker, leafId, open: openServer } = await heldAlone(store);
   stopClocks("setTimeout", "performance");

@@ -1,4 +1,4 @@
-/** Which session a server starts with, and where sessions are (protocol, section 1). */
+/** The session with which a server starts, and the folders of sessions (protocol, section 1). */
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";

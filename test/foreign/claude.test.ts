@@ -83,7 +83,7 @@ describe("the order of records in the file does not matter", () => {
     const keyed = all.map((line) => [random.next(), line] as const);
     return keyed.sort(([a], [b]) => a - b).map(([, line]) => line);
   };
-  /** The records, some of which have another parent. */
+  /** The records, some with another parent. */
   const linked = (parentOf: (n: number) => unknown): string[] =>
     records.map((record, n) => JSON.stringify({ ...record, parentUuid: parentOf(n) ?? record.parentUuid }));
 

@@ -23,7 +23,7 @@ const TASK = "1784094124598";
 const FOLDER = `/home/me/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/${TASK}`;
 const MESSAGES = `${FOLDER}/api_conversation_history.json`;
 
-/** Returns 40 messages, of which every second answer has a call. */
+/** Returns 40 messages; every second answer has a call. */
 function longTask(): ClineWriter {
   const w = new ClineWriter("cline");
   w.ask("The task");
@@ -49,7 +49,7 @@ function seen(disk: Disk): string[] {
   return texts.filter((text) => text !== "" && text !== "custom:");
 }
 
-/** What the model sees where this was shown next to the messages. */
+/** Returns the model's context if this was shown next to the messages. */
 function readWith(messages: string, shown: object): string[] {
   return seen(diskWith(messages, { "ui_messages.json": [shown] }));
 }
@@ -160,7 +160,7 @@ describe("which file of a task is the session", () => {
     writeFileSync(join(folder, "ui_messages.json"), screen);
     const own = getAgentPlaces({ HOME: place.home, CLINE_DIR: place.home });
     const read: string[] = [];
-    // What has just been written may change once more under the same stamp.
+    // A file that has just been written may change once more under the same stamp.
     const before = Date.now() - 60_000;
     const disk: Disk = {
       ...realDisk,
@@ -251,7 +251,7 @@ acrossTiers(test, FORMS)(
     const messages = [...w.messages];
     const whole = new Map(entriesOf(foreignSession(w.text, ELSEWHERE)).map((entry) => [entry.id, entry]));
     for (let cut = 1; cut < messages.length; cut++) {
-      // A thought alone is only the beginning of an entry, and is told to be.
+      // A thought alone is only the beginning of an entry, and is reported as such.
       if (messages[cut - 1].type === "reasoning") continue;
       w.messages.splice(0, w.messages.length, ...messages.slice(0, cut));
       for (const entry of entriesOf(foreignSession(w.text, ELSEWHERE))) expect(entry).toEqual(whole.get(entry.id));

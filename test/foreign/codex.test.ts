@@ -23,7 +23,7 @@ test("the model, the level and the summary are those of the end", () => {
   expect(spoken?.message).toMatchObject({ model: "gpt-5-codex" });
 });
 
-/** The id of a thread, which tells the day on which it was made. */
+/** Returns the id of a thread, which has the day of its creation. */
 function threadId(n: number): string {
   return `0199448c-8400-7000-8000-${String(n).padStart(12, "0")}`;
 }

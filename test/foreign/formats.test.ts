@@ -1,8 +1,7 @@
 /**
- * The rules that hold for the files of every agent: all is counted, and providers take each context, of whole files, of
- * their beginnings, and of damaged ones. `PI_TEST_FOREIGN` names a folder of files that are none of ours, such as
- * fixtures of other projects, which are not kept here: they are read with the same checks, and a table tells what became
- * of each.
+ * The rules for the files of every agent: everything is counted, and providers take each context, of whole files, of
+ * their beginnings, and of damaged ones. `PI_TEST_FOREIGN` names a folder of other files, such as fixtures of other
+ * projects, which are not kept here: they are read with the same checks, and a table lists the results.
  */
 
 import { readdirSync } from "node:fs";
@@ -50,7 +49,7 @@ function converse(w: Talker): void {
   w.reply("Gone.");
 }
 
-/** Removes what only formats with an environment have between what is said. */
+/** Removes texts between messages that only formats with an environment have. */
 function spoken(drawn: readonly string[]): string[] {
   return drawn.filter((line) => !line.includes("<environment_details>"));
 }
@@ -107,7 +106,7 @@ describe.each(FORMATS.map((one) => [one.format, one] as const))("%s", (_, one) =
         const read = (end: number) => entriesOf(open(`${lines.slice(0, end).join("\n")}\n`));
         const entries = new Map(read(lines.length).map((entry) => [entry.id, entry]));
         for (let cut = 1; cut < lines.length; cut++)
-          // What Gemini CLI replaces has another id.
+          // A record that Gemini CLI replaces gets another id.
           for (const entry of read(cut))
             if (entry.partial !== true && (agent !== "gemini" || entries.has(entry.id)))
               expect(entry, `after ${cut} records`).toEqual(entries.get(entry.id));
@@ -196,7 +195,7 @@ const LINES = FORMATS.filter(({ isByLine, format }) => isByLine || format === "g
 describe.each(LINES.map((one) => [one.format, one.path, one.text.trimEnd().split("\n")] as const))(
   "damaged lines of %s",
   (_, path, lines) => {
-    /** Returns what is said in a file, and how many bytes of it are damaged. */
+    /** Returns the messages of a file, and the number of its damaged bytes. */
     const read = (parts: readonly string[], end = "\n") => {
       const session = foreignSession(parts.join("\n") + end, `/home/me/${path}`);
       requireSound(session);
@@ -313,7 +312,7 @@ test.each(['{"\xff":1,"messages":[]}', '[{"\xff":1}]', '{"sessionId":"\xff"}\n{"
 
 const FOLDER = process.env.PI_TEST_FOREIGN;
 
-/** Returns a row of the table: what a session is, what is left out of its contexts, and what is reported. */
+/** Returns a row of the table: the contents of a session, the entries left out of its contexts, and the reports. */
 function rowOf(name: string, session: Session): string {
   const { agent, records, kinds, warnings } = fidelityOf(session.log);
   const { leaves, unanswered, unasked } = leftOut(session);

@@ -1,4 +1,4 @@
-/** What was derived from a large file, kept for the next process: the same session, for the same file only. */
+/** The derivation of a large file, kept for the next process: the same session, for the same file only. */
 
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const PARTS = 45;
 
-/** Bytes of a file from which on it is kept; much less than what is worth it otherwise. */
+/** Bytes from which on a file's derivation is kept here; much less than the usual limit. */
 const LONG = 100_000;
 
 /** A session of 120 kB, or of 4.5 MB, whose last answer waits. */
@@ -28,18 +28,18 @@ function large(repeats = 200): ClaudeWriter {
   return w;
 }
 
-/** Puts a session. `worthKeeping`: bytes of a file from which on it is kept. */
+/** Puts a session. `worthKeeping`: bytes from which on a file's derivation is kept. */
 function placed(text: string, worthKeeping: number | undefined = LONG) {
   const home = temporaryFolder();
   const file = put(join(home, "session.jsonl"), text);
-  // What changed in this moment may change again under the same stamp.
+  // A file that changed in this moment may change again under the same stamp.
   age(file);
   const state = join(home, "state");
   const folder = join(state, "foreign");
   return {
     file,
     state,
-    /** The file in which it is kept; undefined where none is. */
+    /** Returns the file with the kept derivation; undefined without one. */
     kept(): string | undefined {
       const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
       const name = names.find((one) => one.endsWith(".kept"));

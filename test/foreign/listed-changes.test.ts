@@ -71,7 +71,7 @@ async function checkChanges(random: Random, steps: number, options: Options): Pr
   }
 }
 
-/** How the catalog learns of changes. */
+/** The ways in which the catalog learns of changes. */
 const WAYS = [
   ["where every stamp is read", {}],
   ["where folders are watched", { watchFrom: 1 }],

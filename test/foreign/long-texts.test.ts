@@ -1,4 +1,4 @@
-/** Texts of megabytes in other agents' files: what they are in ours, to the byte. */
+/** Texts of megabytes in other agents' files: their form in ours, to the byte. */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";

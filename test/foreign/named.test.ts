@@ -38,7 +38,7 @@ async function withServer<T>(place: Place, args: string[], ask: (server: HereSer
   return answer;
 }
 
-/** What names a session that a list shows: its path, its id, the beginning of that, and its name. */
+/** Returns the names of a session in a list: its path, its id, the beginning of that, and its name. */
 function namesOf({ sessionId, sessionPath, name }: Json): string[] {
   return [sessionPath, sessionId, sessionId.slice(0, -1), ...(name === null ? [] : [name])];
 }

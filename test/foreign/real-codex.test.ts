@@ -1,5 +1,5 @@
 /**
- * Codex itself lists, reads and resumes what is written for it, without a network. `PI_TEST_CODEX` names its program
+ * Codex itself lists, reads and resumes the files written for it, without a network. `PI_TEST_CODEX` names its program
  * (of the npm package `@openai/codex`); without it, this is skipped.
  */
 
@@ -80,7 +80,7 @@ async function begin() {
     writeFileSync(path, written);
     const events = written.split("\n").filter((line) => line.includes('"user_message"'));
     const asked = events.map((line) => JSON.parse(line).payload.message);
-    // Codex lists no thread in which a person said nothing, and a damaged one may not have its provider on its path.
+    // Codex lists no thread without a person's message, and a damaged one may not have its provider on its path.
     if (asked.length > 0 && written.includes('"model_provider":"stub"'))
       placed.push({ id: file.sessionId, asked, history: codexHistory(written) as Json[] });
   }
@@ -124,7 +124,7 @@ test.skipIf(!PROGRAM)(
   },
 );
 
-/** What is said in items, without their ids and what Codex keeps to itself. */
+/** Returns the texts of items, without their ids and without the parts that Codex keeps to itself. */
 function sentOf(items: readonly Json[]): string[] {
   return items.map(
     ({ type, role, content, name, arguments: args, call_id: call, output, encrypted_content: encrypted }) =>

@@ -28,7 +28,7 @@ function chainOf(text: string, name: string): Session {
   return foreignSessionOn(diskWithForeign(text), join(FOREIGN_FILE, name));
 }
 
-/** How many records a report has of side chains. */
+/** Returns the number of a report's records of side chains. */
 function countRecords({ kinds }: FidelityReport): number {
   const chains = kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
   return chains.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0);
@@ -74,7 +74,7 @@ test("two that run at once are two sessions, and neither is in the one that bega
   for (const { log } of chains) expect(log.header.parentSession).toBe(FOREIGN_FILE);
   expect(new Set([main, ...chains].map(({ id }) => id)).size).toBe(3);
   for (const chain of chains) requireSound(chain);
-  // Records are told by their lines in the file.
+  // Records are identified by their lines in the file.
   const first = writer.records.findIndex(({ uuid }) => uuid === names[1]) + 1;
   expect(Math.min(...reports[1].kinds.map((kind) => kind.first))).toBe(first);
 });

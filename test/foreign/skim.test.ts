@@ -1,5 +1,5 @@
 /**
- * Lists of long files, of which not every line is read: what they show of these, and what may be off.
+ * Lists of long files, which are not read line by line: the shown members, and those that may differ.
  *
  * @module-tag system
  */
@@ -21,7 +21,7 @@ const LONG = [
   ["gemini", `${CHATS}/session-2026-08-21T09-00-${GEMINI_SESSION.slice(0, 8)}.jsonl`, randomGeminiSession],
 ] as const;
 
-/** Parts of the messages that may be missing: these sessions of Gemini CLI's are told anew at every third turn. */
+/** Share of the messages that may be missing: these sessions of Gemini CLI's are written anew at every third turn. */
 const OFF = { claude: 0.01, codex: 0.01, gemini: 0.2 };
 
 test.each(LONG)(
@@ -57,7 +57,7 @@ test.each<[number | undefined, object | string]>([
   [1, { ...base, type: "user", message: { content: "Hello", role: "user" } }],
   [1, { message: { content: 'Hello "{', role: "user" }, ...base, type: "user" }],
   [undefined, { ...base, type: "user", isSidechain: true, message }],
-  // What is not among the first bytes has to be read.
+  // A member outside of the first bytes has to be read.
   [undefined, { ...base, data: { ...data, long: "x".repeat(5000) }, type: "progress" }],
   [undefined, '{"type":7,"message":{}}'],
   [undefined, 'no JSON "message":{'],

@@ -1,4 +1,4 @@
-/** What a short source of each agent becomes: its tree, and what the model sees of it (`drawnTree`, `drawnContext`). */
+/** Short sources of each agent and their results: the tree, and the model's context (`drawnTree`, `drawnContext`). */
 
 import { expect, test } from "vitest";
 import type { Session } from "../../src/core/session/session.ts";
@@ -21,13 +21,13 @@ import * as goose from "../support/foreign/goose.ts";
 import { done, type OpencodeWriter, usage, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
 import type { Fields } from "../support/foreign/writing.ts";
 
-/** What is expected of a source; lines are joined by ` / `. */
+/** The expected results of a source; lines are joined by ` / `. */
 interface Expected {
   readonly tree?: unknown;
   readonly context?: unknown;
-  /** How many warnings there are; none by default. */
+  /** Number of warnings; none by default. */
   readonly warned?: number;
-  /** Of each answer, its tokens (input, output, from the cache) and its cost. */
+  /** Tokens of each answer (input, output, from the cache) and its cost. */
   readonly spent?: string;
   /** Texts that are somewhere in the entries. */
   readonly holds?: readonly string[];
@@ -38,8 +38,8 @@ interface Expected {
 type Source = string | ((w: never) => unknown) | { readonly text: string };
 
 /**
- * Sources are commands: `ask Hello #q; reply Hi. @-`. A command ends with the name of what it makes, and with the name of
- * what that continues (`-`: nothing), where that matters. Each does what its verb does, with the id of a name.
+ * Sources are commands: `ask Hello #q; reply Hi. @-`. A command ends with the name of its record, and with the name of
+ * the record that it continues (`-`: nothing), if that matters. Each does its verb, with the id of a name.
  */
 type Verb<W> = (w: W, text: string, parent: string | null | undefined, idOf: (name: string) => string) => unknown;
 
@@ -211,7 +211,7 @@ const IN_ORDER = "results come in the order of the file";
 const FAILED_FIRST = { context: expect.stringMatching(/failure: b \/ result: a/) };
 const OLD = { context: expect.stringMatching(/^user: Read \/ model: .* \/ result: text$/) };
 
-/** Rules of each agent: a source, and what is expected of it. */
+/** Rules of each agent: a source, and its expected results. */
 const RULES: Readonly<Record<string, Readonly<Record<string, readonly [Source, Expected]>>>> = {
   claude: {
     "parallel results are no branches, whichever block they name": [PARALLEL, { tree: AFTER }],
@@ -324,7 +324,7 @@ const RULES: Readonly<Record<string, Readonly<Record<string, readonly [Source, E
       },
     ],
     "a call that failed says so": ["ask Go; reply So; fail a 1", { context: "user: Go / model: So [a] / failure: 1" }],
-    // Calls have no ids, and what one gave was not kept.
+    // Calls have no ids, and the result of one was not kept.
     "an old document on one line": [oldGemini(0), OLD],
     "an old document": [oldGemini(2), OLD],
   },

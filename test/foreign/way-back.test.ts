@@ -23,7 +23,7 @@ for (const agent of AGENTS)
       const made = requireResumable(agent, session);
       const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
       requireSound(back);
-      // Where nothing is said on the way to the leaf, Claude Code continues something else.
+      // If no message is on the way to the leaf, Claude Code continues another one.
       const said = contextSaid(agent, session);
       if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
       const reader = agent === "claude" ? new ClaudeReader(made.text) : undefined;

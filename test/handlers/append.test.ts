@@ -83,7 +83,7 @@ acrossTiers(describe, ["jsonl", "v2"])("what Pi needs in a message is there, in 
       { role: "toolResult", toolCallId: "1", content: [] },
       { role: "user", content: [] },
     ]);
-    // Pi calls a model so that is none.
+    // A model that Pi calls so does not count.
     expect((await server.result("get_state")).model).toBeNull();
     expect((await server.result("verify_session")).damage).toEqual([]);
   });

@@ -1,4 +1,4 @@
-/** Moving the leaf inside a session: where it goes, what is written for it, and that it is found again. */
+/** Moving the leaf inside a session: the target, the written entries, and the next opening. */
 
 import { describe, expect, test } from "vitest";
 import { append, conversation } from "../support/asking.ts";

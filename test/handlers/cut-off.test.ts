@@ -1,6 +1,6 @@
 /**
- * Migrations and rollbacks that were cut off, met by whoever has the session open: the reply that refuses an append names
- * the command that leads out, that command works, and appends go on.
+ * Migrations and rollbacks that were cut off, found by a server with the session open: the reply that refuses an append
+ * names the command that repairs it, that command works, and appends go on.
  */
 
 import { describe, expect, test } from "vitest";

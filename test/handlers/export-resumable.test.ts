@@ -1,4 +1,4 @@
-/** export_session for Claude Code and Codex: what it returns, where the file belongs, and what is refused. */
+/** export_session for Claude Code and Codex: its result, the place of the file, and the refusals. */
 
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The formats of export_session: lossless, and as the seed maps them. What is hostile in one is in test/page/hostile.test.ts. */
+/** The formats of export_session: lossless, and as the seed maps them. Hostile contents are in test/page/hostile.test.ts. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -155,7 +155,7 @@ describe("html", () => {
   });
 });
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern is to find these
 const SIGNS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/;
 
 describe("markdown", () => {

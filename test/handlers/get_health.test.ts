@@ -1,4 +1,4 @@
-/** What the health of a machine tells, and what is repaired of it: nothing that is a session. */
+/** The health report of a machine, and the repairs: never of a session. */
 
 import {
   appendFileSync,
@@ -28,7 +28,7 @@ import { type HereServer, type Json, type Place, serveHere, temporaryPlace } fro
 import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
-/** Gives each test a temporary folder of its own: the common lock folder in it tells what every server of a user holds. */
+/** Gives each test a temporary folder of its own: the common lock folder in it has the notes of every server of a user. */
 beforeEach(() => {
   vi.stubEnv("TMPDIR", temporaryPlace().home);
 });
@@ -153,7 +153,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s", (store) => {
     const note =
       store === "v2" ? join(session, "writer.holder") : join(dirname(session), `.pi-session-${inode}.holder`);
     writeFileSync(note, JSON.stringify({ client: "dead", pid: DEAD, since: "2026-01-01T00:00:00Z", host: hostname() }));
-    // The next writer learns from it that nobody continues a line that was torn just now.
+    // The next writer learns from it that no writer continues a line that was torn just now.
     expect((await health(server)).fixes).toEqual([]);
     utimesSync(session, 0, 0);
     const left = await health(server);
@@ -257,7 +257,7 @@ test("read-only, nothing is mended; confined, only what is allowed is looked at"
   expect([modeOf(place.state), CWD.startsWith(place.home)]).toEqual([0o755, false]);
   const confined = serveLibrary(place, ["--confine"]);
   const { hidden, fixes, counts } = await health(confined);
-  // Whether the directory is there cannot be told.
+  // The state of the directory is unknown.
   expect([hidden, counts.sessions, texts(fixes)]).toEqual([[], 1, ["state_permissions"]]);
   await confined.result("fix_health");
   expect([modeOf(place.state), readdirSync(dirname(file))]).toEqual([0o700, [basename(file)]]);

@@ -1,4 +1,4 @@
-/** What lists show of messages whose members are found in their bytes is what they show of those that are parsed. */
+/** Lists show the same of messages whose members are found in their bytes as of those that are parsed. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -25,7 +25,7 @@ function closed(change: (text: string) => string = (text) => text): { place: Pla
   return { place, file, server: serveLibrary(place) };
 }
 
-/** What is in the folder of a session, but for the lock of the session that is open. */
+/** Returns the files in the folder of a session, without the lock of an open session. */
 function listFiles(session: string): [path: string, content: string][] {
   return Object.entries(contentsOf(dirname(session))).filter(([path]) => !path.includes("/.pi-session-"));
 }

@@ -31,7 +31,7 @@ test("the path through an entry is that to the leaf, around it, and else the bra
   ])
     expect(idsOf((await server.result("preview_session", { sessionPath, ...params })).entries)).toEqual(expected);
   expect(await nameOf(server, "preview_session", { sessionPath, entryId: "nope" })).toBe("entry_not_found");
-  // It comes with counts, and before the first entry there is none.
+  // It comes with counts, and before the first entry it has none.
   const open = await restarted(server, [], sessionPath);
   const counts = { leafId: id(8), entriesBefore: 7, branchCount: 2, damageCount: 0, store: "jsonl" };
   expect(await open.result("preview_session", { before: 1 })).toMatchObject(counts);

@@ -1,4 +1,4 @@
-/** What reading commands answer: entries, trees, messages and state, whole and in pages. */
+/** Answers of reading commands: entries, trees, messages and state, whole and in pages. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

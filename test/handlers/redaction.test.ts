@@ -1,4 +1,6 @@
-/** Redacted exports: what is planted in every place is gone in every format, nothing else changes, and counts add up. */
+/**
+ * Redacted exports: planted secrets are gone from every place in every format, nothing else changes, and counts add up.
+ */
 
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -33,7 +33,7 @@ test("a label is an entry at the leaf, and the leaf, and no message; it may be o
 
 test("a label holds until the next, and is cleared by null, an empty one or none", async () => {
   const server = await session();
-  // What a JavaScript host sends of undefined is the last one.
+  // The last one stands for undefined from a JavaScript host.
   const given = ["one", "two", null, "three", "", "four", undefined];
   for (const label of given) {
     await server.result("set_label", { entryId: "a", label });

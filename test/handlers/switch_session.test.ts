@@ -71,7 +71,7 @@ test("to one that another process writes to, of another directory, opens it for 
   const file = join(place.cwd, "held.jsonl");
   const lines = [user("x", { id: "x", parentId: null }), user("y", { id: "y", parentId: "x" })];
   writeFileSync(file, sessionText({ id: "held", cwd: "/elsewhere" }, lines));
-  // Nobody is let in or joins: what is looked at is the lock.
+  // No server joins another: the tests are about the lock.
   const serve = (...args: string[]) => serveHere(["--events", "none", "--attach", "off", ...args], { place });
   const [holder, server] = [serve("--session", file), serve("--session", "other.jsonl")];
   await append(holder, user("z", { id: "z" }));

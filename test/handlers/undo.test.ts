@@ -1,4 +1,4 @@
-/** Undo and redo over the wire: each kind of operation, several as one, what refuses, and what is said. */
+/** Undo and redo over the wire: each kind of operation, several as one, the refusals, and the reports. */
 
 import { appendFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,4 +1,7 @@
-/** What verify, doctor and repair say of one session agrees, and what Pi cannot read in it is found and repaired. */
+/**
+ * The reports of verify, doctor and repair about one session agree, and entries that Pi cannot read are found and
+ * repaired.
+ */
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +23,7 @@ const MORE = "d0000003";
 const ZEROS = "00000000";
 const BOUNDARY = { summary: "s", tokensBefore: 1, firstKeptEntryId: "no" };
 
-/** More lines of a session, and what is said of them: damage is repaired by a repair, and remarks are not. */
+/** More lines of a session, and the reports about them: damage is repaired by a repair, and remarks are not. */
 const CASES: Record<string, [lines: readonly string[], isDamage: boolean]> = {
   ambiguous_leaf: [[userText(NEW, id(0), "x"), entryText("label", NEXT, LAST, { targetId: id(0), label: "L" })], false],
   no_parent: [[userText(NEW, null, "x").replace('"parentId":null,', "")], false],
@@ -139,7 +142,7 @@ const COST = '"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":
 const WHOLE = `"api":"x-api","provider":"x","model":"y","usage":{"input":1.0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":1,${COST}},"stopReason":"stop","timestamp":5`;
 const LONG = "\\u0043 and ".repeat(96_000);
 
-/** Each entry's message, and what is said of it: what it lacks, that it is none, or nothing. */
+/** Each entry's message, and its report: the missing members, an invalid message, or nothing. */
 const MESSAGES: [id: string, message: string | undefined, said: string | null][] = [
   ["text", '{"role":"user","content":"a"}', null],
   ["whole", `{"role":"assistant","content":[ ],${WHOLE}}`, null],
@@ -149,7 +152,7 @@ const MESSAGES: [id: string, message: string | undefined, said: string | null][]
   ["string", '{"role":"assistant","content":"\\u0042"}', "content"],
   ["result", '{"role":"toolResult","toolCallId":"1","content":"c"}', "content"],
   ["old", '{"role":"hookMessage","content":"d"}', null],
-  // Of a long entry only the members are read.
+  // A long entry is only read for its members.
   ["long", `{"role":"user","content":"${LONG}"}`, null],
   ["long-string", `{"role":"assistant","content":"${LONG}",${WHOLE}}`, "content"],
   ["null", "null", "none"],

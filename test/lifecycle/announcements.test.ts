@@ -1,5 +1,5 @@
 /**
- * What a killed server leaves next to a session that it let others join: found, judged by the lock, removed.
+ * The rest of a killed server next to a session that it let others join: found, judged by the lock, removed.
  *
  * @module-tag system
  */

@@ -78,7 +78,7 @@ for (const [name, make, lost] of [
     for (const folder of lost)
       expect(damage).toContainEqual(expect.objectContaining({ reason: expect.stringContaining(`${folder}/`) }));
     await server.result("switch_session", { sessionPath });
-    // Whoever may come to write has the lock.
+    // A possible writer has the lock.
     const parts = (): string[] => readdirSync(sessionPath).filter((name) => !name.startsWith("writer."));
     const before = parts();
     expect((await server.result("repair_session", { dryRun: true })).repaired).toHaveLength(lost.length);

@@ -60,7 +60,7 @@ const STORES = {
 const OF_FILES = ["a session file", "a migrated session", "one rolled back"];
 const CONTAINERS = ["a migrated session", "a container"];
 
-/** Ways in which a second session with the same id comes to be. */
+/** Ways in which a second session with the same id arises. */
 interface Way {
   readonly of: readonly string[];
   /** Makes it of the session file as it was at first. */
@@ -138,7 +138,7 @@ const WAYS: Record<string, Way> = {
 
 type Doing = (server: HereServer, sessionPath: string) => Promise<unknown>;
 
-/** Requests one after the other, each of which may be refused. */
+/** Sends requests one after the other; each may be refused. */
 const asked =
   (...calls: [method: string, params?: object][]): Doing =>
   async (server, sessionPath) => {
@@ -149,7 +149,7 @@ const asked =
     }
   };
 
-/** What can be done to a session that is named by its path; each may be refused. */
+/** Operations on a session that is named by its path; each may be refused. */
 const OPERATIONS: Record<string, Doing> = {
   "delete for good": asked(["delete_session", { permanent: true }]),
   delete: asked(["delete_session"]),
@@ -219,7 +219,7 @@ for (const [store, make] of Object.entries(STORES))
             });
           test(`to ${doing} the session leaves the copy as it is`, tier, async () => {
             const { place, server, copy, original } = await begin();
-            // What is next to a file with its old name belongs to the session.
+            // Files next to a file with its old name belong to the session.
             const isOfCopy = ([path]: [string, string]): boolean => !isOneSession || path === copy;
             const before = filesOf(place, copy, "own").filter(isOfCopy);
             await run(server, original);

@@ -1,4 +1,4 @@
-/** Deleting and restoring: what is refused, what comes back, and where things lie then. */
+/** Deleting and restoring: the refusals, the restored files, and the places of files then. */
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -138,7 +138,10 @@ describe("restore_session", () => {
   });
 });
 
-/** What a `trash` on the PATH does (`$TRASH` is the desktop's), who has the session then, and whether it is known where. */
+/**
+ * The effect of a `trash` on the PATH (`$TRASH` is the desktop's), the owner of the session then, and whether its place is
+ * known.
+ */
 test.each([
   ["takes it", 'mv "$@" "$TRASH"/', "desktop", true],
   ["takes it to another place, which is not named", 'mkdir "$TRASH/deep"; mv "$@" "$TRASH/deep"/', "desktop", false],

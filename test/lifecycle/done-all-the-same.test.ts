@@ -1,4 +1,7 @@
-/** The disk refuses after the step that cannot be taken back: then the failure says what is done, not that nothing is. */
+/**
+ * The disk refuses after the step that cannot be taken back: then the failure says which step is done, not that nothing
+ * is.
+ */
 
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Whatever moves sessions, interrupted at eight of the operations after which a death leaves another disk, and failing
- * once at each place of the sources that asks the disk, whichever request came there first. The soak test does each
+ * Commands that move sessions, interrupted at eight of the operations after which a death leaves another disk, and
+ * failing once at each place of the sources that asks the disk, in the first request there. The soak test does each
  * scenario at every operation with every power cut.
  */
 
@@ -19,7 +19,7 @@ const REPRESENTATIVES = [
   ...["undo of delete", "undo of archive", "undo of repair of a container"],
 ];
 
-/** Of which each request asks the disk most often: the sweep has most of its places. */
+/** The scenario with the most places that ask the disk: the sweep has most of them. */
 const LONGEST = "undo of repair of a container";
 
 for (const scenario of SCENARIOS)

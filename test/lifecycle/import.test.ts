@@ -63,7 +63,7 @@ test("files of version 1 and 2 and of pi_agent_rust come in as they are", async 
     const { sessionPath, ...result } = await server.result("import_session", { path });
     expect(result).toMatchObject({ outcome: "new", version, damage: [] });
     expect(read(sessionPath)).toBe(read(path));
-    // The first write publishes it as version 3, which leaves what it was next to it: still the same session.
+    // The first write publishes it as version 3, which keeps the other files next to it: still the same session.
     await server.result("set_session_name", { sessionPath, name: "written to" });
     expect(await outcomeOf(server, path)).toBe("known");
   }
@@ -114,7 +114,7 @@ test("what continues a session that is open here is seen there", async () => {
   const server = serveHere(["--session", file], { place });
   expect(await outcomeOf(server, incoming(place, "whole.jsonl", chain(5)))).toBe("continued");
   const { entries, leafId } = await server.result("get_entries");
-  // What another program appends is taken in before the next write, or when nothing else is going on.
+  // Another program's entry is taken in before the next write, or when nothing else is going on.
   expect(entries.length).toBeGreaterThanOrEqual(3);
   expect([id(2), id(4)]).toContain(leafId);
   await server.result("set_session_name", { name: "on top" });
@@ -132,7 +132,7 @@ test("a session that another process writes to is not continued", async () => {
   expect(read(file)).toBe(held);
 });
 
-/** The lines of a session that takes several writes, of which one is longer than the others take. */
+/** The lines of a session that takes several writes; one line is longer than the others take. */
 const LONG = [
   ...chain(1),
   ...Array.from({ length: 32 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 6 ? 1_100_000 : 100_000))),
@@ -142,7 +142,7 @@ const full = (): Error => Object.assign(new Error("full"), { code: "ENOSPC" });
 
 /**
  * A session with the first of these lines, a copy with all, and a server on a disk that calls `meanwhile` right before or
- * after the n-th long write, of which it throws what that returns.
+ * after the n-th long write, and throws its result.
  */
 function long(when: "before" | "after", at: number, meanwhile: (file: string) => Error | undefined) {
   const place = temporaryPlace();
@@ -291,7 +291,7 @@ test("attachments come along", async () => {
   const { sessionPath } = await server.result("import_session", { path });
   const blob = join(`${sessionPath}.blobs`, name);
   expect([readdirSync(dirname(blob)), read(blob)]).toEqual([[name], "media"]);
-  // A later import completes what is missing.
+  // A later import completes the missing files.
   unlinkSync(blob);
   await server.result("import_session", { path });
   expect(readdirSync(dirname(blob))).toEqual([name]);

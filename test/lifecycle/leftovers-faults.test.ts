@@ -17,7 +17,7 @@ const SESSIONS = "/sessions/--home-me-project--";
 const SESSION = `${SESSIONS}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
 const DAMAGED = `${SESSIONS}/${sessionId(5)}.v2.damaged.bak`;
 
-/** What is left over; the last is a container of two files. */
+/** Leftovers; the last is a container of two files. */
 const LEFT = [
   `${SESSION}.v1.bak`,
   `${SESSION}.damaged.bak`,
@@ -38,7 +38,7 @@ async function prepared(): Promise<FaultDisk> {
 const prune = (disk: FaultDisk, permanent = false): Promise<unknown> =>
   lifeOn(disk).leftovers.prune({}, { permanent, force: false });
 
-/** Each leftover has its name or one in the trash, and what is no leftover is as it was. */
+/** Expects that each leftover has its name or one in the trash, and that all other files are unchanged. */
 function checkKept(before: FaultDisk, disk: FaultDisk, what: string): void {
   for (const path of LEFT) {
     const places = disk.paths().filter((other) => textAt(disk, other) === textAt(before, path));

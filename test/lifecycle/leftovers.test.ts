@@ -1,4 +1,4 @@
-/** What is left over next to sessions: found, judged by its session, moved to the trash and back, removed for good. */
+/** Leftovers next to sessions: found, judged by its session, moved to the trash and back, removed for good. */
 
 import {
   appendFileSync,
@@ -24,7 +24,7 @@ interface Sibling {
   /** Path of the session now. */
   readonly session: string;
   readonly folder: string;
-  /** What is left over of another session. */
+  /** A leftover of another session. */
   readonly other: string;
 }
 

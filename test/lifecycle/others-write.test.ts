@@ -32,7 +32,7 @@ function apart({ state }: Place): Disk {
   return meddleWith({ link: check, rename: check }, {}, plainDisk);
 }
 
-/** A disk that calls `meanwhile` once, before a folder is synced of which that is true. */
+/** A disk that calls `meanwhile` once, before the sync of a folder for which `isIt` is true. */
 function beforeSync(disk: Disk, isIt: (folder: string) => boolean, meanwhile: () => void): Disk {
   let isDone = false;
   const syncFolder = (folder: string): void => {
@@ -195,7 +195,7 @@ test("what another program wrote since is not deleted for good", async () => {
 describe("what came late while a session was relocated", () => {
   const LATE = `${userText("c0000000", id(2), "late")}\n`;
 
-  /** A session of which a process died when it had replaced the file, and had copied these bytes of what came late. */
+  /** A session whose process died when it had replaced the file, and had copied these bytes of the late lines. */
   function cutOff(copied: number, flat?: string) {
     const args = flat === undefined ? [] : ["--session-dir", flat];
     const { server, file } = library(1, args, undefined, { folder: flat });

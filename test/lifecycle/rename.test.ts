@@ -26,7 +26,7 @@ test("a session that is not open gets one entry, and is not open afterwards", as
   expect(JSON.parse(line)).toMatchObject({ type: "session_info", id: entryId, parentId: id(2), name: "two lines" });
   expect([others, await nameIn(server)]).toEqual([[], "two lines"]);
   expect((await server.result("list_open_sessions")).sessions.length).toBe(1);
-  // Nobody but the caller has to know.
+  // Only the caller has to know.
   expect(server.events.map(({ method }) => method)).toEqual(["session_start"]);
 });
 

@@ -1,4 +1,4 @@
-/** What moves a whole session takes all of it along and nothing else; every way back brings every byte back. */
+/** Moves of a whole session take all of it along and nothing else; every way back brings every byte back. */
 
 import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

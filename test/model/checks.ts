@@ -1,4 +1,4 @@
-/** What a run of the model finds, held against the tables of docs/model.md, in small worlds and in large ones. */
+/** Results of a run of the model, checked against the tables of docs/model.md, in small worlds and in large ones. */
 
 import { expect, type TestOptions, test } from "vitest";
 import { explore } from "./explorer.ts";

@@ -1,4 +1,4 @@
-/** Walks through every state that a system can come to, the nearest first, so that what is found wrong is told by a shortest way. */
+/** Walks through every state that a system can come to, the nearest first, so that a fault has a shortest trace. */
 
 export interface System<S> {
   readonly initial: S;
@@ -15,7 +15,7 @@ export interface Explored<S> {
   readonly steps: number;
   /** Steps of the longest of the shortest ways. */
   readonly depth: number;
-  /** What was found ended the walk: without it, every state that can be reached was looked at. */
+  /** The fault that ended the walk: without it, every reachable state was looked at. */
   readonly found: { readonly fault: string; readonly trace: readonly string[]; readonly state: S } | null;
   /** Returns a shortest way to a state by its number. */
   traceTo(index: number): string[];

@@ -1,4 +1,4 @@
-/** The rule "what was learned without the lock is a guess", checked in every state of small worlds (docs/model.md). */
+/** The rule "facts learned without the lock are guesses", checked in every state of small worlds (docs/model.md). */
 
 import { SYSTEM } from "../support/tiers.ts";
 import { holds, isBroken } from "./checks.ts";

@@ -9,13 +9,13 @@
 
 import type { System } from "./explorer.ts";
 
-/** What is modelled, and how far it goes. */
+/** The modelled system, and its bounds. */
 export interface World {
   readonly store: "jsonl" | "v2";
   readonly processes: number;
   /** Appends by all processes together, those that fail or die included. */
   readonly appends: number;
-  /** How many of them may have two records. */
+  /** Number of them that may have two records. */
   readonly pairs: number;
   /** Records of a program that knows no lock, each appended in one piece. */
   readonly foreign?: number;
@@ -33,7 +33,7 @@ export interface Mutation {
   readonly noConfirm?: boolean;
   /** A verdict on the end of the log stays as it was reached without the lock. */
   readonly oldVerdict?: boolean;
-  /** What is cut is not compared with what was judged. */
+  /** The cut bytes are not compared with the judged ones. */
   readonly cutBlindly?: boolean;
   /** A log with remains does not look for more at the taking of the lock. */
   readonly tornHidesMore?: boolean;
@@ -49,13 +49,13 @@ export interface Mutation {
   readonly releaseEarly?: boolean;
   /** A whole frame that has not the number that is due is taken for a torn one. */
   readonly wholeIsTorn?: boolean;
-  /** Nobody looks after a write whether it came to lie where it was to lie. */
+  /** No look after a write whether it lies at its intended place. */
   readonly noLookAfter?: boolean;
-  /** Whoever opens cuts what it judges torn, without the lock. */
+  /** An opening cuts bytes that it judges torn, without the lock. */
   readonly cutAtOpen?: boolean;
 }
 
-/** What one process knows, and where it is in what it does. */
+/** The knowledge of one process, and its position in its work. */
 interface Process {
   /** The same for processes that know and do the same. */
   readonly number: number;
@@ -67,13 +67,13 @@ interface Process {
   readonly lock: boolean;
   /** The log was compared with the medium since the lock was taken. */
   readonly sure: boolean;
-  /** Somebody held the lock when the log was opened. */
+  /** True if another process held the lock when the log was opened. */
   readonly live: boolean;
   /** The medium moved since the last look. */
   readonly moved: boolean;
-  /** What is known of the records, up to what was judged. */
+  /** The known records, up to the judged ones. */
   readonly known: string;
-  /** Where what was judged to be remains begins, or -1, and what it was. */
+  /** The start of judged remains, or -1, and their bytes. */
   readonly torn: number;
   readonly rest: string;
   /** Index rows that are known, and what lies after them and fits nothing. */
@@ -81,7 +81,7 @@ interface Process {
   readonly oddRows: string;
   /** Own records that are written and not durable. */
   readonly pending: string;
-  /** How many of them the commit that runs is for, and how far it is: `s` syncs records, `t` syncs rows. */
+  /** Number of them in the running commit, and its position: `s` syncs records, `t` syncs rows. */
   readonly committing: number;
   readonly syncs: "" | "s" | "t";
   /** Records of the append that runs, and pieces that are still to be written. */
@@ -92,13 +92,13 @@ interface Process {
 export interface State {
   readonly records: string;
   readonly index: string;
-  /** Of each record that was ever begun: `1` alone, `f` and `s` the two of a pair, `x` of a program without a lock. */
+  /** Each record that was ever begun: `1` alone, `f` and `s` the two of a pair, `x` of a program without a lock. */
   readonly kinds: string;
   /** The number that each was given when it was written; a frame counts only where its number is due. */
   readonly numbers: string;
   readonly acknowledged: string;
   readonly processes: readonly Process[];
-  /** What a step broke. */
+  /** The fault that a step caused. */
   readonly broken: string;
 }
 
@@ -131,7 +131,7 @@ function isEnd(piece: string): boolean {
 interface Line {
   readonly start: number;
   readonly end: number;
-  /** The record that it is, or that stands at its end; empty where there is none. */
+  /** Its record, or the record that ends there; empty without one. */
   readonly record: string;
   /** Nothing else is in it. */
   readonly isWhole: boolean;
@@ -189,7 +189,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return numbered;
   }
 
-  /** Returns what a reader makes of records: how far they go, and what it takes for remains of a write. */
+  /** Returns a reader's view of records: their end, and the supposed remains of a write. */
   function check({ kinds, numbers }: State, records: string): Verdict & { isCorrupt: boolean } {
     const lines = linesOf(records);
     let end = 0;
@@ -217,7 +217,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return { known: records.slice(0, end), torn: rest === "" ? -1 : end, rest, isCorrupt };
   }
 
-  /** Returns the rows that name what is there, and those after them. */
+  /** Returns the rows that name the present records, and the rows after them. */
   function rowsFor(known: string, index: string): Pick<Process, "rows" | "oddRows"> {
     const length = commonLines(index, known);
     return { rows: index.slice(0, length), oddRows: index.slice(length) };
@@ -258,7 +258,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return state.processes.some((process) => process !== but && process.lock);
   }
 
-  /** Returns the state with one process changed, and what it did to the media told to the others. */
+  /** Returns the state with one process changed, and its changes of the media known to the others. */
   function put(state: State, i: number, process: Partial<Process>, media: Partial<State> = {}): State {
     const moves =
       (media.records !== undefined && media.records !== state.records) ||
@@ -271,7 +271,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return { ...state, ...media, processes };
   }
 
-  /** Returns what cutting the records to a length breaks: another process may yet acknowledge what was there. */
+  /** Returns the fault of cutting the records to a length: another process may yet acknowledge the cut ones. */
   function brokenBy(state: State, i: number, length: number): string {
     if (world.lockFails) return "";
     const gone = wholeIn(state.records.slice(length)) + state.records.slice(length).toLowerCase();
@@ -310,7 +310,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return put(state, i, { at: "x", todo: "" }, { index: state.index.slice(0, rows.length) });
   }
 
-  /** Returns the rows that a commit writes: those of its own records and of what was found without any before them. */
+  /** Returns the rows that a commit writes: those of its own records and of records found without any before them. */
   function dueRows({ known, rows, pending, committing }: Process): string {
     const end = committing === 0 ? known.length : known.indexOf(pending[committing - 1]) + 2;
     return known.slice(rows.length, end);
@@ -369,7 +369,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     if (process.committing > 0) yield* commits(state, i, process);
   }
 
-  /** What the only writer does, once it knows what is there. */
+  /** The steps of the only writer, once it knows the records. */
   function* changes(state: State, i: number, process: Process): Generator<[string, State]> {
     const { known, torn, rest, rows, oddRows } = process;
     if (torn >= 0) {
@@ -391,7 +391,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const begun = state.kinds.replaceAll("x", "").replaceAll("s", "").length;
     if (begun >= world.appends) return;
     if (check(state, state.records).isCorrupt) return;
-    // The one look before each append: the size is what is known.
+    // The one look before each append: the size must be the known one.
     if (state.records.length !== known.length && !mutation.noConfirm) {
       yield ["doubt", put(state, i, { sure: false })];
       return;
@@ -456,7 +456,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
       yield ["synced", done()];
       return;
     }
-    // Another may have cut what is to be named.
+    // Another process may have cut the records to name.
     if (!state.records.startsWith(process.known) && !mutation.noLookAfter) {
       yield ["gone", rollBack(state, i)];
       return;
@@ -536,7 +536,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     if (holds && isV2 && committing === 0 && pending === "" && state.index !== rows + oddRows)
       found.push("the writer does not know what rows are there");
     if (lock && sure && pending !== "") {
-      // Of what was acknowledged, all that lies before the last of ours is known.
+      // Of the acknowledged records, all before the last of ours are known.
       const before = state.records.slice(0, state.records.indexOf(piecesOf(pending.slice(-1))));
       const mine = wholeIn(known);
       if ([...wholeIn(before)].some((record) => state.acknowledged.includes(record) && !mine.includes(record)))
@@ -551,7 +551,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     return found;
   }
 
-  /** Returns what is wrong with the media themselves, as long as the lock excludes. */
+  /** Returns the faults of the media themselves, as long as the lock excludes. */
   function faultsOfMedia({ records, index, kinds, processes }: State): string[] {
     const found: string[] = [];
     const lines = linesOf(records);

@@ -31,7 +31,7 @@ export interface Setup {
   readonly asSession: boolean;
   /** Before which of its operations a call that reads lets others in; at random where it is left out. */
   readonly pauseAt?: number;
-  /** Nobody else opens the log before all is done. */
+  /** True if no other process opens the log before all is done. */
   readonly isAlone?: boolean;
 }
 
@@ -40,7 +40,7 @@ interface Step {
   readonly what: string;
 }
 
-/** How many times an append is tried again that fails with a failure that says so. */
+/** Number of further tries of an append with a retryable failure. */
 const TRIES = 4;
 
 interface Member {
@@ -62,7 +62,7 @@ interface Member {
 class Runner {
   readonly disk = new FaultDisk();
   readonly acknowledged: string[] = ["root"];
-  /** What the run did, for a failure's message. */
+  /** The steps of the run, for a failure's message. */
   readonly reports: string[] = [];
   private readonly setup: Setup;
   private readonly random: Random;
@@ -70,7 +70,7 @@ class Runner {
   private readonly members = new Map<string, Member>();
   private readonly trace: Step[];
   private cursor = 0;
-  /** Somebody is in the middle of a write: other writers wait for its end, whether they know a lock or not. */
+  /** True during a write: other writers wait for its end, whether they know a lock or not. */
   private isInWrite = false;
   private entries = 0;
   private readonly pairs: string[][] = [];
@@ -86,7 +86,7 @@ class Runner {
     return this.setup.store === "jsonl" ? FILE : CONTAINER;
   }
 
-  /** Runs the trace and returns what is wrong at its end. */
+  /** Runs the trace. Returns the faults at its end. */
   async run(): Promise<string[]> {
     await this.prepare();
     while (this.cursor < this.trace.length) {
@@ -133,7 +133,7 @@ class Runner {
 
   // --- steps ---------------------------------------------------------------------------------------------------
 
-  /** Takes the next step, and with it what others do in its middle. */
+  /** Takes the next step, and with it the steps of others in its middle. */
   private play(): void {
     const { who, what } = this.trace[this.cursor++];
     if (who === "F") {
@@ -237,7 +237,7 @@ class Runner {
       if (!other?.isBusy) this.play();
       else if (other.isStill || !other.isReading) return;
       else {
-        // It goes on from here, with what it sees now; what is written from here on comes after that.
+        // It goes on from here, with its present view; later writes come after that.
         other.isStill = true;
         other.disk.holdStill();
         this.cursor++;
@@ -321,7 +321,7 @@ class Runner {
     this.tryLocks(member);
     const isMine = ({ who }: Step): boolean => who === member.name;
     const inOneGo = ["written", "commit", "synced records", "rows written"];
-    // Where an append is durable at once, rows are written within it.
+    // If an append is durable at once, rows are written within it.
     const skips = (): boolean =>
       isRows(path) && this.setup.durability === "os" && inOneGo.includes(this.next?.what ?? "");
     for (;;) {
@@ -343,7 +343,7 @@ class Runner {
     if (next.what === (isRows(path) ? "write row" : "write")) this.cursor++;
   }
 
-  /** Nobody gets the lock in the middle of another's write. */
+  /** Expects that no process gets the lock in the middle of another's write. */
   private tryLocks(holder: Member): void {
     if (!this.random.chance(0.1)) return;
     for (const member of this.members.values()) {
@@ -419,7 +419,7 @@ class Runner {
     return wrong;
   }
 
-  /** Looks, and returns what was acknowledged and is not known after that. */
+  /** Looks, and returns the acknowledged entries that are unknown after that. */
   private findMissing(member: Member): string[] {
     this.look(member, false);
     if (!member.log) return [];
@@ -458,7 +458,7 @@ class Runner {
       if (times !== 1) wrong.push(`acknowledged ${entryId} is stored ${times} times`);
       else if (!known.has(entryId)) wrong.push(`acknowledged ${entryId} is stored and not read`);
     }
-    // What a program without a lock wrote among ours keeps remains of ours from being cut.
+    // Lines of a program without a lock among ours keep remains of ours from being cut.
     if (this.trace.some(({ who }) => who === "F")) return wrong;
     for (const pair of this.pairs) {
       const there = pair.filter((entryId) => known.has(entryId)).length;

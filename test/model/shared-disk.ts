@@ -1,5 +1,5 @@
 /**
- * One disk as several processes have it. What one of them writes the others see one prefix after the other: at each, and
+ * One disk as several processes have it. The others see a write of one of them one prefix after the other: at each, and
  * before each of its operations, the test may let others work. A process that dies does so at such a place.
  */
 
@@ -9,7 +9,7 @@ import type { FaultDisk } from "../support/disk.ts";
 /** The end of a process; no code of ours must take it for an error of the disk. */
 export class Death extends Error {}
 
-/** What was asked of a process cannot be while it sees the disk as it was in the middle of another's write. */
+/** A process cannot do the request while it sees the disk as it was in the middle of another's write. */
 export class Untimely extends Error {}
 
 interface Gate {
@@ -28,7 +28,7 @@ interface Opened {
 export class ProcessDisk implements Disk {
   /** Called before each operation with its number since {@link begin}. */
   before: ((number: number) => void) | null = null;
-  /** How long the prefixes are at which others see a write, and what happens at each; the last is all of it. */
+  /** Lengths of the prefixes at which others see a write, and an action at each; the last is all of it. */
   prefixesOf: (path: string, bytes: Uint8Array) => readonly number[] = (_path, bytes) => [bytes.length];
   atPrefix: ((path: string, prefix: number, length: number) => void) | null = null;
   /** True if a sync waits for {@link passSync}. */
@@ -149,7 +149,7 @@ export class ProcessDisk implements Disk {
   write(fd: number, bytes: Uint8Array): number {
     this.stepToChange();
     const { path } = this.opened.get(fd) as Opened;
-    // A copy: whoever works meanwhile may use the memory again that these bytes lie in.
+    // A copy: others may reuse the memory of these bytes meanwhile.
     const whole = Uint8Array.from(bytes);
     let written = 0;
     for (const prefix of this.prefixesOf(path, whole)) {

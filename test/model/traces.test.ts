@@ -1,4 +1,4 @@
-/** Traces of the model, run with the real stores: what was acknowledged is there once, and nobody is stuck. */
+/** Traces of the model, run with the real stores: acknowledged entries are there once, and no process is stuck. */
 
 import { describe, test } from "vitest";
 import { forSeedsAsync, Random } from "../support/random.ts";
@@ -6,7 +6,7 @@ import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { requireOrder } from "./runner.ts";
 import { FOUND, walk } from "./traces.ts";
 
-/** Where in a call that only reads others come in: at its beginning, and at two places between what a V2 log reads. */
+/** Places in a read at which others come in: its beginning, and two between the reads of a V2 log. */
 const PAUSES = [0, 9, 15];
 
 describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {

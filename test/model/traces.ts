@@ -4,7 +4,7 @@ import type { Random } from "../support/random.ts";
 import type { Explored, System } from "./explorer.ts";
 import { type Mutation, ruleOf, type State, type World } from "./rule.ts";
 
-/** How seldom a walk takes a step where others are possible. */
+/** Chance of a step in a walk where others are possible. */
 const SELDOM: Record<string, number> = { die: 0.12, full: 0.3, "not synced": 0.3, release: 0.5, "F append": 0.3 };
 
 /** Returns the names of so many steps, each chosen among those that are possible. */

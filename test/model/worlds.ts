@@ -1,4 +1,6 @@
-/** What is explored: small worlds in the suite, larger ones in the soak run, and old behaviours that must be caught. */
+/**
+ * The explored systems: small worlds in the suite, larger ones in the soak run, and old behaviours that must be caught.
+ */
 
 import type { Mutation, World } from "./rule.ts";
 
@@ -60,7 +62,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("does not look where its write came to lie", WITH_FOREIGN, { noLookAfter: true }),
   ...inBoth("cuts at opening, without the lock", { cutAtOpen: true }),
   mutant("cuts rows that are longer than those it knows", V2, { noConfirm: true, rowsCutBlindly: true }, ROW_LOST),
-  // How long it takes to what was seen: acknowledged entries that are gone.
+  // Time to the observed fault: acknowledged entries that are gone.
   ...inBoth(...EARLY_CUT).map((each) => ({ ...each, fault: LOST, isLarge: true })),
   mutant(
     "takes a whole frame with a number that is not due for a torn one",
@@ -71,7 +73,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
 ];
 
-/** What alone does no harm, because the rest of the rule holds. */
+/** Mutants that alone do no harm, because the rest of the rule holds. */
 export const HARMLESS: readonly Mutant[] = [
   mutant("cuts without proof", JSONL, { cutBlindly: true }),
   mutant("cuts without proof", V2, { cutBlindly: true, rowsCutBlindly: true }),

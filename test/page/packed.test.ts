@@ -29,7 +29,7 @@ describe("a page", SYSTEM, () => {
       const token = `ghp_${"a1B2".repeat(9)}`;
       // With branches next to the path, and some bytes that are no text.
       const whole = longConversation(55, `My token is ${token}.`);
-      // What is damaged is not migrated.
+      // A damaged session is not migrated.
       const damage = store === "jsonl" ? [0x7b, 0xff, 0x7d, 0x0a] : [];
       const bytes = Buffer.concat([Buffer.from(whole), Buffer.from(damage)]);
       const file = fileOf(place, bytes);

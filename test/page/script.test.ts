@@ -278,7 +278,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       await open(hash, width);
       if (key !== "") await page.press(key);
       await page.evaluate(`document.querySelectorAll("main details").forEach((one) => { one.open = true; })`);
-      // What is not in view is not laid out, and would count as lying on each other.
+      // Elements out of view are not laid out, and would count as lying on each other.
       const visible = "article,.note,.left{content-visibility:visible!important}";
       await page.evaluate(`document.styleSheets[0].insertRule("${visible}")`);
       await page.evaluate(axe);

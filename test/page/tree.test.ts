@@ -1,4 +1,4 @@
-/** The tree of the page's script without a browser: what a list shows, what is folded, and what a query finds. */
+/** The tree of the page's script without a browser: the rows of a list, the folded ones, and the hits of a query. */
 
 import { expect, test } from "vitest";
 import type { RowTuple } from "../../src/page/row.ts";

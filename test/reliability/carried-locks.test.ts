@@ -57,8 +57,8 @@ async function written(store: string, more: readonly string[] = [], disk: Disk =
 }
 
 /**
- * Opens the session at the same path with another user's folders, as another container has them, and joins nobody: what
- * keeps it out is the lock.
+ * Opens the session at the same path with another user's folders, as another container has them, and without joining:
+ * only the lock keeps it out.
  */
 function openElsewhere(file: string, options: Elsewhere = {}): SpawnedServer {
   const stranger: Elsewhere = { apart: "network", place: temporaryPlace(), ...options };
@@ -77,7 +77,7 @@ async function kill(server: SpawnedServer): Promise<void> {
   await server.exit;
 }
 
-/** Expects that another one may not write, and returns what it is told. */
+/** Expects that another one may not write. Returns its failure. */
 async function requireRefused(file: string, options: Elsewhere = {}): Promise<Json> {
   const server = openElsewhere(file, options);
   const { lockedBy } = await server.result("get_state");
@@ -140,7 +140,7 @@ describe("between namespaces,", IN_NAMESPACES, () => {
       await kill(await heldElsewhere(file));
       expect(lockFiles(file)).toHaveLength(2);
       const next = openElsewhere(file);
-      // What a dead one left is no holder.
+      // The rest of a dead holder does not count.
       expect(await next.result("get_state")).toMatchObject({ readOnly: false });
       expect((await next.result("append", ENTRIES)).leafId).toBeTruthy();
       await leave(next, file);
@@ -346,7 +346,7 @@ describe("of many processes in different namespaces", IN_MANY, () => {
     const lookers = (["network", "network and pids"] as const).map((kind) => runWithLocks(path, look, kind));
     for (const { stdout } of lookers) await once(stdout as NodeJS.ReadableStream, "data");
     for (let n = 0; n < 100; n++) {
-      // What a dead holder left is looked at more closely.
+      // The rest of a dead holder is looked at more closely.
       if (n % 2 === 0) writeFileSync(place.path, "");
       expect(takeOn(realDisk).kind).toBe("sqlite");
     }
@@ -357,7 +357,7 @@ describe("of many processes in different namespaces", IN_MANY, () => {
   });
 });
 
-/** A file, and how it is opened for a lock; nobody waits for whoever has just made it. */
+/** A file, and its opening for a lock; no waiting for a new file's maker. */
 function lockFile() {
   const path = join(temporaryFolder(), "lock");
   writeFileSync(path, "");
@@ -394,7 +394,7 @@ describe("a lock of flock", needs(LINUX), () => {
 describe("a lock file that a dead holder left", needs(LINUX, SQLITE), () => {
   const sqlite = (disk: Disk = realDisk): SqliteLock => new SqliteLock(findSqlite() as OpenDatabase, disk);
 
-  /** Takes the lock with SQLite as whoever makes the file does, and leaves the file. */
+  /** Takes the lock with SQLite as the file's maker does, and leaves the file. */
   function left(): ReturnType<typeof lockFile> {
     const file = lockFile();
     rmSync(file.path);
@@ -423,7 +423,7 @@ describe("a lock file that a dead holder left", needs(LINUX, SQLITE), () => {
     expect(flock.lock(path, second, info, false)).toBe("held");
     realDisk.close(second);
     (lock as () => void)();
-    // It stays so for whoever comes after a holder of either kind.
+    // It stays so after a holder of either kind.
     const [third] = open();
     expect(flock.lock(path, third, info, false)).toBeTypeOf("function");
     expect(sqlite().lock(path, ...open(), false)).toBe("held");
@@ -492,7 +492,7 @@ describe("who takes a lock that a file carries", needs(LINUX, SQLITE), () => {
     const swap = (): void => {
       if (isDone) return;
       isDone = true;
-      // Somebody took it and let go: what had the name is gone, or another file has it.
+      // A holder took it and let go: the file with the name is gone, or is another one.
       if (existsSync(place.path)) realDisk.remove(place.path);
       if (what !== "openAppend") writeFileSync(place.path, "");
     };

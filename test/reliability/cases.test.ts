@@ -43,7 +43,7 @@ const NOT_SHOWN = [...NOTE.slice(NOTE.indexOf("## Not shown")).matchAll(/^\| ([A
 );
 
 const QUIET = ["--events", "none"];
-/** Servers that let nobody join and join nobody: what is looked at is the lock. */
+/** Servers without joins: the tests are about the lock. */
 const ALONE = ["--attach", "off", ...QUIET];
 
 const cases: string[] = [];
@@ -78,7 +78,7 @@ test("every case of the page has a row", needs(THE_PAGE), () => {
   const known = [...ROWS.flatMap(({ ids }) => ids), ...NOT_SHOWN];
   const sections = new Set(known.map(([section]) => section));
   const listed = [...readFileSync(PAGE, "utf8").matchAll(/^\| ([A-Z]\d+) /gm)].map(([, row]) => row);
-  // What was found since has rows of its own.
+  // Later findings have rows of their own.
   for (const row of listed.filter(([section]) => sections.has(section))) expect(known).toContain(row);
 });
 
@@ -171,7 +171,7 @@ shows("L19", SWEEP, async () => {
   expect(leafId).toBe(id(3));
   expect((await server.result("append", { entries: [user("next", { id: "next" })] })).leafId).toBe("next");
   expect((await server.result("get_messages")).messages.at(-1).content).toBe("next");
-  // It is told of when it is met: at opening, or with the first look at its body.
+  // It is reported when it is met: at opening, or with the first look at its body.
   const { ok, damage } = await server.result("verify_session");
   expect([ok, damage.length > 0 || diagnostics.length > 0]).toEqual([false, true]);
 });
@@ -296,7 +296,7 @@ shows("X5", SYSTEM, async () => {
   expect((await writer.result("append", { entries: [user("x")] })).leafId).toBeTruthy();
   expect((await rival.failure("append", { entries: [user("y")] })).data.name).toBe("session_locked");
   expect((await writer.finish()).status).toBe(0);
-  // Locks in files have nowhere to be then: whoever cannot lock does not write.
+  // Locks in files then have no place: a server that cannot lock does not write.
   const makeFolder = (): never => {
     throw Object.assign(new Error("read-only file system"), { code: "EROFS" });
   };

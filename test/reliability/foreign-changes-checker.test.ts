@@ -1,4 +1,7 @@
-/** The judge of the runs in which files are changed under an open server: what it takes for told, and for hidden. */
+/**
+ * The checker of the runs in which files are changed under an open server: its rules for reported, and for hidden
+ * changes.
+ */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +12,7 @@ import { Witness } from "../support/observer.ts";
 import { Random } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
 
-/** Asks for nothing but what is always asked. */
+/** Makes only the requests of every round. */
 class Nothing extends Random {
   override next(): number {
     return 0;
@@ -19,8 +22,8 @@ class Nothing extends Random {
 const LINES = chain(6);
 
 /**
- * A server that has looked at its file too early when it is asked the second time: it shows what was there, and tells in
- * the same write, behind its replies, what kind of damage it has found since.
+ * A server that has looked at its file too early at the second request: it shows the old entries, and reports in the
+ * same write, behind its replies, the kind of damage that it has found since.
  */
 const SCRIPT = `
 import { createInterface } from "node:readline";

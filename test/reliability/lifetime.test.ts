@@ -1,5 +1,5 @@
 /**
- * The life of the process: how it ends, what it takes while nothing happens, and that it does not grow.
+ * The life of the process: its end, its use of the processor while idle, and that it does not grow.
  *
  * @module-tag system
  */
@@ -18,7 +18,7 @@ import { countingEnv, serveHere, spawnServer, temporaryPlace } from "../support/
 import { startAndEnd, WAYS } from "../support/server-ends.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
-/** One of those in which the input ends, in which the reader goes, and in which a signal comes. */
+/** One way of each kind: the input ends, the reader goes, or a signal comes. */
 const OF_EACH_KIND = ["the end of input inside a frame", "a reader that goes", "SIGTERM"];
 
 for (const way of WAYS)
@@ -43,10 +43,10 @@ test("a server that nobody asks does next to nothing", needs(LINUX), async () =>
   const server = spawnServer(["--session", sessionFile(place, chain(1000))], "lines", place);
   await server.result("get_state");
   const pid = server.process.pid as number;
-  // What start-up left to do is done when it has computed nothing for a moment.
+  // The start is over when it has computed nothing for a moment.
   for (let before = -1; before !== cpuTime(pid); await pass(100)) before = cpuTime(pid);
   const before = cpuTime(pid);
-  // Time itself is what is looked at here.
+  // The test is about time itself.
   await pass(1500);
   expect(cpuTime(pid) - before).toBeLessThan(15);
 });
@@ -70,7 +70,7 @@ test("after five minutes without a command others may write, and the next change
   let reply = await append("theirs");
   while (reply.error) reply = await append("theirs");
   expect(reply.result.leafId).toBe("theirs");
-  // Where it stood is written down before it lets go, and that is what the other one continues.
+  // Its position is written down before it lets go, and the other one continues there.
   const written = linesIn(file)
     .slice(before)
     .map((line) => JSON.parse(line));

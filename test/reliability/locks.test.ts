@@ -20,7 +20,7 @@ import { SYSTEM } from "../support/tiers.ts";
 const KEY = { device: 3, inode: 33 };
 const NAME = "3-33.lock";
 
-/** Nobody pulls the plug here. */
+/** No power is cut here. */
 const quickDisk: Disk = { ...realDisk, syncNow: () => {} };
 
 function locksIn(stateFolder: string, client: string, disk: Disk = quickDisk): Locks {
@@ -77,7 +77,7 @@ test("of three that find the lock of a dead process, one gets it, whoever comes 
       });
       taken.push(locksIn(folder, "first", slow.disk).acquire(KEY));
       steps = Math.max(steps, slow.steps());
-      // Whoever comes last is told that another has it.
+      // The last one learns that another has it.
       expect(isLock(locksIn(folder, "fourth").acquire(KEY))).toBe(false);
       requireOneOf(taken, folder, `at ${first} and ${second} of ${steps}`);
     }

@@ -54,7 +54,7 @@ describe("in namespaces,", needs(CONTAINERS), () => {
       await first.exit;
       const left = lockFiles(join(volume, `far.${store}`)).find((name) => name.endsWith(".lock"));
       const looking = (sqlite as OpenDatabase)(left as string, true);
-      // What looks has a shared lock, and the next holder gets less than all of it.
+      // A look takes a shared lock, and the next holder gets less than all of it.
       looking.exec("BEGIN; SELECT 1 FROM sqlite_master");
       const taken = await second.result("append", said("second"));
       looking.close();

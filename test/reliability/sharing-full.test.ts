@@ -53,7 +53,7 @@ function mayMount(): boolean {
 const OWN_MOUNTS = need("mounts of its own", "run as root on Linux", mayMount);
 
 describe("a session whose folder for sockets is full", needs(OWN_MOUNTS), () => {
-  /** Servers in a namespace in which some folders are full. */
+  /** Servers in a namespace with some full folders. */
   async function apart(...full: string[]) {
     const usual = temporaryPlace();
     const place: Place = { ...usual, variables: { ...usual.variables, XDG_RUNTIME_DIR: join(usual.home, "runtime") } };
@@ -106,7 +106,7 @@ describe("a session whose folder for sockets is full", needs(OWN_MOUNTS), () => 
       holder: { pid: holder.process.pid },
     });
     await holder.result("append", said("two"));
-    // What is refused looks at the session, too.
+    // A refused request looks at the session, too.
     await other.failure("append", said("no"));
     expect(await texts(other)).toEqual(["one", "two"]);
     for (const folder of ["beside", "runtime"]) expect(there(folder)).toEqual(["full"]);

@@ -1,5 +1,5 @@
 /**
- * Storms in which servers, clients and files meet what may happen to them, in small; in large they are those of test/soak.
+ * Small storms in which servers, clients and files meet random events; the large ones are in test/soak.
  *
  * @module-tag system
  */

@@ -151,7 +151,7 @@ describe("a person at a client without an agent", () => {
     const notices = messages.filter(({ method }) => method === "notify");
     expect(new Set(notices.map(({ id }) => id)).size).toBe(3);
     for (const { message } of notices) expect(message).toContain(`pi-session-server resume ${ID}.`);
-    // pi-acp takes an error in which 401 or 403 occurs for a missing key.
+    // pi-acp takes an error with 401 or 403 for a missing key.
     for (const { error } of messages) expect(error ?? "").not.toMatch(/\d/);
     // pi-acp answers what needs no answer.
     for (const { id } of notices) server.send({ type: "extension_ui_response", id, cancelled: true });
@@ -187,7 +187,10 @@ describe("a person at a client without an agent", () => {
 });
 
 describe("the client for ACP begins a session", () => {
-  /** What it asks before its session is begun: without a model, or with a level that is not in the list, it gives up. */
+  /**
+   * Sends its requests before its session is begun: without a model, or with a level that is not in the list, it gives
+   * up.
+   */
   async function begin(options: string[], place = temporaryPlace()): Promise<string[]> {
     const server = serveHere(["--mode", "rpc", "--no-themes", ...options], { place });
     const types = ["get_state", "get_available_models", "get_available_thinking_levels"];

@@ -1,4 +1,4 @@
-/** One host at the other end: which dialect it speaks, what it is told first, and what happens when it stops reading. */
+/** One host at the other end: its dialect, its first messages, and its failure to read. */
 
 import { readFileSync } from "node:fs";
 import type { PassThrough } from "node:stream";
@@ -118,7 +118,7 @@ describe("a reader that stalls", () => {
     await server.result("append", { entries: [user("x".repeat(1 << 20))] });
     server.stall();
     const count = 14;
-    // Each in a chunk of its own, so that what is not taken stays in the stream.
+    // Each in a chunk of its own, so that the rest stays in the stream.
     for (let i = 0; i < count; i++) server.ask(1000 + i, "get_entries");
     await vi.waitFor(() => expect((server.input as PassThrough).isPaused()).toBe(true));
     expect(server.output.readableLength + (server.output as Json).writableLength).toBeLessThan(12 << 20);

@@ -1,5 +1,5 @@
 /**
- * Values of a file are never taken for what they should be: whatever they are, every question about them is answered.
+ * Values of a file are never taken for their expected types: every question about any value is answered.
  *
  * @module-tag system
  */

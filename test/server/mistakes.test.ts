@@ -23,7 +23,7 @@ const OF_PI = frame("lines", { id: 1, type: "get_state" });
 const PRETTY = JSON.stringify(JSON.parse(ASK), null, 2);
 const LINE = `${ASK}\nContent-Length: 2\r\n\r\n{}`;
 
-/** What is sent in lines; the code, the sentence and the options. */
+/** The input in lines; the code, the sentence and the options. */
 type Mistake = [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
 
 const IN_LINES: readonly Mistake[] = [

@@ -11,7 +11,7 @@ import { SWEEP } from "../support/tiers.ts";
 
 interface Moved {
   readonly place: Place;
-  /** Where it was, and where it is. */
+  /** The old place, and the new one. */
   readonly old: string;
   readonly now: string;
 }

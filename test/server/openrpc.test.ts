@@ -28,7 +28,7 @@ test("the document is one by the OpenRPC 1.3 meta-schema", () => {
   const JSONSchemaObject = { properties: { $ref: jsonSchema.properties.$ref } };
   for (const id of ["https://meta.json-schema.tools", "https://meta.json-schema.tools/"])
     meta.addSchema({ ...jsonSchema, $id: id, definitions: { ...definitions, JSONSchemaObject } }, id, undefined, false);
-  // Its declarations leave out what it exports.
+  // Its declarations leave out an export.
   const { $schema: _, ...schema } = createRequire(import.meta.url)("@open-rpc/meta-schema").default;
   const validate = meta.compile(schema);
   expect(problems(validate, document)).toEqual([]);

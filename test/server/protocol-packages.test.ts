@@ -65,7 +65,7 @@ acrossTiers(test, OPTIONS)("an editor's connection drives a server with %j", asy
   expect(await exit).toBe(0);
 });
 
-/** A server at whose output the package's client reads itself, with a session of a conversation. */
+/** A server with a session of a conversation; the package's client reads its output itself. */
 async function begun(): Promise<{ place: Place; id: string; output: WritableStream; input: ReadableStream }> {
   const place = temporaryPlace();
   const maker = serveHere([], { place });

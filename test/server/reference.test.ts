@@ -38,8 +38,8 @@ function shapeOf({ seq: _, ...payload }: Json): string {
 }
 
 /**
- * A server that has the lock of a session. In its place the test lets others join: it tells them of events that are
- * lost and of a client that comes and goes, and when they ask for something it ends the server.
+ * A server that has the lock of a session. In its place the test lets others join: it sends them events that are lost
+ * and of a client that comes and goes, and when they make a request it ends the server.
  */
 async function badHolder(place: Place): Promise<{ holder: HereServer; file: string }> {
   const holder = serveHere(["--events", "none", "--attach", "off"], { place });
@@ -64,7 +64,7 @@ async function badHolder(place: Place): Promise<{ holder: HereServer; file: stri
   return { holder, file };
 }
 
-/** What a server tells that goes on while its fleet is away. */
+/** Returns the messages of a server that goes on while its fleet is away. */
 async function listStart(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
   const fleet = new MemoryFleet();
   const outage = new Outage(fleet, 0, () => 0);
@@ -78,7 +78,7 @@ async function listStart(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
   return messages.filter(({ type, method }) => String(type ?? method).startsWith("session_"));
 }
 
-/** What a server tells and asks while it does everything that it tells and asks of. */
+/** Returns the events and requests of a server that does everything with an event or a request. */
 async function life(dialect: "jsonrpc" | "pi") {
   const place = temporaryPlace();
   const server = serveHere(["--dialect", dialect], { place });

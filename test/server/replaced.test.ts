@@ -1,4 +1,4 @@
-/** What another program did to a session by putting another file or container in its place is told by events. */
+/** Another program's replacement of a session's file or container is reported by events. */
 
 import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-/** What holds the bytes of the entries. */
+/** The file with the bytes of the entries. */
 const BODY = { jsonl: "", v2: "/segments/0000000000000001.seg" };
 
 /** Replaces some letters in a file by as many others. */
@@ -30,7 +30,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
     return { server, sessionFile: (await server.result("get_state")).sessionFile };
   }
 
-  /** Returns which kinds of damage were told with the next request. */
+  /** Returns the kinds of damage reported with the next request. */
   async function readDamage(server: HereServer): Promise<string[]> {
     const before = server.events.length;
     await server.request("append", { entries: [user("next")] });
@@ -102,7 +102,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
       if (how !== "open") await server.result("new_session");
       replace(sessionFile, `${sessionFile}.old`);
       if (how !== "open") await server.result("switch_session", { sessionPath: sessionFile });
-      // A write finds what was put there.
+      // A write finds the new file.
       await server.result("append", { entries: [user("next")] });
       const again: Json[] = [];
       for (const [method, params] of [...newer, ...newer]) again.push(await server.result(method, params));
@@ -112,7 +112,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
       const there = entries.map(({ id }: Json) => id);
       for (const { entryIds = [], entryId = there[0], leafId = there[0] } of again)
         expect(there).toEqual(expect.arrayContaining([...entryIds, entryId, leafId]));
-      // What the copy has, or what left no entry, is not done again.
+      // Requests with entries in the copy, or without an entry, are not repeated.
       for (const [n, [method, params]] of older.entries())
         expect(await server.result(method, params)).toEqual(results[n]);
       expect((await server.result("get_entries")).entries.length).toBe(count);

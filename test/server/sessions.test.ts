@@ -126,7 +126,7 @@ function putSession({ place: { cwd } }: { place: { cwd: string } }, n: number, v
   return put(join(cwd, `${n}.jsonl`), fileText(header, userText(`aaaa000${n}`, null, `of ${n}`)));
 }
 
-/** Makes sessions of a store, of which the first two are open next to the current one, which is the last. */
+/** Makes sessions of a store; the first two are open next to the current one, which is the last. */
 async function withSessions(store: string, count: number, disk: Disk = realDisk) {
   const server = serveHere(["--store", store], { disk });
   const made = await makeSessions(server, count);
@@ -155,7 +155,7 @@ async function openWithIdAfterALook(server: Wire, sessionId: string, count = 1):
   await vi.waitUntil(async () => (await filesOf(server, sessionId)).length === count);
 }
 
-/** A disk on which a path has the number of what is gone, which the system gives to the next that is made. */
+/** A disk on which a path has the number of a deleted file, which the system gives to the next new file. */
 function reusing(): { disk: Disk; setInode: (path: string, inode: number) => void } {
   const given = new Map<string, number>();
   const info: Disk["info"] = (path, plain) => {
@@ -379,7 +379,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     const { sessionFile, leafId } = await server.result("get_state", { sessionId: ids[0] });
     for (const sessionId of ids.slice(1)) await server.result("get_state", { sessionId });
     writeElsewhere(store, sessionFile, "ffffffff", leafId);
-    // Those between are 11, of which 8 are looked at at a time; a reply shows that a look is over.
+    // Those between are 11; a look takes 8 at a time; a reply shows that a look is over.
     for (let looks = 0; looks < 3; looks++) {
       vi.advanceTimersByTime(LOOKS_EVERY);
       await server.result("list_open_sessions");
@@ -403,7 +403,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     await server.result("switch_session", { sessionPath: sessionFile });
     await closedAfterALook(server, sessionId);
     expect(await server.result("fork", params)).toEqual(first);
-    // Where its file is gone, what was made of it is found in the folder of the current session.
+    // If its file is gone, its copy is found in the folder of the current session.
     const other = await server.result("fork", { ...params, idempotencyKey: "again" });
     await opened(server, 2);
     await closedAfterALook(server, sessionId);

@@ -38,7 +38,7 @@ acrossTiers(test, STORES)("entries appended unreadably to %s are named by ids, o
   expect([...outcomes].sort()).toEqual(["refused", "told by ids", "told whole"]);
 });
 
-/** The damage that a server has told its host of. */
+/** Returns the damage in a server's events for its host. */
 const damageIn = ({ events }: HereServer): Json[] =>
   events.flatMap(({ method, params }) => (method === "session_damage" ? params.damage : []));
 
@@ -125,7 +125,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
     expect(first).toEqual(known);
     const { diagnostics } = await server.result("get_state");
     expect(diagnostics).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
-    // What the tree needs was read when it was opened, and is told by get_state from then on.
+    // Entries of the tree were read when it was opened, and get_state reports their damage from then on.
     if (!SUMMARIES.has(kind)) expect(damageIn(server)).toContainEqual(expect.objectContaining({ kind: "bad_body" }));
     // Nothing of it that is not its own is shown for it.
     for (const { role, content, summary } of known.messages ?? []) expect([role, content ?? summary]).not.toContain("");
@@ -145,7 +145,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
       for (const [method, params] of reads)
         expect((await server.request(method, params)).error?.data.name, method).toBeUndefined();
       const { result, error } = await append(server, user("next"));
-      // Under damage a container takes nothing more: its hash chain would go on from what nobody can check.
+      // Under damage a container takes nothing more: its hash chain would go on from an unchecked entry.
       if (store === "v2") expect(error.data.name).toBe("corrupt");
       else expect((await server.result("get_path")).entries.at(-1)).toMatchObject({ id: result.leafId });
       expect((await server.result("get_entry", { entryId: id })).entry).toMatchObject({ id, damaged: true });

@@ -1,4 +1,4 @@
-/** What only containers of Session Store V2 have, over the wire: the backup of a repair, and checkpoints. */
+/** Features of Session Store V2 containers over the wire: the backup of a repair, and checkpoints. */
 
 import { readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";

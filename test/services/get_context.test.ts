@@ -6,7 +6,7 @@ import { toolResult, user } from "../support/drafts.ts";
 import type { HereServer, Json } from "../support/server.ts";
 import { calls, pairingFaults } from "../support/turns.ts";
 
-/** The strict context of these entries: of which it is, by their indexes, and its messages, which are paired. */
+/** Returns the strict context of these entries: its entries by their indexes, and its messages, which are paired. */
 async function strict(server: HereServer, ids: readonly string[]): Promise<{ of: number[]; messages: Json[] }> {
   const { entryIds, messages } = await server.result("get_context", { strict: true });
   expect(pairingFaults(messages)).toEqual([]);

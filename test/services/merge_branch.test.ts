@@ -1,4 +1,4 @@
-/** What a branch found comes to the leaf. */
+/** Findings of a branch come to the leaf. */
 
 import { describe, expect, test } from "vitest";
 import { append, idsOf, nameOf, restarted, resultOfText } from "../support/asking.ts";

@@ -1,4 +1,4 @@
-/** What a host needs to summarise the branch that is left. */
+/** Data for a host's summary of the branch that is left. */
 
 import { expect, test } from "vitest";
 import { append, conversation, idsOf, nameOf } from "../support/asking.ts";

@@ -1,4 +1,4 @@
-/** What a host needs to compact: where it cuts, what is to be summarised, how much the context holds. */
+/** Data for a host's compaction: the cut, the entries to summarise, the size of the context. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,11 +16,11 @@ const EMPTY = { messagesToSummarize: [], turnPrefixMessages: [], isSplitTurn: fa
 const texts = (messages: Json[]): string[] =>
   messages.map(({ content, role }) => (typeof content === "string" ? content : `${role} ${content[0]?.text ?? ""}`));
 
-/** What is prepared, by default when as little as can be is kept. */
+/** Returns the prepared data, by default with as little kept as possible. */
 const prepared = (server: HereServer, keepRecentTokens = 0): Promise<Json> =>
   server.result("prepare_compaction", { keepRecentTokens });
 
-/** A session with these entries, and what is prepared in it. */
+/** A session with these entries, and the data prepared in it. */
 async function planOf(budget: number, entries: Json[]): Promise<{ plan: Json; ids: string[]; server: HereServer }> {
   const { server, ids } = await conversation(...entries);
   return { server, ids, plan: await prepared(server, budget) };
@@ -39,7 +39,7 @@ describe("where it cuts", () => {
     expect(plan.messagesToSummarize).toHaveLength(2);
     expect((await prepared(server, 10)).firstKeptEntryId).toBe(ids[4]);
     expect((await prepared(server, 21)).firstKeptEntryId).toBe(ids[2]);
-    // What fits into the budget is kept whole.
+    // A turn that fits into the budget is kept whole.
     const whole = { ...EMPTY, firstKeptEntryId: ids[0], conversationText: "" };
     expect(await server.result("prepare_compaction")).toMatchObject(whole);
   });

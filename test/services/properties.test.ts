@@ -1,4 +1,4 @@
-/** What holds after any sequence of appends, branches, compactions and edits (issue E, acceptance 2). */
+/** Invariants after any sequence of appends, branches, compactions and edits (issue E, acceptance 2). */
 
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
@@ -110,7 +110,7 @@ class Conversation {
       expect(isIn).toBe(shown.has(entryId));
       const covered = spans.filter(({ summarised }) => summarised.has(entryId)).length;
       if (isIn) expect({ entryId, covered }).toEqual({ entryId, covered: 0 });
-      // A compaction that another covers is told by that one's previous summary.
+      // A compaction that another covers is known by that one's previous summary.
       else if (reason === "compacted" && !this.spans.has(entryId)) {
         const passedOver = spans.some((span) => span.passedOver.has(entryId));
         if (covered !== 1) expect({ entryId, covered, passedOver }).toEqual({ entryId, covered: 0, passedOver: true });

@@ -1,4 +1,4 @@
-/** What a session holds and what was paid for it, and how full the context is. */
+/** The contents and costs of a session, and the fill of its context. */
 
 import { describe, expect, test } from "vitest";
 import { append, conversation, nameOf } from "../support/asking.ts";

@@ -2,7 +2,7 @@
  * Random histories over a real PostgreSQL, through connections that are lost: `SOAK_MACHINES` machines, by default 4 to 8
  * with 1 to 8 hosts each, on few sessions for which they compete or on up to 1,000. Each machine dies, stops and goes on, in
  * half of the runs also while the database is away. The server is killed, or (`SOAK_DATABASE`: killed, synchronous or
- * asynchronous) its standby is promoted, with all that was acknowledged or not.
+ * asynchronous) its standby is promoted, with all acknowledged changes or without some.
  */
 
 import { addressOf } from "../../src/storage/fleet/address.ts";
@@ -38,7 +38,7 @@ soak("fleet", async (random, number) => {
   const kind = process.env.SOAK_DATABASE ?? random.pick(KINDS);
   const database = databaseOf(kind, new Random(number));
   const hosts = 1 + random.int(8);
-  // Where there are few, machines wait for one another; where there are many, their appends go together.
+  // Machines with few sessions wait for one another; with many, their appends go together.
   const sessions = 2 + random.int(random.chance(0.5) ? 3 * machines : 999);
   const isKilled = kind === "killed";
   const open: { close(): Promise<void> }[] = [];

@@ -25,7 +25,7 @@ soak("isolated", async (_random, number) => {
     .map((name) => `test/${name}`);
   const vitest = join(dirname(createRequire(import.meta.url).resolve("vitest/package.json")), "vitest.mjs");
   const order = ["--isolate", "--sequence.shuffle", `--sequence.seed=${number}`, "--testTimeout=300000"];
-  // What this run tells its workers is not for those of the other.
+  // Variables of this run for its workers are not for those of the other.
   const own = Object.entries(process.env).filter(([name]) => !/^VITEST|^PI_TEST_|^SOAK_|^NODE_ENV$/.test(name));
   const env = { ...Object.fromEntries(own), PI_TEST_EVERY: "1", PI_TEST_TIMES: "3" };
   let tests = 0;

@@ -1,7 +1,7 @@
 /**
  * The keeping of a fleet over months, in seconds: machines write, delete, restore, archive and bring back the same sessions
- * and die, while one prunes what was deleted just now, and the database is killed. At the end everybody restores what is
- * in the trash, and everything that was acknowledged has to be in the database once, or kept aside.
+ * and die, while one prunes sessions deleted just now, and the database is killed. At the end every machine restores the
+ * trash, and every acknowledged entry has to be in the database once, or quarantined.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -29,7 +29,7 @@ class KeptMachine {
   private lives: HereLives | undefined;
   private fleet: SqlFleet | undefined;
   private life = 0;
-  /** What was refused last of each session, and why. */
+  /** The last refusal of each session, and its reason. */
   readonly refusals = new Map<string, string>();
 
   constructor(url: string, number: number, store: string) {
@@ -60,7 +60,7 @@ class KeptMachine {
     return reply?.result;
   }
 
-  /** Files below its home whose paths fit, with what they hold. */
+  /** Files below its home whose paths fit, with their texts. */
   files(fits = /./): { path: string; text: string }[] {
     const { home } = this.place as Place;
     const names = readdirSync(home, { recursive: true, withFileTypes: true });
@@ -127,7 +127,7 @@ soak("keeping", async (random, number) => {
       await machine.start();
     }
     await wait(2 * LEASE);
-    // What one restores another can write to then.
+    // Another machine can write to a restored session then.
     for (const machine of [...machines, ...machines]) await restoreAll(machine);
     check();
     return { ...figures, kills: database.figures.kills + figures.killed };
@@ -184,13 +184,13 @@ soak("keeping", async (random, number) => {
       const items = (await machine.ask("list_trash", {}))?.items ?? [];
       for (const { sessionId } of items) if (sessionId !== null) await machine.ask("restore_session", { sessionId });
     }
-    // Some restores were interrupted. What is in the archive is not written to, nor looked at.
+    // Some restores were interrupted. Archived sessions are neither written nor checked.
     for (const sessionId of acknowledged.keys()) {
       await machine.ask("restore_session", { sessionId });
       await machine.ask("unarchive_session", { sessionId });
     }
     machine.refusals.clear();
-    // What a copy has more than the fleet goes there with the next write.
+    // Extra entries of a copy go to the fleet with the next write.
     for (const sessionId of acknowledged.keys()) await write(machine, sessionId, random);
   }
 

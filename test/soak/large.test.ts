@@ -11,7 +11,7 @@ import { soak } from "../support/soak.ts";
 
 const HEAP = 128;
 
-/** How long a reply is, and the beginning of it, up to a megabyte. */
+/** The length of a reply, and its beginning, up to a megabyte. */
 interface Reply {
   readonly bytes: number;
   readonly text: string;

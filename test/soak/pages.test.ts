@@ -15,7 +15,7 @@ const ENTRIES = 20_000;
 const WATCH = `new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) (window.tasks ??= []).push(Math.round(duration)); })
   .observe({ type: "longtask", buffered: true });`;
 
-/** Looks for a text, and tells after how many milliseconds its counts and marks are drawn. */
+/** Looks for a text. Returns the milliseconds until its counts and marks are drawn. */
 const searchFor = (text: string): string => `(async () => {
   const [field, count] = [document.querySelector("input[type=search]"), document.querySelector(".count")];
   field.value = ${JSON.stringify(text)};

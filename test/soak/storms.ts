@@ -31,7 +31,7 @@ import { twoServers, withForeignWriter } from "../support/writers.ts";
 
 const storeOf = (number: number): "jsonl" | "v2" => (number % 2 === 0 ? "jsonl" : "v2");
 
-/** Every combination of an error, the way in which an operation fails, what is run, and the store. */
+/** Every combination of an error, the way in which an operation fails, the test, and the store. */
 const FAULTS = (["EIO", "ENOSPC", "EDQUOT", "EROFS"] as const).flatMap((errno) =>
   (["fail", "short"] as const).flatMap((kind) =>
     [runWithFault, pipelineWithFault].flatMap((run) =>
@@ -67,7 +67,7 @@ const STORMS = {
   async corruption(random, number) {
     const kind = DAMAGES[(number >> 1) % DAMAGES.length];
     if (number % 2 === 0) return { damaged: await damageFiles(random, kind, 1, 300), damagedContainers: 0 };
-    // What the last records are made of is much the same; the segments have every byte, the rest some.
+    // The last records consist of much the same; the segments have every byte, the rest some.
     const step = (isSegment: boolean): number => (isSegment ? 1 : 13);
     const damagedContainers = await damageContainers(random, kind, { records: 2, step, more: 20, pairs: 60 });
     return { damaged: damagedContainers, damagedContainers };
@@ -185,7 +185,7 @@ const STORMS = {
     return shareAtRandom(random, { store, durability, servers: 2 + (number % 7), bursts: 40, kills: 0.4, heads });
   },
 
-  /** SIGKILL at any time on the real file system: what was answered is there. */
+  /** SIGKILL at any time on the real file system: answered requests are there. */
   async sigkill(_random, number) {
     const args = ["--store", storeOf(number), "--durability", number % 4 < 2 ? "sync" : "os"];
     // Two servers at a time, each on a session of its own, which grows with the kills.
@@ -193,7 +193,7 @@ const STORMS = {
     const runs = (await Promise.all([lane(0), lane(1)])).flat();
     const sum = (name: keyof Killed): number => runs.reduce((all, run) => all + run[name], 0);
     expect(runs.filter(({ answered, recovered }) => recovered < answered)).toEqual([]);
-    // A run in which all was answered before the kill shows nothing; on a machine with other work to do they are many.
+    // A run with all answers before the kill shows nothing; on a machine with other work to do they are many.
     expect(runs.filter(({ sent, answered }) => answered < sent).length).toBeGreaterThan(runs.length / 4);
     const figures = { sent: sum("sent"), answered: sum("answered"), recovered: sum("recovered") };
     return { kills: runs.length, ...figures, lost: 0 };

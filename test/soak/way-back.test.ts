@@ -25,7 +25,7 @@ soak("way-back", async (random) => {
         done.sound++;
         const back = foreignSession(made, `/elsewhere/${sessionId}.jsonl`);
         requireSound(back);
-        // Where nothing is said on the way to the leaf, Claude Code continues something else.
+        // If no message is on the way to the leaf, Claude Code continues another one.
         const said = contextSaid(agent, session);
         if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
         if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));

@@ -1,6 +1,6 @@
 /**
- * What every backend promises (src/core/ports/store.ts), as one suite. A backend's own test is a few lines: it gives
- * a name and a way to make an empty store. What a backend cannot do it leaves out of its harness.
+ * The promises of every backend (src/core/ports/store.ts), as one suite. A backend's own test is a few lines: it gives
+ * a name and a way to make an empty store. The harness omits abilities that a backend does not have.
  */
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -17,9 +17,9 @@ import { writeBehind } from "./other-writers.ts";
 
 export interface Harness {
   readonly store: Store;
-  /** What a backend of files has next to that. */
+  /** Members of a backend of files. */
   readonly files?: Files;
-  /** True if another place is given what is appended while the disk is, so that it may have what the disk refuses. */
+  /** True if another place gets the appended entries while the disk refuses them. */
   readonly isCopied?: boolean;
   close(): void;
 }
@@ -32,19 +32,21 @@ export interface Files {
   other(options?: { readOnly?: boolean; ignoresLocks?: boolean }): Store;
   /** The disk itself, if it can fail. */
   readonly faults?: FaultDisk;
-  /** How sessions lie there; by default each is one text file. */
+  /** The layout of its sessions; by default each is one text file. */
   readonly layout?: Layout;
 }
 
-/** How a backend that keeps more than one text file for a session lays it out, and what other programs do to that. */
+/**
+ * The layout of a backend that keeps more than one text file for a session, and the changes of other programs to these.
+ */
 export interface Layout {
-  /** What the path of a session ends with. */
+  /** The end of a session's path. */
   readonly ending: string;
   /** Names in the folder of a session called `session`. */
   readonly names: readonly string[];
   readonly kind: FileInfo["kind"];
   readonly mode: number;
-  /** Disk operations by which a commit waits for the medium. */
+  /** Number of disk operations in which a commit waits for the medium. */
   readonly syncs: number;
   /** The session as one text, read without the backend. */
   textAt(path: string): string;
@@ -168,7 +170,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
         const count = random.int(lines.length + 1);
         const log = await published(lines.slice(0, count), beginning(headerText({ id: sessionId })));
         if (count < lines.length) log.append(bytes(...lines.slice(count)));
-        // What reads a line of many pieces differs by the line, not by how often it is asked for.
+        // The reader of a line of many pieces differs by the line, not by the number of readings.
         const isLarge = lines.some((line) => line.length > 1_000_000);
         for (let n = 0; n < (isLarge ? 1 : 5); n++) {
           const positions = randomPositions(random, lines.length);
@@ -358,7 +360,7 @@ function describeFiles(
       first.discard?.();
       const { isCopied } = harness();
       expect(disk().names(folder())).toHaveLength(isCopied ? namesOf("session").length : 0);
-      // What other machines have is not removed here alone.
+      // Lines that other machines have are not removed here alone.
       const log = isCopied ? first : await publish();
       const other = openOther(log);
       other.acquireLock();
@@ -568,7 +570,7 @@ function describeFiles(
     });
   });
 
-  // What is learned without the lock is a guess: test/model runs that.
+  // Facts learned without the lock are guesses: test/model runs that.
   test.runIf(canFail)(`${name}: what others wrote behind entries that are given up is not taken back`, async () => {
     const log = open();
     log.append(bytes(next(40)));
@@ -712,7 +714,7 @@ function describeFiles(
     test.runIf(canFail).each([true, false])(
       "that fails takes everything back that was not durable, and each commit of that says so, once (asked before: %s)",
       async (isAsked) => {
-        // Of a copy the disk refuses no commit (test/storage/fleet/faults.test.ts).
+        // The disk refuses no commit of a copy (test/storage/fleet/faults.test.ts).
         if (harness().isCopied) return;
         const faults = harness().files.faults as FaultDisk;
         const log = open();

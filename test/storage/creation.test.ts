@@ -1,6 +1,6 @@
 /**
- * The making of a session, cut off by the death of its process, a loss of power or a failure at any disk operation: the id
- * can be used again, or the session is there, whole, and what is told of it is true.
+ * The creation of a session, cut off by the death of its process, a loss of power or a failure at any disk operation: the
+ * id can be used again, or the session is there, whole, and the reports about it are true.
  */
 
 import { describe, expect, test } from "vitest";
@@ -191,7 +191,7 @@ describe.each([
     },
   );
 
-  /** Publishes a log of which each operation fails that comes when it has its name, and looks whether what is told is true. */
+  /** Publishes a log whose operations fail once it has its name, and checks that the report is true. */
   async function expectTrue(meddle: (disk: FaultDisk) => (name: string) => void, losesLock = false): Promise<void> {
     const outcomes = new Set<string>();
     for (let failing = 1; failing <= 8; failing++) {

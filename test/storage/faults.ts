@@ -1,7 +1,7 @@
 /**
- * What every store of files keeps while its disk fails at any operation of a change, its process dies there, or the power
- * goes then (reliability cases, guarantee 2, S2, S3): an acknowledged change is there afterwards, a refused one is nowhere,
- * and the next change works. A store's own test says what its changes are and how its files look.
+ * The guarantees of every store of files while its disk fails at any operation of a change, its process dies there, or the
+ * power goes then (reliability cases, guarantee 2, S2, S3): an acknowledged change is there afterwards, a refused one is
+ * nowhere, and the next change works. A store's own test gives its changes and the layout of its files.
  */
 
 import { describe, expect, test } from "vitest";
@@ -26,7 +26,7 @@ import { repairAgainAfterFaults } from "../support/repair-faults.ts";
 import { FOLDER, idsOf, textsOf, workspaceOn } from "../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
-/** Of how many operations one is taken: first in the tier of the file, then in the sweep; 0 for none. */
+/** One of so many operations is tested: first in the tier of the file, then in the sweep; 0 for none. */
 type Shares = readonly number[];
 
 export interface FaultyKind {
@@ -45,12 +45,12 @@ export interface FaultyKind {
   readonly damaged: () => FaultDisk;
   readonly repairShares: Shares;
   readonly repairedAgain: readonly number[];
-  /** What a repair kept of the original. */
+  /** The files in which a repair keeps the original. */
   readonly backups: (disk: FaultDisk) => string[];
   readonly openings: readonly (readonly [name: string, disk: () => FaultDisk])[];
   /** Expects that the files of a session keep their rules; half way through a repair if `isRepaired` is false. */
   readonly checkFiles: (disk: FaultDisk, file: string, at: string, isRepaired?: boolean) => void;
-  /** Where files may lie when a change is over. */
+  /** Paths of files that may exist when a change is over. */
   readonly places: RegExp;
 }
 
@@ -58,7 +58,7 @@ const failing =
   (...errnos: string[]) =>
   (at: number): Fault => ({ kind: "fail", at, errno: errnos[at % errnos.length] });
 
-/** Both errors at every operation in the long runs; else they take turns, for only the name of the failure tells them apart. */
+/** Both errors at every operation in the long runs; else they take turns, for they differ only in the failure's name. */
 export const ERRORS: [string, (at: number) => Fault][] = isEvery()
   ? ["ENOSPC", "EIO"].map((errno) => [errno, failing(errno)])
   : [["an error", failing("ENOSPC", "EIO")]];
@@ -93,7 +93,7 @@ export function survivesFaults(kind: FaultyKind): void {
     return ids;
   }
 
-  /** Places at which a change failed: the next one fails at those of its own only, and at all in the long runs. */
+  /** Places where a change failed: the next one fails only at its own places, and at all in the long runs. */
   const places = new Map<number, Set<string>>();
 
   describe.each(kind.scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", (name, scenario) => {
@@ -107,7 +107,7 @@ export function survivesFaults(kind: FaultyKind): void {
           const ids = known(session);
           requireOutcome(left, scenario, ids);
           if (session.log.persisted) expect(found(disk), at).toEqual(ids);
-          // A removal that fails may leave what it was to remove.
+          // A removal that fails may leave its target.
           else if (kind.name === "jsonl" || operation !== "remove") expect(isThere(disk), at).toBe(false);
           expect(session.tree.entryCount).toBe(ids.length);
           if (kind.name === "jsonl") checkFiles(disk, file, at);
@@ -142,7 +142,7 @@ export function survivesFaults(kind: FaultyKind): void {
           try {
             session = open(after, 5);
           } catch (error) {
-            // A container that was being made, and of which a power cut left the name alone.
+            // A container in the making, with only its name left by a power cut.
             isNothing();
             expect([kind.name, error instanceof Failure], `${where} ${error}`).toEqual(["v2", true]);
             continue;
@@ -158,7 +158,7 @@ export function survivesFaults(kind: FaultyKind): void {
           expect([0, scenario.ids.length], where).toContain(ids.filter(isNew).length);
           await requireLasting(after, (disk) => open(disk, 6), known, where);
           await appendMessages(session, id(50));
-          // What the dead one left is as durable now as what came after it.
+          // The entries of the dead process are as durable now as later ones.
           for (const { disk: last } of after.lasting()) {
             expect(found(last), where).toEqual([...ids, id(50)]);
             requireKept(last, scenario, where);
@@ -290,7 +290,7 @@ export function survivesFaults(kind: FaultyKind): void {
           ids: [],
           change: async (session) => {
             session.repair(false);
-            // What was renamed is durable with its folder.
+            // A renamed file is durable with its folder.
             await session.commit();
           },
           before: THREE_IDS,

@@ -31,7 +31,7 @@ test.each<[string | undefined, string | Uint8Array]>([
   ["jsonl", `${LINE}half a line\n${LINE}`],
   [undefined, `${LINE}half a line\n${LINE}${ENTRY}`],
   [undefined, Buffer.from([0, 1, 2, 3])],
-  // Longer than what is looked at.
+  // Longer than the examined part.
   ["json", JSON.stringify([{ a: "x".repeat(100_000) }])],
   ["jsonl", LINE.repeat(4000)],
   ["json", `{"a":"${"x".repeat(1 << 16)}`],

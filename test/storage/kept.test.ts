@@ -1,6 +1,6 @@
 /**
- * What a store keeps of a session, or knows of lines that it has just written, saves time and nothing else: whatever happens
- * to it or to the session, one that is opened with it is the one that the session's own bytes give.
+ * A store's kept facts of a session, or of lines that it has just written, only save time: however they or the session
+ * change, an opening with them gives the same session as the session's own bytes.
  */
 
 import { describe, expect, test } from "vitest";
@@ -112,7 +112,7 @@ function flip(random: Random, disk: FaultDisk, path: string): void {
 function meddle(random: Random, disk: FaultDisk, path: string): string {
   const content = Buffer.from(disk.content(path) as Uint8Array);
   const at = random.int(Math.max(1, content.length));
-  // A member that stands twice may have a session opened once more, with what is kept at another time than without.
+  // A member that occurs twice may open a session once more, with facts kept at another time than without.
   const kinds = DAMAGES.filter((kind) => kind !== "duplicate");
   const what = random.pick([...kinds, "more", "another file in its place"] as const);
   const more = [fileText(...chain(3, 800)), '{"type":"message","id":"torn', "\0".repeat(random.int(300))];
@@ -160,7 +160,7 @@ describe("an index cache of session files", () => {
         happened.push(meddle(random, disk, kept.length > 0 && random.chance(0.4) ? kept[0] : FILE));
       if (happened.length === 0) used += kept.length;
       const plain = scanned(disk);
-      // What the first opening kept serves the next one.
+      // Facts kept by the first opening serve the next one.
       for (let n = 0; n < 2; n++)
         expect(
           outcome(() => indexedOn(disk).open(FILE)),
@@ -382,7 +382,7 @@ describe("a session file that was just forked", () => {
       for (let generation = 0; generation < 3 && source.log.nodes.count > 0; generation++) {
         const isMeddled = generation === 0 && random.chance(0.1);
         if (isMeddled) {
-          // What another program does to the source, of which we do not know yet.
+          // Another program's change of the source, not yet seen here.
           const content = decodeText(disk.content(FILE) as Uint8Array);
           const entryId = source.log.nodes.id(random.int(source.log.nodes.count));
           if (random.chance(0.7)) writeBehind(disk, FILE, content.replaceAll(entryId, id(801)), 0);
@@ -393,7 +393,7 @@ describe("a session file that was just forked", () => {
         try {
           fork = await workspace.fork(source, end);
         } catch (error) {
-          // What lies where lines were known to lie is not copied as if it were these.
+          // Other bytes at the known place of lines are not copied as if they were these.
           if (isMeddled && error instanceof Failure && error.retryable) return;
           throw error;
         }
@@ -404,7 +404,7 @@ describe("a session file that was just forked", () => {
           await log.commit();
         }
         expect(contentOf(disk, fork)).toEqual(copied.content(FILE));
-        // Damage tells of the same bytes, and what is read of them finds no more here than there.
+        // Damage names the same bytes, and reading them finds no more here than there.
         expect(outcome(() => fork.log)).toEqual(outcome(() => again));
         source = openOn(disk, fork.file as string);
       }

@@ -1,4 +1,4 @@
-/** What happens to files next to the store that is tested: another program writes to them, or the disk refuses. */
+/** Changes of files next to the tested store: another program writes to them, or the disk refuses. */
 
 import { toBytes } from "../../src/core/json/json.ts";
 import { type Disk, writeAll } from "../../src/storage/fs/disk.ts";

@@ -18,6 +18,6 @@ test("session ids are UUIDs of version 7 in the order in which they were made, a
 test("entry ids are eight hex digits, drawn anew", () => {
   const ids = Array.from({ length: 5000 }, () => realEnv.entryId());
   expect(ids.every((id) => /^[0-9a-f]{8}$/.test(id))).toBe(true);
-  // Of 5,000 among four billion, two are the same in three runs of a thousand; three never.
+  // Among 5,000 of four billion, two are equal in three runs of a thousand; three never.
   expect(new Set(ids).size).toBeGreaterThan(4990);
 });

@@ -38,7 +38,7 @@ describe("in Chromium", needs(CHROMIUM), () => {
     return { viewing, file };
   }
 
-  /** Goes to the session of the list, and waits until what is written to it comes. */
+  /** Goes to the session of the list, and waits for the next entry in it. */
   async function enter(width = 1280): Promise<void> {
     await page.load(await page.evaluate("document.querySelector('.rows a').href"), width, true);
     await page.until(LIVE);

@@ -1,4 +1,4 @@
-/** Who gets an answer: other sites, other hosts, other users and wrong requests do not. */
+/** The refused callers: other sites, other hosts, other users and wrong requests. */
 
 import { expect, test } from "vitest";
 import { type Admission, Guard } from "../../src/view/guard.ts";

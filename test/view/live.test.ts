@@ -1,4 +1,4 @@
-/** What a page hears of a session that grows: new entries with their pictures, as far as an answer has room for these. */
+/** A page's updates of a session that grows: new entries with their pictures, as far as an answer has room for these. */
 
 import { expect, test } from "vitest";
 import { AskFailed } from "../../src/view/answer.ts";

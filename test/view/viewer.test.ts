@@ -1,4 +1,6 @@
-/** What `view` shows: its pages, what hostile sessions do to them, and what comes to a session while its page is open. */
+/**
+ * The output of `view`: its pages, the effect of hostile sessions on them, and entries that come while a page is open.
+ */
 
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

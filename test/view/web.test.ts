@@ -147,7 +147,7 @@ test("a reader that does not read is given no more, and left after a while", asy
     before = taken();
     for (let i = 0; i < 20; i++) await turn();
   }
-  // What the kernel holds for both ends, and one piece.
+  // Buffers of the kernel for both ends, and one piece.
   expect(before).toBeLessThan(400);
   await vi.advanceTimersByTimeAsync(5000);
   socket.resume();

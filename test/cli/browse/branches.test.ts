@@ -1,4 +1,4 @@
-/** Branches as rows: what is drawn, folded and found, and that size and depth do not matter. */
+/** Branches as rows: drawn, folded and found rows; size and depth do not matter. */
 
 import { describe, expect, test } from "vitest";
 import { Branches, FILTERS, FOLDED, type Folds } from "../../../src/cli/browse/branches.ts";

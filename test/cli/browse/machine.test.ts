@@ -1,4 +1,4 @@
-/** The state machine of browse: keys and answers to what it shows and asks for, without terminal and server. */
+/** The state machine of browse: keys and answers in, screens and requests out, without terminal and server. */
 
 import { describe, expect, test } from "vitest";
 import { begin, step } from "../../../src/cli/browse/machine.ts";
@@ -31,13 +31,13 @@ function session(n: number, more: object = {}): Json {
 
 const sessions = (from: number, to: number): Json[] => range(from, to).map((n) => session(n));
 
-/** A place at which something was found; from number 50 on, sessions are none that the list has. */
+/** Returns a place that a search found; from number 50 on, sessions are not in the list. */
 function hit(n: number, entryId: string): Json {
   const more = n < 50 ? {} : { name: "From elsewhere", cwd: "/x" };
   return { sessionPath: `/s/${n}.jsonl`, sessionId: `id-${n}`, entryId, snippet: `a pear in ${entryId}`, ...more };
 }
 
-/** Says what is asked for in short: sessions by their numbers, and of a list only what is unusual. */
+/** Returns a request in short: sessions by their numbers, and of a list only the unusual members. */
 function inShort(effect: BrowseEffect): string {
   const n = (path: string): string => /(\d+)\.(?:jsonl|v2)$/.exec(path)?.[1] ?? path;
   const joined = (...words: unknown[]): string => words.filter((word) => word !== undefined && word !== "").join(" ");
@@ -77,7 +77,7 @@ const globOf = (text: string): RegExp =>
       .join(".*")}$`,
   );
 
-/** A browser, and a server that answers its effects when told to. */
+/** A browser, and a server that answers its effects at the test's word. */
 class Browsing {
   state: BrowseState;
   readonly asked: BrowseEffect[];
@@ -107,7 +107,7 @@ class Browsing {
     return this;
   }
 
-  /** What was asked for since the last look, but for looks, which come by themselves. */
+  /** Returns the requests since the last look, except looks, which come by themselves. */
   take(): BrowseEffect[] {
     return this.asked.splice(0).filter((effect) => effect.do !== "look");
   }
@@ -146,9 +146,9 @@ class Browsing {
   }
 
   /**
-   * Walks through a script, a step a line: keys and, in brackets, answers; behind each `|` what follows: `=` what is
-   * asked for (nothing where it does not stand there), `_` the last line, `>` the end of the marked one, `2:` another
-   * line of the screen, `@` the number of the selected row and `#` of how many.
+   * Walks through a script, a step a line: keys and, in brackets, answers; behind each `|` an expectation: `=` the
+   * requests (none where it is left out), `_` the last line, `>` the end of the marked one, `2:` another line of the
+   * screen, `@` the number of the selected row and `#` of how many.
    */
   walk(script: string): this {
     for (const line of script.trim().split("\n")) {
@@ -437,7 +437,7 @@ describe("changes", () => {
     const browsing = walk("j [held 1] | > first 1").press(key);
     expect(browsing.asked.at(-1)).toEqual({ do: "look", sessionPath: "/s/1.jsonl" });
     expect(browsing.screen.at(-1)).not.toMatch(globOf(question));
-    // It was closed since: the look tells, and the question comes.
+    // It was closed since: the look shows it, and the question comes.
     browsing.walk(`
       [held 1] | _ ${SAID}
       y | = copy id-000001
@@ -631,7 +631,7 @@ const KEYS = [
 
 const NASTY = "\u001b[2Jno\u202e\0";
 
-/** Answers what is asked for with whatever may come. */
+/** Answers a request with anything that may come. */
 function answerTo(effect: BrowseEffect, random: Random): BrowseEvent | undefined {
   if (random.chance(0.1) && ["list", "open", "change"].includes(effect.do))
     return { what: "failed", isList: effect.do === "list", message: NASTY };

@@ -1,4 +1,4 @@
-/** What terminals show and send: how wide text is, how it is cut, that nothing in it acts; keys whole and in pieces. */
+/** Output and input of terminals: the width of text, its cutting, its harmlessness; keys whole and in pieces. */
 
 import { expect, onTestFinished, test, vi } from "vitest";
 import { flushKeys, type Key, parseKeys } from "../../../src/cli/terminal/keys.ts";
@@ -90,7 +90,7 @@ test("numbers, ages, paths and times are short, and those of clocks here", () =>
   }
 });
 
-/** What terminals send for each key. */
+/** The bytes that terminals send for each key. */
 const SENT: readonly (readonly [key: string, sent: string[]])[] = [
   ["<up>", ["\u001b[A", "\u001bOA"]],
   ["<down>", ["\u001b[B", "\u001b[1;5B"]],

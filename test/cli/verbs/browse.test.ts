@@ -1,4 +1,4 @@
-/** browse from keys to files, on a screen that is none; and how a real one is taken and given back. */
+/** browse from keys to files, on a fake screen; and taking and restoring a real one. */
 
 import { EventEmitter } from "node:events";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -42,7 +42,7 @@ class Glass implements Screen {
   }
 
   get text(): string {
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern removes colours
     return this.lines.map((line) => line.replace(/\u001b\[\d+m/g, "").trimEnd()).join("\n");
   }
 
@@ -53,7 +53,7 @@ class Glass implements Screen {
     return this.text;
   }
 
-  /** What a terminal sends. */
+  /** Sends a terminal's input. */
   send(text: string): void {
     for (const key of text === ESCAPE ? [{ name: "escape" } as Key] : parseKeys(text).keys) this.ears?.key(key);
   }
@@ -189,7 +189,7 @@ describe("browse", () => {
       ["f", '"Fruit" is copied into a new session.'],
       ["", "2 of 2"],
       ["ke\u0015out.md\r", '"Fruit" is written to'],
-      // Nothing is held: what was touched can be deleted.
+      // No session is held: a touched one can be deleted.
       ["dy", '"Fruit" is in the trash'],
       ["q"],
     );
@@ -274,7 +274,7 @@ class Teletype extends EventEmitter {
   }
   resume(): void {}
   pause(): void {}
-  /** What was written since the last look. */
+  /** Returns the output since the last look. */
   take(): string {
     const { written } = this;
     this.written = "";

@@ -1,4 +1,4 @@
-/** What the program offers a shell that completes, and that the real shells insert it as the plain words that it is. */
+/** The program's offers for a shell that completes; real shells insert them as plain words. */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -166,7 +166,7 @@ describe.each([
   });
 });
 
-/** What both shells offer behind some words. */
+/** The offers of both shells behind some words. */
 const OFFERED: readonly (readonly [words: string, offered: unknown])[] = [
   ["", expect.arrayContaining(["list", "browse", "completion"])],
   ["una", ["unarchive"]],
@@ -198,7 +198,7 @@ describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
     expect(several).toContainEqual(expect.stringMatching(/^019aaaaa-2 {2}\S+ Refactor auth$/));
     for (const line of several) expect(line).not.toMatch(/[\p{Cc}\u202e]/u);
     expect(inBash(shell, 9, "show", "019b")).toEqual(["019bbbbb"]);
-    // Where the shell goes through the offers, they are words only.
+    // If the shell cycles through the offers, they are words only.
     expect(inBash(shell, 37, "rm", "019aaaaa-1", "019a").sort()).toEqual(["019aaaaa-1", "019aaaaa-2"]);
     expect(inBash(shell, 9, "show", "--pl")).toEqual(["--plain"]);
     const [label] = inBash(shell, 9, "fork", "019b", "fix");

@@ -1,4 +1,4 @@
-/** A live view of what other processes write. */
+/** A live view of other processes' entries. */
 
 import { spawn } from "node:child_process";
 import { appendFileSync, renameSync, writeFileSync } from "node:fs";

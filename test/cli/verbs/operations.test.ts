@@ -16,7 +16,7 @@ function say(place: Place, options: RunOptions = {}) {
   return playVerbs(place, names, { now: NOW, ...options });
 }
 
-/** A place in which a session was named and archived, and another deleted by a host; and a third session. */
+/** A place with a session that was named and archived, another deleted by a host, and a third session. */
 async function used(): Promise<{ place: Place; file: string }> {
   const place = temporaryPlace();
   const [file] = [1, 2].map((n) => putSession(place, n));
@@ -78,7 +78,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
   expect(Object.keys(contentsOf(rootOf(place))).length).toBe(before + 1);
   await say(place)("$ undo ::");
   expect(readdirSync(join(place.state, "trash"))).toHaveLength(1);
-  // As much of ids is shown as tells them apart.
+  // Ids are shown as long as needed to be unique.
   await say(place)(`
     $ delete ${putSession(place, 3)} --yes ::
     $ trash

@@ -1,4 +1,4 @@
-/** The verb search: what people ask it, and what they read. */
+/** The verb search: its requests, and its text for people. */
 
 import { rmSync } from "node:fs";
 import { beforeEach, expect, test } from "vitest";
@@ -154,7 +154,7 @@ test("what forks took over is shown once, with the forks, and marked where the o
   ]);
   expect((await run("--sessions")).match(/↳.*/g)).toEqual([expect.stringContaining("↳ Another way")]);
   expect((await run("--cwd", "/home/me/01abcdef-7777")).match(/↳.*/g)).toEqual(["↳ from 01eeeeee-5555"]);
-  // Without the session in between, nothing tells where it came from.
+  // Without the session in between, its origin is unknown.
   rmSync(fork);
   expect(await run("--cwd", "/home/me/01abcdef-7777")).not.toContain("↳ from");
 });

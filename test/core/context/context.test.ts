@@ -1,4 +1,4 @@
-/** What the model sees: each rule by hand, all of them together against a plain reading of the format. */
+/** The model's context: each rule by hand, all of them together against a plain reading of the format. */
 
 import { describe, expect, test } from "vitest";
 import { prepareCompaction } from "../../../src/core/context/compaction.ts";
@@ -44,7 +44,7 @@ async function seen(lines: string[], header?: string): Promise<unknown[]> {
   return messagesAt(session);
 }
 
-/** What `C4 2 3` draws: the summary of entry 4, and what was said in 2 and 3. */
+/** Returns the drawing of `C4 2 3`: the summary of entry 4, and the messages of 2 and 3. */
 const drawn = (text: string): unknown[] =>
   text.split(" ").flatMap((word) => {
     if (word === "") return [];

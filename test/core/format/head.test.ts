@@ -120,7 +120,7 @@ test("however long the members before it are, the role and the marker are read r
   }
 });
 
-/** What makes a line unusual, a text and what takes its place. */
+/** Changes that make a line unusual: a text and its replacement. */
 const ODDITIES = [
   ['"type":', '"type": '],
   ...['"role":"us\\u0065r"', '"role":"visitor"', '"role":null'].map((to) => ['"role":"user"', to]),
@@ -177,7 +177,7 @@ test.each([
   expect(thorough(line)).toMatchObject({ id, parentId });
 });
 
-/** Members of a body, of which some decide the head, usual or not. */
+/** Members of a body, usual or not; some of them decide the head. */
 function body(random: Random): Record<string, unknown> {
   const roles = ["user", "assistant", "toolResult", "hookMessage", "custom", "strange", "", 7, null, undefined];
   const messages = [undefined, null, [], "text", 5, {}, ...roles.map((role) => ({ role, content: "a" }))];
@@ -190,7 +190,7 @@ test("the head that travels with a new line is the one that the line gives", () 
     const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
     const values = body(random);
     const text = toBytes(JSON.stringify({ type, ...values }));
-    // Twice the same member: parsers take the last, so that only the line tells.
+    // Twice the same member: parsers take the last, so that only the line shows it.
     const twice = toBytes(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
     const drafts = [
       makeDraft(type, values),

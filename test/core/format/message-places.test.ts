@@ -17,7 +17,7 @@ function valueAt(line: Uint8Array, place: (typeof PLACE)[keyof typeof PLACE]): u
   return places.end(place) === 0 ? undefined : parse(line, places.start(place), places.end(place));
 }
 
-/** Compares what was found in a line with its value. */
+/** Compares the places found in a line with its value. */
 function expectFound(line: Uint8Array): void {
   const { message, timestamp } = parse(line) as { message: Members; timestamp?: unknown };
   expect(valueAt(line, PLACE.timestamp)).toEqual(timestamp);

@@ -33,7 +33,7 @@ const said = (n: number, rest: string): string =>
   `{"type":"message","id":"0000000${n}","parentId":${n === 1 ? null : `"0000000${n - 1}"`},"timestamp":"2026-01-24T16:22:26.831Z",${rest}}`;
 const LINE = said(1, `"message":{"role":"user","content":"cut ${HALF}","timestamp":1}`);
 
-/** A server on a session with these lines, and what it writes from now on. */
+/** A server on a session with these lines, and its later output. */
 function serveHalf(...lines: string[]) {
   const place = temporaryPlace();
   const file = put(join(place.home, "half.jsonl"), fileText(headerText({ id: "half", cwd: place.cwd }), ...lines));

@@ -1,4 +1,4 @@
-/** The byte scanner agrees with JSON.parse on what is JSON and where things stand. */
+/** The byte scanner agrees with JSON.parse on valid JSON and its positions. */
 
 import { describe, expect, test } from "vitest";
 import {

@@ -1,4 +1,4 @@
-/** What we did not have to change is written, forked and migrated exactly as it was read. */
+/** Unchanged bytes are written, forked and migrated exactly as they were read. */
 
 import { describe, expect, test } from "vitest";
 import { makeDraft, makeEntryLine, makeTextDraft, patchMembers } from "../../../src/core/format/entry.ts";
@@ -88,7 +88,7 @@ describe("drafts", () => {
     // The base members come first, wherever those stood and however they were written.
     [given, ',"a":1,"b":2,"c":3'],
     ['{"\\u0069d":"x","t\\u0079pe":"custom","d":4}', ',"d":4'],
-    // A batch is none of theirs.
+    // Their formats know no batch.
     ['{"type":"custom","_batch":{"session":"s","index":0,"count":9},"a":1}', ',"a":1'],
     ['{"type":"custom"}', ""],
     [' { "type" : "custom" } ', ""],

@@ -1,4 +1,4 @@
-/** What goes out: pieces that are gathered are the same bytes, and objects of a great many members are cut. */
+/** Output: gathered pieces keep their bytes, and objects of a great many members are cut. */
 
 import { expect, test } from "vitest";
 import { limitMembers } from "../../../src/core/json/few-members.ts";
@@ -55,7 +55,7 @@ test("an object keeps its first members and those that an entry needs, and says 
     "user",
     undefined,
   ]);
-  // Of the entry's own, the first three and the last one are no `m...`.
+  // The first three of the entry's own members and the last one are no `m...`.
   expect(cut["…"]).toBe("9 more are not shown here");
 });
 

@@ -1,4 +1,4 @@
-/** Whole lines are told as JSON.parse tells them, by the thorough reading and by the first look alike. */
+/** Whole lines are recognized as JSON.parse does, by the thorough reading and by the first look alike. */
 
 import { describe, expect, test } from "vitest";
 import { holdsAttachment } from "../../../src/core/format/attachments.ts";

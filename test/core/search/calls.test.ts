@@ -1,4 +1,4 @@
-/** What searches see: of tool calls the texts and the files that they name, of a text its words. */
+/** The text that searches see: of tool calls the texts and the files that they name, of a text its words. */
 
 import { describe, expect, test } from "vitest";
 import { findToolUses } from "../../../src/core/search/calls.ts";

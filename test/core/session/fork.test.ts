@@ -1,4 +1,4 @@
-/** A fork shows the model what the source showed it, and changes nothing of what it copies but references. */
+/** A fork shows the model the same as the source, and only changes references in its copies. */
 
 import { describe, expect, test } from "vitest";
 import { Session } from "../../../src/core/session/session.ts";
@@ -29,7 +29,10 @@ function memoryWorkspace(): Workspace {
 
 const isLabel = (entry: ModelEntry) => entry.type === "label";
 
-/** What a fork that ends at an entry must hold, by the format's own words (session-format reference, section 4). */
+/**
+ * Returns the entries that a fork ending at an entry must hold, by the format's own words (session-format reference,
+ * section 4).
+ */
 function forkOf(model: Model, end: string | null): { lines: string[]; labels: { targetId: string; label: string }[] } {
   const path = model.path(end);
   const kept = path.filter((entry) => !isLabel(entry));
@@ -104,7 +107,7 @@ describe("random sessions", () => {
     );
 });
 
-/** Returns the ids and parents in the file of a fork at the leaf, as a sketch, and what is wrong with it. */
+/** Returns the ids and parents in the file of a fork at the leaf, as a sketch, and its faults. */
 async function forked(source: string): Promise<[string, readonly unknown[]]> {
   const disk = diskWith(fileText(headerText(), ...sketch(source)));
   const session = openOn(disk);

@@ -133,7 +133,7 @@ class History {
     } else if (roll === 5) append([{ ...said(), parentId: random.pick(this.ids) }, said()], `k${this.ids.length}`);
     else if (roll === 6) {
       const leafId = random.chance(0.2) ? null : random.pick(this.ids);
-      // Who goes to where he is writes nothing.
+      // A move to the present leaf writes nothing.
       const isMoved = leafOf(session, head) !== leafId;
       move(session, head, leafId);
       if (isMoved || head === null) now.set(head, leafId);

@@ -82,8 +82,8 @@ function leafIn(text: string): string | null {
 
 /**
  * Random histories. The model knows three rules: an append takes the leaf along, another program only where it
- * continues it, and a failed commit puts it back. What was committed, an opening finds; what was left, the file alone
- * tells.
+ * continues it, and a failed commit puts it back. An opening finds the committed entries; after a leave, the file alone
+ * has the state.
  */
 class History {
   readonly random: Random;
@@ -114,7 +114,7 @@ class History {
     const drafts = Array.from({ length: this.random.chance(0.7) ? 1 : 3 }, () => this.draft());
     try {
       if (this.session.log.acquireLock()) await this.refresh();
-      // What others wrote since then comes first, and does not take the leaf along.
+      // Entries that others wrote since then come first, and do not take the leaf along.
       this.leaf = this.session.append(drafts).ids.at(-1) as string;
       this.unseen = [];
     } catch (error) {
@@ -154,9 +154,9 @@ class History {
     this.unseen = [];
   }
 
-  /** Has an operation of the disk fail in what is done meanwhile. */
+  /** Has an operation of the disk fail during some work. */
   async failing(work: () => unknown): Promise<void> {
-    // What others wrote after ours keeps ours in the file, whatever becomes of it.
+    // Entries that others wrote after ours keep ours in the file, whether the commit fails or not.
     await this.refresh();
     this.disk.set({ kind: "fail", at: 1 + this.random.int(8), errno: "EIO" });
     await work();
@@ -202,7 +202,7 @@ class History {
         expect(openOn(diskWith(this.disk.content(FILE) as Uint8Array)).leafId, "the file alone").toBe(this.leaf);
     }
     expect(this.session.leafId).toBe(this.leaf);
-    // The host is told so at once.
+    // The host gets the event at once.
     if (this.session.isDurable) this.durable = this.leaf;
   }
 }

@@ -16,7 +16,7 @@ import type { Json } from "../../support/server.ts";
 import { FILE, FOLDER, idsOf, openOn, workspaceOn } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
-/** A disk on which another program does something before the n-th read. */
+/** A disk with an action of another program before the n-th read. */
 class ReadDisk extends FaultDisk {
   reads = 0;
   meddleAt = 0;
@@ -30,12 +30,12 @@ class ReadDisk extends FaultDisk {
 
 const draft = (n: number, rest = "") => ({ type: "custom", id: id(n), rest: toBytes(rest) });
 
-/** So long that it is not read with what lies before it, and kept: whoever wants it reads it. */
+/** Too long for reading with the lines before it, and for the cache: it is read on demand. */
 const LONG = `,"data":"${"x".repeat(20_000)}"`;
 
 type Replaced = Awaited<ReturnType<typeof replaced>>;
 
-/** A session that ends with a batch, and that three entries were appended to which its file lacks now. */
+/** A session that ends with a batch, and to which three entries were appended that its file now lacks. */
 async function replaced(kind: "jsonl" | "v2", head: string | null) {
   const disk = new ReadDisk();
   const session = workspaceOn(disk, kind).create();
@@ -58,7 +58,7 @@ async function replaced(kind: "jsonl" | "v2", head: string | null) {
   return { disk, session, known };
 }
 
-/** Looks twice, for the first look may fail. Returns how many entries were told to be lost. */
+/** Looks twice, for the first look may fail. Returns the number of entries that were reported lost. */
 function lookTwice({ disk, session }: Replaced): number {
   let lost = 0;
   for (let look = 0; look < 2; look++) {
@@ -72,7 +72,7 @@ function lookTwice({ disk, session }: Replaced): number {
   return lost;
 }
 
-/** Expects that what is gone was told, and that the session goes on behind what is there. */
+/** Expects that the missing entries were reported, and that the session goes on behind the present ones. */
 function expectTaken({ session, known, disk }: Replaced, lost: number, openCount: number, what: string): void {
   const now = idsOf(session.log);
   expect(lost, what).toBe(known.filter((one) => !now.includes(one)).length);

@@ -31,7 +31,7 @@ describe("appending", () => {
   // The others are refused in test/handlers/append.test.ts.
   test.each([
     ["an id with a slash", [said("a", { id: "../a" })], "invalid_entry"],
-    // It would change what is above those that name it.
+    // It would change the ancestors of entries that name it.
     ["an id that others name as their missing parent", [said("a", { id: "lost1" })], "invalid_entry"],
     ["a parent that comes later", [said("a", { parentId: "x" }), said("b", { id: "x" })], "entry_not_found"],
     ["an empty parent", [said("a", { parentId: "" })], "entry_not_found"],

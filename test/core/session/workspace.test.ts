@@ -1,4 +1,4 @@
-/** Where new sessions come to lie, and which session is the latest: as both Pis have it, on both stores. */
+/** The folder of new sessions, and the choice of the latest session: as both Pis have it, on both stores. */
 
 import { mkdirSync, readdirSync, utimesSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -37,7 +37,7 @@ async function make(file: string): Promise<string> {
   return file;
 }
 
-/** What makes a new session of the current one. */
+/** Commands that make a new session of the current one. */
 const WAYS: readonly (readonly [method: string, params: object])[] = [
   ["fork", { entryId: "c" }],
   ["fork", { entryId: "a" }],
@@ -45,7 +45,7 @@ const WAYS: readonly (readonly [method: string, params: object])[] = [
   ["new_session", {}],
 ];
 
-/** Where each of them puts the new session, which exists. */
+/** Returns the folder in which each of them puts the new session, which exists. */
 async function foldersOf(server: HereServer, file: string): Promise<string[]> {
   const folders: string[] = [];
   for (const [method, params] of WAYS) {
@@ -125,7 +125,7 @@ acrossTiers(describe, STORES)("on %s, --continue opens", (store) => {
   test("a fork that was just made at an earlier message, the old session being left where it was moved to", async () => {
     const server = serving(["--store", store]);
     await talk(server);
-    // A position that the file does not tell is written into it when the session is left.
+    // A position that the file does not show is written into it when the session is left.
     await server.result("branch", { entryId: "b" });
     const { sessionId } = await server.result("fork", { entryId: "c" });
     await server.finish();

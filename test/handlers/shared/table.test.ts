@@ -1,4 +1,4 @@
-/** What holds for every command there is: its declaration, a call of its example in each dialect, and what it refuses. */
+/** Rules for every command: its declaration, a call of its example in each dialect, and its refusals. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -37,7 +37,7 @@ const PATHS = ["sessionPath", "otherPath", "outputPath", "path"];
 /** Commands that need no right to write: they look, move the leaf in memory, or make another session. */
 const WRITE_NOTHING = [
   ...["switch_session", "close_session", "fork", "clone", "branch", "migration_status"],
-  // Of a sound session.
+  // For a sound session.
   "repair_session",
 ];
 
@@ -62,7 +62,7 @@ function needsSession({ name, failures }: Command): boolean {
   return failures.includes("no_session") && !NEED_NO_SESSION.includes(name);
 }
 
-/** What one rule of the dispatch goes by. */
+/** Returns the kind of a command in a rule of the dispatch. */
 function kindOf(command: Command): string {
   const own = command.params.shape.sessionId === commonParams.sessionId;
   return [command.effect, needsSession(command), refuses(command), own].join(" ");
@@ -84,7 +84,7 @@ function documentedRefusal(command: Command, dialect: "jsonrpc" | "pi"): Json {
   return JSON.parse(makeRefusalExchange(command)[dialect][1]);
 }
 
-/** What a place has, without what locks and lists leave there. */
+/** Returns the files of a place, without those of locks and lists. */
 function readPlace({ home }: Place): [path: string, content: string][] {
   return Object.entries(contentsOf(home)).filter(([path]) => !/\/(\.pi-session|catalog\/)/.test(path));
 }
@@ -145,7 +145,7 @@ describe.each(commandTable)("$name", (command) => {
       return;
     }
     expect(reply.error).toBeUndefined();
-    // What the schema does not name would be lost here.
+    // Members that are missing in the schema would be lost here.
     expect(command.result.parse(reply.result)).toEqual(reply.result);
   });
 
@@ -327,7 +327,7 @@ test.each(["switch_session", "delete_session", "new_session"])("%s refuses an id
 
 const holding = (content: string | Uint8Array) => (path: string) => writeFileSync(path, content);
 
-/** What can be at the path of a session and is none, and how it is refused. */
+/** Other things at the path of a session, and their refusals. */
 const NO_SESSIONS: Record<string, [name: string, make: (path: string) => unknown]> = {
   nothing: ["session_not_found", () => {}],
   "a folder": ["not_a_session", (path) => mkdirSync(path)],

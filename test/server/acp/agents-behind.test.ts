@@ -1,4 +1,4 @@
-/** An agent behind an editor: what it does in a turn is told while it does it, and is the session's afterwards. */
+/** An agent behind an editor: its steps in a turn are sent at once, and are the session's afterwards. */
 
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -11,7 +11,7 @@ import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 const PI = ["--agent", piLike()];
 const acp = (...flags: string[]): string[] => ["--agent", acpLike(...flags), "--agent-protocol", "acp"];
 
-/** Agents of both protocols, of which that of the editor's own keeps no session. */
+/** Agents of both protocols; that of the editor's own keeps no session. */
 const AGENTS = [
   ["of Pi", PI],
   ["of the protocol", acp()],
@@ -103,7 +103,7 @@ describe.each(AGENTS)("a turn with an agent %s", (whose, args) => {
       [mute, whose === "of Pi" ? "within 200 ms" : "did not answer initialize for 200 ms and was ended"],
     ]) {
       const options = ["--agent", agent, ...args.slice(2), "--agent-timeout", "200"];
-      // It lives long enough after it was given up for the first reason to be told.
+      // It lives long enough after it was given up for the report of the first reason.
       const { editor, sessionId, made } = await talk(options, { place, agentLaunch: whose === "of Pi" ? {} : HERE });
       expect(made.configOptions).toBeUndefined();
       expect(await editor.failedTurn(sessionId, "one")).toContain(sentence);
@@ -145,7 +145,7 @@ describe("a turn of Pi's", () => {
     expect(edit).toMatchObject(done);
     expect(edit.content[0]).toEqual({ type: "diff", path, oldText: "old", newText: "new" });
     expect(read).toMatchObject({ kind: "read", status: "completed", rawInput: { path: "file-1" } });
-    // A later load shows the same, and each entry was told of once by its id.
+    // A later load shows the same, and each entry came once by its id.
     const ids = live.flatMap((update) => ours(update)?.entryId ?? []);
     const { updates } = await editor.load(sessionId);
     expect([ids, callsIn(live), textOf(live)]).toEqual([entryIdsOf(updates), callsIn(updates), textOf(updates)]);
@@ -262,7 +262,7 @@ describe("what extensions of Pi ask", () => {
       expect(await editor.end(asked)).toBe("end_turn");
       expect(textOf(editor.take(sessionId))).toBe(said);
     }
-    // Nobody who cancels needs to answer.
+    // A canceller needs no answer.
     const asked = editor.begins(sessionId, "ask");
     await editor.question();
     editor.cancel(sessionId);
@@ -398,7 +398,7 @@ test.each(["--loads", "--resumes"])("an agent that can do it itself goes on with
   const next = await editorHere(args, { place, agentLaunch: HERE });
   const { updates, result } = await next.load(sessionId);
   expect(ours(result).fidelity).toBe("native");
-  // The past is ours, told once.
+  // The past is ours, sent once.
   expect(textOf(updates, "user_message_chunk")).toBe("onedie after 1 chunks 2recall");
   await next.turn(sessionId, "recall");
   expect(textOf(next.take(sessionId))).toMatch(/^one \| .*recall \| recall$/);

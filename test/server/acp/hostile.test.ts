@@ -110,7 +110,7 @@ test("sessions that do not exist are not found, by no trick", async () => {
     const params = { sessionId, cwd: place.cwd, mcpServers: [], prompt: [], title: "x", entryId: null };
     for (const method of ["load", "resume", "fork", "close", "status", "set_title", "prompt", "archive", "unarchive"])
       expect([method, (await editor.failure(`session/${method}`, params)).code]).toEqual([method, -32002]);
-    // To delete what is not there is to have done it; clients take -32002 for the same.
+    // Deleting a missing session succeeds; clients take -32002 for the same.
     expect((await editor.request("session/delete", params)).error?.code ?? -32002).toBe(-32002);
   }
   expect((await editor.result("session/list")).sessions).toHaveLength(1);

@@ -15,7 +15,9 @@ const STORES = ["jsonl", "v2"] as const;
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
 
-/** An editor with a session, and an agent behind that does `onOther` with what is neither its beginning nor a new session. */
+/**
+ * An editor with a session, and an agent behind that runs `onOther` for requests other than its beginning and a new session.
+ */
 async function behind(
   onOther: string,
   { onNew, more = [], ...given }: HereOptions & { onNew?: string; more?: string[] } = {},
@@ -47,7 +49,7 @@ const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
 const ASKS = (id: string, more = 'sessionId, toolCall: { toolCallId: "c" }, options: []'): string =>
   `say({ id: ${id}, method: "session/request_permission", params: { ${more} } });`;
 
-/** A prompt makes the agent ask; what is done with the answer to its question. */
+/** Makes the agent ask at a prompt, and handle the answer to its question. */
 const asksThen = (onAnswer: string, asks = ASKS('"own"')): string =>
   `if (method === "session/prompt") { globalThis.prompted = { id, sessionId }; ${asks} } else if (id === "own") { ${onAnswer} }`;
 
@@ -125,7 +127,7 @@ describe("an agent hangs nobody", () => {
     const other = (await editor.make()).sessionId;
     const first = editor.begins(sessionId, "one");
     await editor.heard("closed");
-    // What it is sent tells that it does not hear.
+    // The messages that it gets show that it does not hear.
     for (const asked of [first, editor.begins(other, "two")])
       expect((await editor.reply(asked)).error.message).toMatch(/^The agent .*\.$/);
     expect(await shown()).toContain("user: one");
@@ -262,7 +264,7 @@ acrossTiers(test, STORES)("what an agent says between turns is in %s, once, and 
   expect(texts).toEqual(["now", "later", "now", "later"]);
   const inOrder = ["user: one", "agent: now", "agent: later", "user: two", "agent: now", "agent: later"];
   expect(await shown()).toEqual(inOrder);
-  // What was loaded is known to the agent: it goes on with its own session.
+  // The agent knows loaded sessions: it goes on with its own session.
   expect(ours((await editor.turn(sessionId, "three")).result)).toBeUndefined();
 });
 
@@ -341,7 +343,7 @@ describe("an agent in this process", () => {
     editor.begins(two.sessionId, "wait");
     const { messages, status } = await editor.server.finish();
     expect(status).toBe(0);
-    // Whether the last one had begun, nobody knows.
+    // The state of the last one is unknown.
     const ends = messages.map(({ result, error }) => error?.code ?? result.stopReason);
     expect(ends).toEqual([-32800, expect.toBeOneOf([-32800, "cancelled"])]);
   });

@@ -1,4 +1,6 @@
-/** What an editor is shown of a session, on every store: each entry of the path, once, in order, also of what others add. */
+/**
+ * The updates of a session for an editor, on every store: each entry of the path, once, in order, also entries of others.
+ */
 
 import { appendFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -156,7 +158,7 @@ test("what is around damage is shown", async () => {
   expect(updates.flatMap(({ content }) => content?.text ?? [])).toEqual(expect.arrayContaining(["one", "three"]));
 });
 
-/** An editor, and another host of the same session: two servers, of which the editor's holds it. */
+/** An editor, and another host of the same session: two servers; the editor's holds it. */
 async function shared() {
   const { place, id: sessionId, editor } = await editorWith();
   await editor.load(sessionId);
@@ -234,7 +236,7 @@ acrossTiers(test, [1, 2])("what a program without locks appends is shown once, i
       at = past;
       await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
     }
-    // The last entry may be told in several updates.
+    // The last entry may come in several updates.
     await editor.result("session/list");
     expect(entryIdsOf(editor.take(SESSION))).toEqual(entries.map(({ id }) => id));
     const { updates } = await editor.load(SESSION, CWD);

@@ -1,4 +1,7 @@
-/** An agent of the Agent Client Protocol behind the server: each line goes on as it came, and what it says is recorded. */
+/**
+ * An agent of the Agent Client Protocol behind the server: each line goes on as it came, and the agent's answers are
+ * recorded.
+ */
 
 import { describe, expect, test } from "vitest";
 import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
@@ -44,7 +47,7 @@ async function begin(server: Wire, sessionId: string, words: string): Promise<vo
 
 const rolesOf = (messages: Json[]): string => messages.map((message) => message.role ?? message).join(" ");
 
-/** What was said, each as its text. */
+/** Returns the texts of the messages. */
 const saidIn = (messages: Json[]): string[] => messages.flatMap(({ content }) => content?.[0].text ?? content ?? []);
 
 /** The messages that were recorded, and the types of everything else. */
@@ -68,7 +71,7 @@ acrossTiers(describe, STORES)("a session recorded in %s", (store) => {
     server.answer(question.id, { outcome: { outcome: "selected", optionId: "yes" } });
     const { result } = await until(server, ({ id }) => id === 3);
     expect(result.stopReason).toBe("end_turn");
-    // What is no request of ours is the agent's to judge.
+    // The agent answers unknown requests.
     expect((await ask(server, 4, "session/unheard_of", {})).error.code).toBe(-32601);
     expect((await server.finish()).status).toBe(0);
 

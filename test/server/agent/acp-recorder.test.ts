@@ -1,4 +1,4 @@
-/** The recorder of an agent's sessions next to a fleet: what it asks of other machines, and when. */
+/** The recorder of an agent's sessions next to a fleet: its requests to other machines, and their times. */
 
 import { expect, test } from "vitest";
 import { toBytes } from "../../../src/core/json/json.ts";
@@ -58,7 +58,7 @@ test.each(["jsonl", "v2"] as const)("one in %s is not asked about while a prompt
   expect(table.linesOf(SESSION).filter((line) => /"text":"(one|two)"/.test(line))).toHaveLength(2);
 });
 
-/** A session with a prompt that was recorded, and its file, to which another program does something. */
+/** A session with a prompt that was recorded, and its file, which another program changes. */
 async function changed(change: (disk: FaultDisk, fd: number, file: string) => void): Promise<Recording> {
   const recording = new Recording("jsonl");
   await recording.prompt("one");

@@ -1,4 +1,4 @@
-/** Agents behind a server whose sessions are in a fleet, too: what they write is there, and no other process writes meanwhile. */
+/** Agents behind a server whose sessions are in a fleet, too: their entries are there, and no other process writes meanwhile. */
 
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -46,7 +46,7 @@ async function writeOn({ lives }: FleetServer, sessionId: string): Promise<() =>
   return () => lives.end();
 }
 
-/** Has another machine write to a session, whoever has the session. Returns what ends it. */
+/** Has another machine write to a session, even one with a holder. Returns a function that ends it. */
 function writeElsewhere(table: FleetTable, sessionId: string): Promise<() => Promise<void>> {
   const two = machine(table, "two");
   two.fleet.leasesEnd = true;
@@ -63,7 +63,7 @@ async function isSo(isTrue: () => boolean): Promise<void> {
 describe("an agent like Pi", () => {
   const PI = ["--mode", "rpc", "--agent", piLike()];
 
-  /** A server with an agent that has taken a turn, which is in the fleet but for what is to be looked at while it comes. */
+  /** A server with an agent that has taken a turn; the turn is in the fleet, except for the entries under test. */
   async function working({ isJournaled = false, message = "one", isWaitedFor = true } = {}) {
     if (isWaitedFor) stopTimers();
     const table = new FleetTable();
@@ -127,7 +127,7 @@ describe("an agent like Pi", () => {
       if (how === "before what its file alone had")
         appendFileSync(sessionFile, custom(JSON.parse(linesIn(sessionFile)[1]).id));
       one.now = 10_000;
-      // Nobody asks for anything.
+      // There are no requests.
       if (how !== "refused meanwhile") await isSo(() => linesIn(sessionFile).some((one) => one.includes("theirs")));
       // The server knows the file in the place of the other.
       if (how === "before what its file alone had") expect(await said(wire)).toContain("user: theirs");
@@ -149,7 +149,7 @@ describe("an agent like Pi", () => {
       expect(textsIn(table, sessionId).filter((one) => one === text)).toHaveLength(1);
   });
 
-  /** A server whose agent does this with what it hears. */
+  /** A server with an agent of these lines. */
   async function withOwn(onOther: string) {
     const table = new FleetTable();
     const one = machine(table, "one");
@@ -246,7 +246,7 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
     ] as const) {
       const { lives } = own;
       const { error } = await prompt(await started(own), 2, sessionId, text);
-      // The scripted agent knows only sessions of its own process; what it was asked is recorded before.
+      // The scripted agent knows only sessions of its own process; its prompts are recorded before.
       expect(error?.message ?? "").not.toContain("recorded");
       await lives.end();
       expect(lives.said).toEqual([]);

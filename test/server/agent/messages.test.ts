@@ -1,4 +1,4 @@
-/** Messages that an agent showed are known again in what it wrote. */
+/** Messages that an agent showed are recognized in its file. */
 
 import { expect, test } from "vitest";
 import { type MessageValue, matchStored } from "../../../src/server/agent/messages.ts";

@@ -22,7 +22,7 @@ import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
   serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, agentLaunch: HERE });
 
-/** Starts a server whose agent does `onOther` with what it is sent. */
+/** Starts a server with an agent that runs `onOther` with its input. */
 function serveWithOwn(onOther: string): HereServer {
   const place = temporaryPlace();
   return serveWithAgent(ownAgent(place, onOther), [], place);
@@ -34,7 +34,7 @@ const entriesOf = (file: string): Json[] =>
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line));
 
-/** What is said in turns with the scripted agent. */
+/** The messages of turns with the scripted agent. */
 const turnsOf = (...prompts: string[]): string[] =>
   prompts.flatMap((prompt) => [`user: ${prompt}`, `assistant: You said: ${prompt}`]);
 
@@ -263,7 +263,7 @@ describe("limits", () => {
     const { sessionFile } = await data(server, "get_state");
     server.stall();
     server.send({ id: "p", type: "prompt", message: "chunks 80000" });
-    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of eight.
+    // The answer is written when it is complete: without a reader, the agent stops at a few megabytes of eight.
     const said = (): number => Number(/wchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8"))?.[1]);
     for (let before = -1, now = said(); now < 1 << 20 || now !== before; now = said()) {
       before = now;
@@ -389,7 +389,7 @@ describe("what an agent shows as finished is in its session", () => {
     }
     const shown = ["assistant: read", "toolResult: found", "assistant: answer"];
     expect(await said(server)).toEqual(prompts.flatMap((message) => [`user: ${message}`, ...shown]));
-    // What the agent wrote is there as it was, and each call of the model counts once.
+    // Entries of the agent are unchanged, and each call of the model counts once.
     const { sessionFile } = await data(server, "get_state");
     expect(entriesOf(sessionFile).filter(({ id }) => /^0000000/.test(id))).toHaveLength(written.length);
     const { damage } = await data(server, "verify_session");

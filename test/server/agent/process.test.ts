@@ -14,7 +14,7 @@ const words = [process.execPath, "-e", PRINTS, "--"];
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Starts it to work with it, and returns what it printed. */
+/** Starts it to work with it. Returns its output. */
 async function working(variables: Variables): Promise<string> {
   const lines: string[] = [];
   await new Promise<void>((resolve) => {

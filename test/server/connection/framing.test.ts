@@ -13,7 +13,7 @@ interface Options {
   readonly limit?: number;
 }
 
-/** A stream as the server reads it: feed it chunks, then its end; what it cut stands in `cuts`. */
+/** A stream as the server reads it: feed it chunks, then its end; `cuts` has the frames. */
 class Reading {
   readonly cuts: Cut[] = [];
   private readonly beginning: AutoDecoder;
@@ -49,7 +49,7 @@ class Reading {
   }
 }
 
-/** What was cut, in words. */
+/** Returns the frames in words. */
 function describeCuts(cuts: readonly Cut[]): string[] {
   return cuts.map((cut) => {
     if (cut.kind === "payload") return cut.bytes.toString("utf8");
@@ -80,7 +80,7 @@ const B = '{"b":2}';
 
 type Row = [what: string, input: string, expected: string[], options?: Options];
 
-/** A header that cannot be read is told once, and the next frame is read. */
+/** A header that cannot be read is reported once, and the next frame is read. */
 const BAD_HEADERS = [
   "Content-Type: application/json\r\n\r\n{}",
   ...["-7", "NaN", "7.5", "+7", "0x7", "", "99999999999999999999"].map((no) => `Content-Length: ${no}\r\n\r\n${A}`),
@@ -187,7 +187,7 @@ describe("memory stays bounded", SYSTEM, () => {
   /** Pieces of a MiB that come. */
   const COUNT = 10;
 
-  /** How much more is held after as many of the same byte. */
+  /** Returns the growth of the buffer after as many of the same byte. */
   function heldAfter(reading: Reading, byte: string): number {
     collectGarbage();
     const before = process.memoryUsage().arrayBuffers;

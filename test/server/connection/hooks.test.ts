@@ -274,7 +274,7 @@ describe("no consent", () => {
     server.ask("n", "new_session");
     const { id } = await question(server);
     expect(await server.reply("n")).toMatchObject({ result });
-    // The host is told that nobody waits any more, and its late answer is nothing.
+    // The host learns that the question is over, and its late answer is nothing.
     const cancels = server.events.filter(({ method }) => method === "$/cancelRequest");
     expect(cancels.map(({ params }) => params)).toEqual([{ id }]);
     server.answer(id, { cancel: true });

@@ -1,4 +1,4 @@
-/** What is sent arrives as it is, in order and in frames, however it is cut, gathered, held up or made late. */
+/** Messages arrive unchanged, in order and in frames, however they are cut, gathered, held up or late. */
 
 import { readdirSync } from "node:fs";
 import { Writable } from "node:stream";
@@ -15,7 +15,7 @@ import { acrossTiers } from "../../support/tiers.ts";
 
 type Pieces = (string | Uint8Array)[];
 
-/** Where replies wait, on a disk that fails as `fault` says when it is set. */
+/** The spool of replies, on a disk that fails as `fault` says when it is set. */
 function spoolHere(): { spool: FileSpool; disk: FailingDisk; folder: string; fault: { next?: [string, Stroke] } } {
   const fault: { next?: [string, Stroke] } = {};
   const folder = temporaryFolder();
@@ -24,10 +24,10 @@ function spoolHere(): { spool: FileSpool; disk: FailingDisk; folder: string; fau
   return { spool: new FileSpool(disk.disk, [folder], () => 0), disk, folder, fault };
 }
 
-/** A reader that takes what it gets when it is let. */
+/** A reader that takes its input at the test's word. */
 class SlowReader extends Writable {
   readonly got: Buffer[] = [];
-  /** What waits to be taken. */
+  /** Resolves when the input is taken. */
   private taken: (() => void) | undefined;
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
@@ -35,7 +35,7 @@ class SlowReader extends Writable {
     this.taken = done;
   }
 
-  /** Takes what is there; answers whether there was anything. */
+  /** Takes the input; returns whether there was any. */
   take(): boolean {
     const { taken } = this;
     this.taken = undefined;
@@ -133,7 +133,7 @@ describe("a message that waits in a file", () => {
     await reader.takeAll();
     expect(reader.destroyed).toBe(true);
     expect(errors.map(String)).toEqual([expect.stringContaining("EIO")]);
-    // What is to be sent from now on goes nowhere, and nobody waits for it.
+    // Later messages go nowhere, and no sender waits for them.
     expect(output.hasCapacity).toBe(true);
     output.send(["more"]);
     await output.drained();

@@ -1,4 +1,4 @@
-/** The order of things: effects, replies and events, and what is acknowledged when. */
+/** The order of things: effects, replies and events, and the times of acknowledgements. */
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
@@ -48,11 +48,11 @@ describe.each([
       call("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }),
       call("set_session_name", { name: "n" }),
       call("set_label", { entryId: "a", label: "l" }),
-      // Of a command that failed are none.
+      // A failed command has no events.
       append(user("d", { id: "d" }), user("e", { id: "a" })),
       ...["branch", "fork"].map((method) => call(method, { entryId: "nope" })),
       call("switch_session", { sessionPath: "nope.jsonl" }),
-      // That of a notification come where its reply would have been.
+      // Events of a notification come in the place of its reply.
       { jsonrpc: "2.0", method: "append", params: { entries: [user("x")] } },
       call("get_state"),
       call("shutdown"),
@@ -151,7 +151,7 @@ describe("what is acknowledged", () => {
     const server = serveHere(["--events", "none"], { disk });
     server.send(append(user("a")), append(user("b", { id: "b" })), call("get_state"));
     const gate = await waits();
-    // All three wait for it: the read tells of what it would be wrong to tell of.
+    // All three wait for it: the read would report an undecided state.
     server.send(call("get_state"));
     let answered = false;
     const first = server.next().then((reply) => {

@@ -10,7 +10,7 @@ describe("a lane", () => {
   test("keeps slot.after <= durable <= applied for whatever leaves, in the order in which it came", () => {
     forSeeds(80, (random) => {
       const lane = new Lane(null);
-      /** Numbers of writes that must be durable, of what was pushed; what has left is taken out at the front. */
+      /** Numbers of writes that must be durable, of those pushed; those that have left are taken out at the front. */
       const waiting: number[] = [];
       let applied = 0;
       let durable = 0;

@@ -1,4 +1,4 @@
-/** Holders of sessions are announced, found and reached, and nobody is led to a socket that is not the holder's. */
+/** Holders of sessions are announced, found and reached, and a foreign socket is never taken for the holder's. */
 
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -42,13 +42,13 @@ function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = 
   return { folder, session, entrance, within, json, socket, find: () => attachmentsWith().find(session) };
 }
 
-/** A session that nobody holds, and a folder for temporary files. */
+/** A session without a holder, and a folder for temporary files. */
 function unheld() {
   const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
   return { folder, temporary, session: sessionIn(folder) };
 }
 
-/** Expects that a session's holder is found by whoever looks, and answers. */
+/** Expects that a search finds a session's holder, which answers. */
 async function requireHeard(session: string, options: Parameters<typeof attachmentsWith>[0] = {}): Promise<void> {
   expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
 }
@@ -203,7 +203,7 @@ test("an answer still reaches who has nothing more to say, and a reset ends no p
 });
 
 describe("where a socket can be", () => {
-  /** Where the holder of a session is announced when there can be nothing next to the session. */
+  /** Finds the place of a holder's announcement when nothing can be next to the session. */
   function placed(variables: (runtime: string, base: string) => Record<string, string>, disk?: Partial<Disk>) {
     const base = temporaryFolder();
     const [runtime, temporary, folder] = ["run", "tmp", "sessions"].map((name) => join(base, name));
@@ -288,7 +288,7 @@ describe("where a socket can be", () => {
 
   test.each([80, 107, 108, 250])("paths of about %i bytes make no difference", async (length) => {
     const base = temporaryFolder();
-    // What is appended to the session's folder has 50 bytes.
+    // The announcement's name adds 50 bytes to the session's folder.
     const folder = join(base, "é".repeat(Math.max(1, (length - base.length - 50) >> 1)).slice(0, 120));
     fs.mkdirSync(folder);
     const sessions = ["session", "another"].map((name) => sessionIn(folder, "jsonl", name));
@@ -465,7 +465,7 @@ describe("where paths are confined", () => {
 });
 
 describe("a disk that fails", () => {
-  /** The real disk, of which one operation fails. */
+  /** The real disk with one failing operation. */
   const striking = (at: number, code: Stroke) => failingDisk((count) => (count === at ? code : undefined));
 
   /** Leaves what a holder leaves that dies. */
@@ -498,7 +498,7 @@ describe("a disk that fails", () => {
     "with %s operations leaves nothing that lies",
     async (given) => {
       const [code, step] = given.split(" ");
-      // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
+      // By their targets: descriptors of earlier tests in this process may be closed in between.
       const descriptors = (): string[] => fs.readdirSync("/proc/self/fd").flatMap(leadsTo);
       const met = new Set<string>();
       for (let at = 1; ; at += Number(step)) {

@@ -83,7 +83,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       const { disk } = scene.one;
       const folder = getFolder(scene.one);
       const append = (): Promise<void> => {
-        // One that this machine never had is as ever.
+        // A session that this machine never had stays unchanged.
         log.append([naming(bytes, id(1)), naming(toBytes("elsewhere"), id(2))].map((line) => toBytes(line)));
         return log.commit();
       };
@@ -109,7 +109,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       await log.ready?.();
       await append();
       expect([attached(scene), table.blobs.has(digest)]).toEqual([[digest], true]);
-      // A reader has what is there.
+      // A reader has the local lines.
       failures = 1;
       expect(log.attachment(1, digest, bytes.length)).toBe(null);
       expect(log.attachment(1, digest, bytes.length)).toBe(Buffer.from(bytes).toString("base64"));
@@ -172,12 +172,12 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const fetched = (): number =>
       asking.mock.calls.filter(([asked]) => "text" in asked && asked.text.startsWith("select bytes")).length;
     const three = await machine(kind, fleet);
-    // It is seen what it is, and comes no second time as long as nobody has given it anew.
+    // It is recognized, and is not uploaded a second time unless it is put anew.
     for (let times = 0; times < 2; times++)
       expect([existsSync(await pictureOf(three, sessionId, bytes)), fetched()]).toEqual([false, 2]);
     await suite.runVerb(`import ${sessionsOf(one)}`, one.place);
     expect(await wrong()).toEqual([]);
-    // Whoever opens it again has it then.
+    // The next opening has it then.
     expect(readFileSync(await pictureOf(three, sessionId, bytes)).equals(bytes)).toBe(true);
     const out = join(two.place.home, "out");
     await suite.runVerb(`export ${out}`, two.place);
@@ -225,7 +225,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     expect(counts("blob", "attached")).toBe("1 2");
     const prune = (): Promise<Json> => suite.runVerb("prune --apply --yes", one.place);
     sql("truncate pi_fleet.attached");
-    // What was given just now is about to be named.
+    // A file that was just uploaded is about to be named.
     expect(await prune()).toMatchObject({ attachments: 0 });
     sql("insert into pi_fleet.attached select '', id, 0, sha256 from pi_fleet.session, pi_fleet.blob");
     for (const [n, sessionId] of ids.entries()) {

@@ -129,7 +129,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await theirs.result("append", { entries: [user("theirs")] });
     await other.end();
     rmSync(lost, { recursive: true });
-    // What only this machine has is found here, until it is given.
+    // Lines of this machine alone are found here, until they are uploaded.
     const { hits } = await runVerb("search", "alone");
     expect(hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual(ids.slice(0, 2).sort());
     const { journal } = await suite.runVerb("verify", place);
@@ -203,7 +203,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       expect([sessions, copies.map(({ state }: Json) => state)]).toEqual([1, ["same"]]);
       expect((await runHere(place, ["fleet", "push"], { variables })).status).toBe(0);
     }
-    // Of one that both have, as after a move to another database, each gets what it lacks.
+    // If both databases have a session, as after a move to another database, each gets its missing lines.
     const variables = { PI_FLEET_URL: `${suite.url}&tenant=other` };
     const other = (...words: string[]) => runHere(place, ["fleet", ...words], { variables });
     const folder = join(place.home, ".pi");
@@ -324,7 +324,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const indexed = await (machine.getAdmin() as FleetKeeping).index(undefined, 8 << 16);
     expect(indexed).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
-    // Eight lines, what is on its way, and what the collector leaves.
+    // Eight lines, lines on their way, and garbage that is not yet collected.
     expect(most).toBeLessThan(15);
   });
 
@@ -356,7 +356,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       const size = filesIn(out).reduce((sum, path) => sum + statSync(path).size, 0);
       expect(size).toBeGreaterThanOrEqual(before - 20_000);
     };
-    // The last line, which is what goes wrong at first, and what it is.
+    // Damages the last line, which is the first to fail, and says how.
     const last = (line: string): string => sql(`update pi_fleet.entry set line = ${line} where seq = 19`);
     last("overlay(line || ' '::bytea placing 'Y'::bytea from 60 for 1)");
     expect(await exported()).toMatchObject({ sessionId, outcome: "refused" });
@@ -419,7 +419,7 @@ test("another database at the same address gets nothing before the note of the f
   expect(durability).toBe("primary");
   const closed = await newSession(first, [user("closed")]);
   await lives.end();
-  // It is made anew, or a mistake of whoever runs the servers leads here.
+  // It is made anew, or an operator's mistake leads here.
   server.sql("drop schema pi_fleet cascade");
   await migrate();
   // Ten times as fast, because a database that was away is asked again after a second.
@@ -436,7 +436,7 @@ test("another database at the same address gets nothing before the note of the f
   const reached = async (): Promise<string> => (await next.result("get_state")).durability;
   await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
   expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
-  // A session that nobody opens is lacking, and comes with restore.
+  // A session that no host opens is missing, and comes with restore.
   const lacked = await verb("verify");
   expect([lacked.status, lacked.stdout]).toEqual([3, expect.stringContaining(closed)]);
   await lives.end();

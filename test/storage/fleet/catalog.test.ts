@@ -1,6 +1,6 @@
 /**
- * Lists, searches, usage and families across a fleet: a machine that has no copy is told what the machine says that has
- * the files, whose catalog is the measure. Each call of a model counts once in sums, also of forks whose originals are gone.
+ * Lists, searches, usage and families across a fleet: a machine without copies gets the same answers as the machine with the
+ * files, whose catalog is the measure. Each call of a model counts once in sums, also of forks whose originals are gone.
  *
  * @module-tag system
  */
@@ -111,7 +111,7 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     const idsOf = (rows: Json[]): string[] => rows.map((row) => row.sessionId);
     expect(idsOf(after)).toEqual(idsOf(sessions));
     expect(after.filter(({ isRemote }: Json) => isRemote).length).toBe(sessions.length - 2);
-    // What the other machine goes on to write is found, though the copy here is behind.
+    // Later entries of the other machine are found, though the copy here is behind.
     await one.result("switch_session", { sessionId });
     await two.result("switch_session", { sessionId: first.sessionId });
     await two.result("close_session", { sessionId });
@@ -134,13 +134,13 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     expect((await two.result("list_sessions", { here: true })).limited).toBeUndefined();
   });
 
-  // Of more than 500 texts or words the server asks in another way.
+  // Above 500 texts or words the server uses another query.
   acrossTiers(test, [250, 900])("finds parts of words among %i texts, common or rare", async (count) => {
     const { one, two } = await machines();
     const rare = (n: number): string => (n % 400 === 5 ? "seldomness" : n % 60 === 1 ? "oftentimes" : "");
     const entries = range(0, count).map((n) => spoken(`everywheres number${n}x ${rare(n)} again`, n));
     await one.result("append", { entries });
-    // Of "umber4" hundreds of words hold it, and one word the other part.
+    // Hundreds of words hold "umber4", and one word the other part.
     const queries = `eldomnes,ftentime,verywher eldomnes,gain ftentime umber,umber72 verywher,umber4 eldomnes,
         umber4 ftentime verywher,verywher`.split(/,\s*/);
     const requests = queries.map((query): Json => ({ query }));

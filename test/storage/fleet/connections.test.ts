@@ -1,4 +1,4 @@
-/** Addresses of databases, what answers of a database are taken for, and how long nobody waits for one that is away. */
+/** Addresses of databases, the interpretation of a database's answers, and the longest wait for one that is away. */
 
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -120,7 +120,7 @@ describe("an address", () => {
     const place = { client: "one", processId: "one", since: "", readFile: certificates };
     const { patience, elapsed } = connectFleet("postgres://db.example/a", place, false, whenAway);
     expect(await patience(1, elapsed() - most)).toBe(false);
-    // What became of a commit is asked once, whenever the server was lost.
+    // The outcome of a commit is asked for once, whenever the server was lost.
     expect(await patience(0, elapsed() - most)).toBe(true);
   });
 });
@@ -320,7 +320,7 @@ describe("an answer", () => {
     const taking = { kind: isAway ? "away" : "unfit", reason: expect.stringContaining(remedy) };
     expect(await fleet.take("session", 0)).toMatchObject(taking);
     await expect(fleet.look("session")).rejects.toMatchObject({ retryable: isAway });
-    // Whoever would go on alone is told instead.
+    // A host that would go on alone gets a failure.
     const disk = new FaultDisk();
     const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
     const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
@@ -359,7 +359,7 @@ describe("an answer", () => {
     [{ standbys: "*" }, "replicated"],
     [{ standbys: "*", commit: "remote_apply" }, "replicated"],
     [{ standbys: "*", commit: "local" }, "primary"],
-    // A commit that is given up by its standby would be told as any other.
+    // A commit that its standby gives up would look like any other.
     [{ standbys: "*", told: "error" }, "primary"],
     [{ standbys: "*", told: "warning" }, "replicated"],
     // A pooler keeps the warnings.
@@ -417,7 +417,7 @@ describe("an answer", () => {
       [{ value: "one" }, DONE],
       [{ value: "two" }, saying("its store is two, and this machine's sessions are in one")],
       [errorOf("42P01"), saying("no tables")],
-      // Who may not ask for it uses what is there.
+      // A role without the right uses the existing setting.
       [errorOf("42501"), DONE],
       [{ value: "one" }, DONE],
     ]) {
@@ -440,7 +440,7 @@ describe("an answer", () => {
 
   describe("of a former primary", () => {
     const ADDRESS = "postgres://me@db/agents";
-    /** Processes of one machine, and the server to which its endpoint leads. */
+    /** Processes of one machine, and the server at its endpoint. */
     function machine() {
       const disk = new FaultDisk();
       const at = { server: "7/2" };

@@ -17,7 +17,7 @@ import { keepsTheContract } from "../contract.ts";
 
 const KINDS = ["jsonl", "v2"] as const;
 
-/** Declares the contract for copies of a fleet, which there is none of before the tests begin. */
+/** Declares the contract for copies of a fleet, which has none before the tests begin. */
 function keepsIt(kind: MachineKind, fleetOf: () => Fleet | undefined): void {
   keepsTheContract(`a fleet over ${kind}`, () => {
     const disk = new FaultDisk();

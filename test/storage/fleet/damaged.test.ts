@@ -1,6 +1,6 @@
 /**
- * What `fleet verify` and exports say of sessions whose pages are damaged, whose rows were tampered with, which others change
- * meanwhile, or that cannot be read. Over a real PostgreSQL.
+ * Answers of `fleet verify` and exports for sessions whose pages are damaged, whose rows were tampered with, which others
+ * change meanwhile, or that cannot be read. Over a real PostgreSQL.
  *
  * @module-tag system
  */
@@ -30,7 +30,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
   const sql = (text: string): string => suite.sql(text);
   const wrongIn = async ({ place }: HereLives): Promise<unknown[]> =>
     (await suite.runVerb("verify", place)).faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
-  /** A machine that has made sessions of so many entries, of which a page holds a few, with lines in rows or in packs. */
+  /** A machine with sessions of so many entries, a few of them on each page, with lines in rows or in packs. */
   const madeIn = async (
     kind: string,
     ...counts: number[]
@@ -46,14 +46,14 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
       const cut = kind === "packs" ? 2 : count;
       ids.push(await newSession(wire, drafts.slice(0, cut)));
       if (cut < count) await wire.result("append", { entries: drafts.slice(cut) });
-      // Words of what is in packs come behind it, from who has the session open.
+      // Words of packs are indexed later, by the machine with the session open.
       await expect.poll(() => sql("select count(*) from pi_fleet.behind"), { timeout: 30_000 }).toBe("0");
     }
     const inRows = kind === "packs" ? 0 : counts.reduce((sum, count) => sum + count);
     expect(sql("select count(*) from pi_fleet.entry")).toBe(`${inRows}`);
     return { machine, wire, ids };
   };
-  /** Writes nonsense over a page of a table, as a disk does. What is asked then goes by the indexes, as of larger tables. */
+  /** Writes nonsense over a page of a table, as a disk does. Queries then use the indexes, as in larger tables. */
   const damage = async (table: string, page = 0): Promise<void> => {
     const { server } = suite.database;
     const path = sql(`select pg_relation_filepath('pi_fleet.${table}')`);
@@ -96,10 +96,10 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
       sql(`insert into pi_fleet.session (tenant, id, header, chain)
         select tenant, '${id}', header, '' from pi_fleet.session limit 1`);
     sql("update pi_fleet.session set changed_at = '2010-01-01', holder = null");
-    // What the rows were before is nowhere any more, and a page has a few of them.
+    // Earlier versions of the rows are gone, and a page has a few rows.
     const pages = (): string[] =>
       suite.column("select distinct (ctid::text::point)[0] from pi_fleet.session where id like '%-'");
-    // Where a page ends depends on the length of the rows: both of those are on one.
+    // The end of a page depends on the length of the rows: both are on one page.
     for (let percent = 30; percent === 30 || pages().length > 1; percent += 2) {
       sql(`alter table pi_fleet.session set (fillfactor = ${percent})`);
       sql("vacuum (full, analyze) pi_fleet.session");
@@ -113,7 +113,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     const others = sorted.filter((one) => !damaged.includes(one));
     expect([damaged.length > 1, others.length > 1, others.includes(sorted[6])]).toEqual([true, true, true]);
     await damage("session", page);
-    // Of those that nothing knows is told once, and of no other one that can be read.
+    // Unreadable rows without a known session are reported once, and readable ones are not.
     const unread = [...damaged, null];
     const { faults, sessions, copies } = await suite.runVerb("verify", machine.place);
     const wrong = faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
@@ -138,7 +138,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     await machine.end();
   });
 
-  /** Changes of one session, and of which fault they are. `ID` is the session, `OTHER` another one. */
+  /** Changes of one session, by the fault that they cause. `ID` is the session, `OTHER` another one. */
   const OF_ROWS = `chain: entry set line = replace(encode(line, 'escape'), 'text', 'TEXT')::bytea where session_id = ID
     missing_rows: delete from pi_fleet.entry where session_id = ID and seq = 1
     epochs: entry set epoch = epoch + 9 where session_id = ID and seq = 0
@@ -220,7 +220,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
   });
 });
 
-/** Calls by which a session is read. */
+/** Calls that read a session. */
 const READING = ["stretches", "lines", "attachments"] as const;
 const BROKEN: SqlAnswer = { kind: "unknown", reason: "missing chunk number 0 for toast value 16400" };
 const TOO_LONG: SqlAnswer = { kind: "failed", code: "54000", reason: "invalid memory alloc request size" };
@@ -245,7 +245,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     await lives.end();
     return { place, ids };
   };
-  /** Returns a fleet of which the first such call about a session comes after something else. */
+  /** Returns a fleet in which something else happens before the first such call about a session. */
   const after = (one: SqlFleet, call: (typeof READING)[number], id: string, change: () => unknown): SqlFleet => {
     let isDone = false;
     const once = async (about: string): Promise<void> => {
@@ -271,11 +271,11 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     );
     return one;
   };
-  /** Returns the care of a machine. */
-  const getKeeping = async (fleet: SqlFleet, place?: Place) => (await suite.machine({ fleet, place })).lives.getAdmin();
-  /** Returns what is wrong, by session. */
+  /** Returns the fleet administration of a machine. */
+  const openAdmin = async (fleet: SqlFleet, place?: Place) => (await suite.machine({ fleet, place })).lives.getAdmin();
+  /** Returns the faults by session. */
   const faults = async (fleet: SqlFleet, place?: Place): Promise<string[]> =>
-    (await (await getKeeping(fleet, place)).verify()).faults
+    (await (await openAdmin(fleet, place)).verify()).faults
       .map(({ sessionId, fault }) => `${sessionId} ${fault}`)
       .sort();
   const damage = (id: string): string =>
@@ -286,7 +286,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     expect(await faults(refusing(suite.connect(), ids[0], [BROKEN, BROKEN]), place)).toEqual([]);
     const dying = suite.connect();
     for (const call of READING) {
-      const away = await getKeeping(
+      const away = await openAdmin(
         after(dying, call, ids[0], () => leaves(dying)),
         place,
       );
@@ -358,7 +358,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     async (answer) => {
       const { place, ids } = await made(3);
       damage(ids[2]);
-      const one = await getKeeping(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
+      const one = await openAdmin(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
       const { faults, sessions, copies } = await one.verify();
       expect(faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort()).toEqual(
         [`${ids[0]} chain`, `${ids[2]} chain`].sort(),
@@ -376,7 +376,7 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
       if (text.includes("cross join lateral")) asked++;
       return asked > 0 ? refused : undefined;
     });
-    await expect((await getKeeping(one, place)).verify()).rejects.toMatchObject({ ...FAILED, retryable: false });
+    await expect((await openAdmin(one, place)).verify()).rejects.toMatchObject({ ...FAILED, retryable: false });
     expect(asked).toBe(1);
   });
 
@@ -385,13 +385,13 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     async (kind) => {
       const { place, ids } = await made(3, kind === "packs" ? 0 : undefined);
       for (const sessionId of ids.slice(0, 2)) await deletes(place, { sessionId });
-      const one = await getKeeping(suite.connect(), place);
+      const one = await openAdmin(suite.connect(), place);
       const found = async () => {
         const { faults, sessions, deleted, entries } = await one.verify();
         return [sessions, deleted, entries, faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`)];
       };
       expect(await found()).toEqual([3, 2, 9, []]);
-      // Damage that only the stretches of packs tell of, or the lines.
+      // Damage that only the stretches of packs show, or only the lines.
       const change = kind === "packs" ? "pack set chain = sha256(chain)" : "entry set line = 'x'";
       suite.sql(`update pi_fleet.${change} where session_id = '${ids[0]}'`);
       suite.sql("update pi_fleet.session set indexed = 0 where state = 2");

@@ -1,6 +1,6 @@
 /**
- * What becomes of commits where calls of the fleet fail, of copies that are not what the fleet
- * has, and what a host is told where the disk fails, too: a sentence about it is true, whatever failed.
+ * Outcomes of commits where calls of the fleet fail, of copies that differ from the fleet's lines, and reports to a
+ * host where the disk fails, too: each report is true, whichever part failed.
  */
 
 import { describe, expect, test, vi } from "vitest";
@@ -17,14 +17,14 @@ import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { journaled } from "../../support/unsent-lines.ts";
 
-/** A session's life, in which call number `at` goes wrong; its host looks before it tries again. Returns the number of calls. */
+/** A session's life with a fault at call number `at`; its host looks before it tries again. Returns the number of calls. */
 async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {
   const scene = new Scene(kind, { tries });
   const { fleet } = scene.one;
   fleet.faultAt = (call) => (call === at ? fault : undefined);
   const all: string[] = [];
   for (const words of ["0", "1 2", "3", "4"]) {
-    // What is on the disk is the same, and the fleet sees that.
+    // The disk has the same lines, and the fleet sees that.
     if (words === "4") await scene.play("waits; copy 0 1 2 3; closes");
     const before = [...all];
     const more = words.split(" ").map(lineOf);
@@ -41,9 +41,9 @@ async function live(kind: MachineKind, at: number, fault: FleetFault, tries: num
       if (result === scene) break;
       const { name } = result as Error;
       expect(["outcome_unknown", "storage_failed"]).toContain(name);
-      // Whoever asks often enough is told the truth.
+      // A host that asks often enough gets the true outcome.
       if (words !== "4") expect(tries).toBe(0);
-      // What was refused is not there.
+      // A refused line is not there.
       if (name === "storage_failed") expect(scene.table.linesOf(SESSION)).toEqual(before);
     }
     expect(scene.table.linesOf(SESSION)).toEqual(all);
@@ -61,7 +61,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     kind,
     {},
     {
-      // As long as nobody can say what became of it, nothing is written.
+      // As long as its outcome is unknown, nothing is written.
       "a commit whose answer is lost, and that cannot be asked about, is unknown, and comes back as another's": `
         writes 0; loses append after before; writes 1 !outcome_unknown?; copy 0; durable 1; asks; refuses storage_failed
         heals; asks; copy 0 1; writes 2; fleet 0 1 2`,
@@ -223,7 +223,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(counts()).toEqual(once);
     await scene.play("writes 2; closes; two follows");
     expect(counts()[1]).toBeGreaterThan(once[1]);
-    // Nobody of this machine is kept from it.
+    // Other processes of this machine may read it.
     const reader = machine.other.open(machine.file);
     expect(reader.acquireLock()).toBe(true);
     reader.close();
@@ -257,7 +257,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(hasWritten).toBe(true);
     expect([...textsOf(scene.log), ...one.quarantined]).toEqual(expect.arrayContaining(["5<0", "6<5"].map(lineOf)));
     expect(textsOf(scene.log)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
-    // Of the branch that came to nothing nobody is told.
+    // The abandoned branch is not reported.
     expect(scene.log.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
   });
 
@@ -285,7 +285,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       if (does === "has its lock") other.acquireLock();
       else other.append(lines(1));
       scene.log.refresh();
-      // Of a container, only what is in its index is read next to a writer.
+      // Next to a writer, only indexed entries of a container are read.
       if (scene.log.nodes.count > table.linesOf(SESSION).length) await scene.play("confirms !session_locked");
       other.rollBack();
       other.close();
@@ -333,14 +333,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const name = fault === "before" ? "storage_failed" : "outcome_unknown";
       await expect(store.publish(beginning(undefined, file), content)).rejects.toEqual(failed(name));
       await scene.play("heals");
-      // Of which nobody knows, it stays where who asks again looks for it.
+      // An unknown line stays where a repeated request looks for it.
       if (fault === "before") scene.actor("one").opened = await store.publish(beginning(undefined, file), content);
       await scene.play("confirms; fleet 0 1 2; writes 3; fleet 0 1 2 3");
     }
   });
 });
 
-/** What may become of an append; none: the fleet answers. */
+/** The fates of an append; undefined: the fleet answers. */
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
 
@@ -380,7 +380,7 @@ const failingAt =
     };
   };
 
-/** One commit at which the fleet fails as told, and then is away, and the disk fails. Returns whether the disk did. */
+/** One commit at which the fleet fails this way, and then is away, and the disk fails. Returns whether the disk did. */
 async function commitsOnce(
   kind: "jsonl" | "v2",
   isJournaled: boolean,
@@ -403,7 +403,7 @@ async function commitsOnce(
   else if (failure) expect(fleet(), what).toEqual([line(0)]);
   await scene.play("heals; finds");
   if (isSaidUnchanged || !failure) expect(fleet(), what).toEqual([0, ...(failure ? [] : [1])].map(line));
-  // A host repeats what it does not know, unless it finds it.
+  // A host repeats an append with an unknown outcome, unless it finds its entry.
   await written(scene.log, ...(scene.log.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
   expect([fleet(), textsOf(scene.log)], what).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
   scene.table.check();
@@ -454,7 +454,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with
         scene.one.fails((name) => (name === "append" ? fault : undefined));
         await scene.play(`writes 5<${parent} !outcome_unknown`);
         expect(log.nodes.count).toBe(held.length);
-        // As long as nobody can be asked, nothing else takes its place.
+        // As long as the fleet cannot be asked, nothing else takes its place.
         await scene.play("cut; asks");
         for (const defer of [true, false]) expect(() => append(`8<${parent}`, defer)).toThrow(failed("storage_failed"));
         await scene.play(`heals; ${finds}; looks`);

@@ -12,7 +12,7 @@ import { acrossTiers } from "../../support/tiers.ts";
 
 const ALL = ["one", ...Array.from({ length: 7 }, (_, n) => `more-${n}`)];
 
-/** A machine, to which lines of the fleet come when the gate is open. */
+/** A machine that receives lines of the fleet when the gate is open. */
 class Gated extends FleetServer {
   open: () => void = () => {};
   private readonly gate = new Promise<void>((resolve) => {

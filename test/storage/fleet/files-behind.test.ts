@@ -1,6 +1,6 @@
 /**
  * Sessions of a fleet whose file lacks entries: the disk refuses them, another program has changed or removed the file, or it
- * was lost while the database was away. What was acknowledged is read all the same, and the file gets it later.
+ * was lost while the database was away. Acknowledged entries are read all the same, and the file gets them later.
  */
 
 import { existsSync, rmSync, truncateSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** Forks of sessions of a fleet that fail after the fleet has them: what it has is here, too, and the failure says so. */
+/** Forks of sessions of a fleet that fail after the fleet has them: the fork is here, too, and the failure says so. */
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -31,7 +31,7 @@ function workspaceOf(disk: FaultDisk, kind: "jsonl" | "v2", table: FleetTable): 
 }
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
-  /** Forks, and makes the fork the current session; the disk fails at an operation, or what is waited for last does. */
+  /** Forks, and makes the fork the current session; the disk fails at an operation, or the last wait fails. */
   async function forked(failing: number, ready?: () => Promise<void>) {
     const disk = new FaultDisk();
     disk.makeFolder(FOLDER);
@@ -73,7 +73,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     const { name, message, details } = failure as Failure;
     if (name === "outcome_unknown") return;
     expect(message, context).not.toContain("Nothing was changed");
-    // Where the disk refuses the look whether it is there, nothing is said of it.
+    // If the disk refuses the look whether it is there, the failure does not mention it.
     if (!isLookRefused)
       expect([message, details], context).toMatchObject([/is there all the same/, { sessionPath: path }]);
   }

@@ -1,4 +1,4 @@
-/** Random histories over a fleet in memory, and what they find in fleets that break a rule. */
+/** Random histories over a fleet in memory, and the faults that they find in fleets that break a rule. */
 
 import { describe, expect, test } from "vitest";
 import type { Fleet, FleetBatch, FleetOutcome } from "../../../src/core/ports/fleet.ts";
@@ -58,7 +58,7 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
       wait: () => turns(20),
       async pause() {
         await turns(200);
-        // What is done behind replies has its turn.
+        // Lets the work after replies run.
         await new Promise((resolve) => setImmediate(resolve));
       },
     },
@@ -81,7 +81,7 @@ function testHistories(title: string, many: number, run: (count: number) => Prom
   test(`${title} (${many} times)`, SWEEP, () => run(many));
 }
 
-/** Runs histories, each of which may be of another kind. Returns the sums of their figures. */
+/** Runs histories, each with its own kind. Returns the sums of their figures. */
 async function sums(count: number, kindOf: (random: Random) => Kind = () => ({})): Promise<HistoryFigures> {
   const all: HistoryFigures[] = [];
   await forSeedsAsync(count, async (random) => {

@@ -33,7 +33,7 @@ const appendTo = (sessionId: string, bytes?: number, server = SERVER): JointAppe
   ...{ batch: batchTo(sessionId, bytes), sessionId, server },
 });
 
-/** Appends of which the test answers one statement after the other. */
+/** Appends whose statements the test answers one after the other. */
 class Statements {
   readonly asked: string[][] = [];
   private readonly answers: ((outcomes: readonly FleetOutcome[] | Error) => void)[] = [];
@@ -134,7 +134,7 @@ describe("appends of one process", UNIT, () => {
   });
 });
 
-/** Columns that are the same whoever writes, and whenever. */
+/** Columns that are independent of the writer and the time. */
 const COLUMNS = {
   session: "id, generation, entries, bytes, chain, epoch, state, indexed, messages, modified, is_plain",
   entry: "session_id, generation, seq, epoch, head, line",
@@ -207,7 +207,7 @@ function keeps(isPooled: boolean): void {
       expect(linesInDatabase(suite, id)).toEqual(refused.has(n) ? [] : [`{"of":"${id}"}`]);
     expect(transactions()).toBeLessThan(5);
 
-    // What is refused as a whole is sent one by one.
+    // The statements of a refused batch are sent one by one.
     const next = await many(one, "t", 12);
     const batches = next.map((session) => batchOf(session, ["{}"]));
     batches[6] = batchOf(next[6], ["{}"], TOO_MANY);

@@ -1,4 +1,6 @@
-/** What is written while the fleet is away and work goes on without it. Ordinary tests, over a fleet in memory. */
+/**
+ * Lines that are written while the fleet is away and work goes on without it. Ordinary tests, over a fleet in memory.
+ */
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -27,7 +29,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       "cut; writes 0 1; unlocks; heals; follows; fleet 0 1",
     "it is given to the fleet without another write although the fleet still thinks that this process has it":
       "writes 0; cut; writes 1; heals; follows; fleet 0 1; is replicated",
-    // The machine of all sessions finds out by one of them, and the epoch of this one is what it was.
+    // The machine finds out by one of its sessions, and the epoch of this one is unchanged.
     "it is given without another write, too, where another session has found that the database is away":
       "writes 0; cut; outage; writes 1; is local; fleet 0; heals; follows; is replicated; fleet 0 1",
     "it is given without another write, too, where the append failed at first": `
@@ -43,7 +45,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     "the next process that opens the session gives it, as it journals": `
       writes 0; cut; writes 1 2; again begins alone; again asks; fleet 0 1 2; again writes 3; again copy 0 1 2 3
       fleet 0 1 2 3`,
-    // Whoever opens it is where the other machine is. What others have to know stays known.
+    // The next opening is where the other machine is. Facts that others need stay known.
     "where another machine wrote meanwhile, both are there: a branch, at its parent, byte for byte, and it is told": `
       writes 0 1; cut; writes 7<1 8<7; elsewhere 0 1 : 2 3; heals; finds; fleet 0 1 2 3 7<1 8<7 @3
       copy 0 1 2 3 7<1 8<7 @3; told diverged:8; is replicated; writes 4; notes 1`,
@@ -228,7 +230,7 @@ describe.each(["jsonl", "v2"] as const)(
       const upload = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
       // It has been there for a while.
       scene.clock = 500;
-      /** Has what is owed given, while these copies are open. */
+      /** Uploads the pending lines, while these copies are open. */
       const given = async (open: () => Log[] = () => [], milliseconds = 0, count?: number): Promise<void> => {
         scene.clock += milliseconds;
         upload.renew(open);
@@ -253,7 +255,7 @@ describe.each(["jsonl", "v2"] as const)(
       await given(() => [log], 500);
       await scene.play("asked; closes");
       await given(undefined, 1000);
-      // Nobody has it.
+      // It has no holder.
       await scene.play("fleet 0 1; notes 0; holder nobody");
     });
 

@@ -1,6 +1,6 @@
 /**
  * Leases over a real PostgreSQL: which are renewed while nothing is written, for which holders others wait, and sessions that
- * are taken by the verb for that from a process that has them and lives.
+ * the verb takes from a live process that has them.
  *
  * @module-tag system
  */
@@ -30,7 +30,7 @@ function stopped(): object {
   return { pid, started: getProcessStart(realDisk, pid) };
 }
 
-/** Milliseconds after which leases are renewed. */
+/** Milliseconds between renewals of leases. */
 const EVERY = 10_000;
 const HOUR = 3_600_000;
 
@@ -60,7 +60,7 @@ describe("leases", needs(POSTGRESQL), () => {
   const leased = (): string =>
     sql("select string_agg(id, ' ' order by id) from pi_fleet.session where lease_until > clock_timestamp()");
 
-  // Who waits for a row is told so, and does not wait for ever.
+  // A session waiting for a row reports it, and does not wait for ever.
   beforeAll(() => suite.database.server.configure("set lock_timeout = 300"));
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
@@ -70,7 +70,7 @@ describe("leases", needs(POSTGRESQL), () => {
   test("are renewed together, but for those of rows that are written to, whose turn is the next time", async () => {
     const { renew } = await holding("a", "b", "c");
     suite.endLeases();
-    // Somebody writes to one row and goes on to another, which would wait for whoever waits for the first.
+    // A transaction writes to one row and goes on to another, which would wait for the waiter on the first.
     sql("begin");
     touch("b");
     await renew();
@@ -115,7 +115,7 @@ describe("leases", needs(POSTGRESQL), () => {
     await other.fleet.release("a", epoch);
     await renew();
     expect(row()).toBe("|2|");
-    // An operator took it, and nobody has it.
+    // An operator took it, and it has no holder.
     await other.keeper.takeAway("b");
     await renew();
     expect(leased()).toBe("");
@@ -151,7 +151,7 @@ describe("leases", needs(POSTGRESQL), () => {
     await renew(0);
     const calls = await answer("toolUse", ended);
     await renew();
-    // What is no message of a turn neither begins nor ends one.
+    // An entry that is no message of a turn neither begins nor ends one.
     const noted = await answer("stop", calls, "custom");
     await renew();
     const now = performance.now();
@@ -162,7 +162,7 @@ describe("leases", needs(POSTGRESQL), () => {
     await renew();
   });
 
-  /** Returns what an append ends with: an answer, which ends a turn, or what has to be answered. */
+  /** Returns the last entry of an append: an answer, which ends a turn, or an entry that needs an answer. */
   const ending = (held: Parameters<typeof batchFor>[0], role: "user" | "assistant"): FleetBatch => ({
     ...batchFor(held, [JSON.stringify({ message: { role, stopReason: "stop" } })]),
     heads: [JSON.stringify([`${held.end.entries}`, null, "message", role])],
@@ -184,7 +184,7 @@ describe("leases", needs(POSTGRESQL), () => {
     const isLong = helds.map(({ id }) => leftOf(id) > 20);
     expect(isLong).toEqual(helds.map((_, n) => n % 2 === 1));
     for (const n of [0, 2, 4, 6]) expect(leftOf(`s${n}`)).toBeLessThanOrEqual(5);
-    // What is no message of a turn leaves it as it is.
+    // An entry that is no message of a turn does not change it.
     for (const n of [0, 1]) {
       const held = { ...helds[n], end: batches[n].after };
       const heads = [JSON.stringify(["label", null, "label", ""])];
@@ -223,7 +223,7 @@ describe("leases", needs(POSTGRESQL), () => {
     expect(await one.fleet.append(ending({ ...held, end: second.after }, "user"))).toEqual({ kind: "refused" });
   });
 
-  /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */
+  /** Returns how a process takes a session from another one whose note in the state folder differs so. */
   const takenFrom = async (otherwise: object, own?: string) => {
     const stateFolder = temporaryFolder();
     const one = suite.open("seven", { lease: HOUR, stateFolder });
@@ -319,7 +319,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
   const append = ({ wire }: Machine, text: string): Promise<Json> => wire.result("append", { entries: [user(text)] });
   const said = async ({ wire }: Machine): Promise<string[]> =>
     (await wire.result("get_entries")).entries.map(({ message }: Json) => message?.content).filter(Boolean);
-  /** A machine that has a session, of which the database tells something. */
+  /** A machine that holds a session, according to the database. */
   const holding = async (kind = "jsonl") => {
     const one = await suite.machine({ args: ["--store", kind] });
     await append(one, "first");
@@ -340,7 +340,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       expect(early.data.name).toBe("session_locked");
       expect(await take(sessionId.slice(0, 13))).toMatchObject({ stderr: "", stdout: FROM_MACHINE });
       await append(two, "second");
-      // Its holder is told, and has what it wrote for a branch.
+      // Its holder gets a failure, and keeps its entries as a branch.
       const { data } = await one.wire.failure("append", { entries: [user("third")] });
       expect(data).toMatchObject({ name: "session_locked", keptAt: expect.any(String) });
       expect(row("entries")).toBe("2");
@@ -381,7 +381,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       suite.sql("commit");
       const all = await Promise.all(results);
       expect(all[isCommitFirst ? 1 : 0]).toMatchObject({ stderr: "", stdout: FROM_MACHINE });
-      // Nobody else wrote: a commit that came second takes the session again.
+      // There was no other writer: a commit that came second takes the session again.
       expect(row("entries, epoch, holder is null")).toBe(isCommitFirst ? `2|${epoch + 1}|t` : `2|${epoch + 2}|f`);
       expect(await said(one)).toEqual(["first", "second"]);
       if (!isCommitFirst) await suite.leave(one.wire, sessionId);
@@ -410,7 +410,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       await append(one, "second");
     });
     expect([await operator.keeper.takeAway(sessionId), holder()]).toEqual([expect.objectContaining({ host }), ""]);
-    // It lets go of it, and nobody does.
+    // It releases the session, and no other releases it.
     await taken(next, sessionId);
     between.push(() => letGo("epoch = epoch + 1,"));
     expect(await operator.keeper.takeAway(sessionId)).toBeNull();

@@ -20,7 +20,7 @@ import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
 
-/** What a machine does with a session that is archived on another one. */
+/** Steps of a machine with a session that is archived on another one. */
 const backFromArchive = (by: string, other: string): string => `
   ${other} archive_session; both lists - s; ${by} unarchive_session; both lists s; ${by} undo; both lists - s
   ${by} redo; both lists s; ${by} unarchive_session ! path_outside_root`;
@@ -139,7 +139,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
   const listed = async ({ wire }: Machine, sessionId: string): Promise<Json | undefined> =>
     (await wire.result("list_sessions")).sessions.find((one: Json) => one.sessionId === sessionId);
 
-  // What is between entries is not in the fleet.
+  // Bytes between entries are not in the fleet.
   test("the undo of a repair brings nothing back that another machine deleted", () =>
     play(
       suite,
@@ -213,7 +213,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
         isRefused = () => false;
         expect(data).toMatchObject({ name: "storage_failed", retryable: !isUndo });
         expect(message).toMatch(/^It is done on this machine.*relocate_session to the directory that it has here/);
-        // Nobody waits for a lease.
+        // No machine waits for a lease.
         await suite.write(two, sessionId, "X");
         const cwd = isUndo ? one.place.cwd : home;
         expect(await listed(two, sessionId)).not.toMatchObject({ cwd });

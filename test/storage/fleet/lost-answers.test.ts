@@ -17,7 +17,7 @@ import type { SqlFleet } from "../../support/sql-fleet.ts";
 import { batchOf, fleetSuite, HEADER, LOST, meddle } from "../../support/sql-machines.ts";
 
 const HOUR = 3_600_000;
-/** Columns that are the same whoever has what done to it, and whenever. */
+/** Columns that are independent of the writer, the work and the time. */
 const COLUMNS = {
   session: "id, header, generation, entries, chain, state, indexed, archived, holder, removed_at is null, emptied",
   entry: "session_id, generation, seq, line",
@@ -48,7 +48,7 @@ function factsOf(position: number): FleetFacts {
   };
 }
 
-/** Has the first answer to each change be lost that may be asked for twice. `meanwhile`: what others do then. */
+/** Loses the first answer to each repeatable change. `meanwhile`: a change of others at that time. */
 function losing(one: SqlFleet, meanwhile: (text: string) => unknown = () => {}): string[] {
   const lost: string[] = [];
   let last: unknown;
@@ -86,7 +86,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
   const stateOf = (tenant: string, id: string): string =>
     sql(`select state, holder from pi_fleet.session where tenant = '${tenant}' and id = '${id}'`);
 
-  /** Does everything to the sessions of a tenant. Returns what it is told. */
+  /** Does everything to the sessions of a tenant. Returns the answers. */
   async function everything(tenant: string, one: SqlFleet, changed: SqlFleet): Promise<unknown[]> {
     const { keeper, fleet } = changed;
     const outcomes: unknown[] = [];

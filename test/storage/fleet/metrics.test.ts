@@ -1,6 +1,6 @@
 /**
- * The figures of a fleet: what is printed is what Prometheus reads, is about all tenants, and leaves out what a role may
- * not see. The status tells the same of sizes.
+ * The figures of a fleet: Prometheus can read the output, which is about all tenants, and leaves out figures that a role
+ * may not see. The status has the same sizes.
  *
  * @module-tag system
  */
@@ -230,7 +230,7 @@ describe("figures of replication", needs(POSTGRESQL), () => {
       const watched = async () => figuresIn((await verb("metrics", "watcher")).stdout);
       const before = await watched();
       expect([...before.keys()].join(" ")).not.toMatch(/standby/);
-      // What commits wait for is no secret.
+      // The durability of commits is no secret.
       expect(before.get("pi_fleet_replicated")?.get("")).toBe(1);
       primary.sql("grant pg_monitor to watcher");
       expect([...(await watched()).keys()].join(" ")).toMatch(/synchronous_standbys pi_fleet_standby_lag_bytes/);

@@ -1,4 +1,4 @@
-/** Sessions of a fleet that are named by ids of the host's own, or by paths at which nothing is on this machine. */
+/** Sessions of a fleet that are named by ids of the host's own, or by paths without a file on this machine. */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Packs: what is packed comes out as it was, whatever the lines are; sessions of which some lines are packed read like
- * others in a real PostgreSQL, whoever reads them.
+ * Packs: packed lines come out unchanged; sessions with packed lines read like others in a real PostgreSQL, for every
+ * reader.
  *
  * @module-tag system
  */

@@ -1,5 +1,5 @@
 /**
- * Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement.
+ * Commits in parts in a real PostgreSQL: their rows are invisible before the last statement.
  *
  * @module-tag system
  */
@@ -38,7 +38,7 @@ const interrupt = ({ fleet }: SqlFleet): (() => void) =>
     (append) => async (batch) => (batch.place === undefined ? append(batch) : { kind: "away", reason: "test" }),
   );
 
-/** Returns what is asked of a suite, and its machines, whose long commits are in parts. */
+/** Returns the queries of a suite, and its machines, whose long commits are in parts. */
 function partsIn<Server extends TestDatabase>(suite: FleetSuite<Server>) {
   return {
     suite,
@@ -153,7 +153,7 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       for (const wrong of [last(epoch, epoch, first), last(epoch, epoch, first, other), last(epoch, epoch + 1, first)])
         expect(await one.fleet.append(wrong)).toEqual(refused);
       expect([sql("select state, entries from pi_fleet.session"), unseen()]).toEqual(["0|0", 2]);
-      // Another one goes on, and what was on its way from the first arrives.
+      // Another machine goes on, and the requests of the first that are on their way arrive.
       suite.endLeases();
       const next = (await taken(two, "s")).epoch;
       for (const part of [first, second]) expect(await one.fleet.keepPart(part)).toEqual(refused);
@@ -171,7 +171,7 @@ describe.each(WHERE)("parts %s", SWEEP, (where) => {
   describe("a database that is killed", needsOf(where), () => {
     const { suite, unseen, count, machine } = partsIn(fleetSuite(suiteServer(), { isPooled: isPooled(where) }));
 
-    // A pooler waits for seconds before it connects again: what it may change is not on this side of the connection.
+    // A pooler waits for seconds before it connects again; it cannot change anything on this side of the connection.
     const storesOfKills = isPooled(where) ? STORES.slice(0, 1) : STORES;
 
     test.each(

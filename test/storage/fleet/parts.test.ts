@@ -40,7 +40,7 @@ async function requireSound(table: FleetTable): Promise<void> {
   table.check();
 }
 
-/** One long commit, at whose call of that number something fails, and the commit after it. Returns whether there was such a call. */
+/** One long commit with a fault at the call of that number, and the commit after it. Returns whether there was such a call. */
 async function commitsOnce(
   kind: MachineKind,
   before: readonly number[],
@@ -69,7 +69,7 @@ async function commitsOnce(
   if (failure?.name !== "outcome_unknown") expect(inFleet(), what).toEqual(failure ? before.map(line) : all);
   fleet.faultAt = () => undefined;
   const now = await found(log);
-  // A host repeats what it does not know, unless it finds it.
+  // A host repeats an append with an unknown outcome, unless it finds its entry.
   if (now.nodes.position(id(more[0])) < 0) await written(now, ...more);
   expect([inFleet(), textsOf(now)], what).toEqual([all, all]);
   counts.push(all.length + 1);
@@ -178,7 +178,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const now = [...FIRST.map(line), ...theirs];
       expect([inFleet(), one.quarantined]).toEqual([now, BIG.map(line)]);
       expect(textsOf(log).slice(0, 2)).toEqual(FIRST.map(line));
-      // What others write after it, in parts or not, is what they wrote.
+      // Later entries of others, in parts or not, are complete.
       const more = chain(10, range(20, 26));
       await commits(more.slice(0, 5));
       await commits(more.slice(5));
@@ -255,7 +255,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, ...all.slice(FIRST.length));
     expect([inFleet(), statements]).toEqual([all.map(line), 4]);
     expect(fleet.calls.filter((name) => name === "keepPart").length).toBeGreaterThan(80);
-    // Others who are faster each time are told.
+    // A host gets a failure when other writers are faster each time.
     fleet.append = async () => ({ kind: "refused" });
     await expect(written(log, ...range(60, 120))).rejects.toEqual(failed("storage_failed"));
   });

@@ -1,7 +1,7 @@
 /**
- * A primary and its standby: what is said of commits that wait for it, and what goes on when it is promoted; also behind a
- * pooler, which hands out a connection for each transaction: what one client sees of it may have been said by another
- * connection, and even by another database, than the one that commits.
+ * A primary and its standby: reports about commits that wait for it, and the work after its promotion; also behind a
+ * pooler, which hands out a connection for each transaction: one client's facts may come from another connection, and even
+ * another database, than the one that commits.
  *
  * @module-tag system
  */
@@ -66,7 +66,7 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
     await one.fleet.migrate();
     const held = await taken(one, "one");
     expect(await one.fleet.append(batchOf(held, ['{"n":1}']))).toEqual(committed("replicated"));
-    // A role that does not wait, and one that is told nothing of it.
+    // A role that does not wait, and one without a warning.
     for (const [role, setting] of [
       ["hasty", "synchronous_commit = local"],
       ["deaf", "client_min_messages = error"],
@@ -131,7 +131,7 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
     const epoch = held.epoch + 1;
     expect(await taken(one, "one", held.epoch)).toMatchObject({ epoch, end: first.after, durability: "primary" });
     expect(await one.fleet.append({ ...next, epoch })).toEqual(committed("primary"));
-    // The former one comes back, would take what is written, and the endpoint leads there again.
+    // The former primary comes back, would accept writes, and the endpoint leads there again.
     await primary.start();
     lead(primary);
     await standby.kill();
@@ -170,7 +170,7 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
     await standby.start();
   });
   beforeEach(async () => {
-    // Everybody has the same connection to the server, and what others left behind in it.
+    // All clients have the same connection to the server, with the settings that others left in it.
     pooler = new Pooler({ size: 1 });
     await pooler.start(primary.folder);
   });
@@ -197,7 +197,7 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
       batch = batchOf(epoch, batch.after, JSON.stringify({ setting }));
       expect([setting, await fleet.append(batch)]).toEqual([setting, outcome]);
     }
-    // A commit that a crash forgets is none.
+    // A commit that a crash forgets does not count.
     pooler.sql("set synchronous_commit = off");
     const forgotten = batchOf(epoch, batch.after, '{"n":"forgotten"}');
     const reason = expect.stringContaining("synchronous_commit = off");

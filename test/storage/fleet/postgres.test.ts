@@ -185,7 +185,7 @@ function speaks(isPooled: boolean): void {
     await own.kill();
     expect((await fleet.append(batchOf("killed", epoch, end, "{}"))).kind).toMatch(/away|unknown/);
     await own.start();
-    // The pooler tells of each connection that it has lost, to whoever asks next.
+    // The pooler reports each connection that it has lost to the next client.
     const takes = async (): Promise<string> => (await fleet.take("killed", epoch)).kind;
     await expect.poll(takes, { timeout: 10_000, interval: 20 }).toBe("taken");
     expect((await fleet.look("killed"))?.end).toEqual(end);

@@ -1,4 +1,4 @@
-/** What becomes of copies when another server of the database is promoted, which has all or lacks the last changes. */
+/** Copies after the promotion of another server of the database, which has all or misses the last changes. */
 
 import { describe, expect, test } from "vitest";
 import { POWER_CUTS } from "../../support/disk.ts";
@@ -10,7 +10,7 @@ import { SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Wire } from "../../support/server.ts";
 
-/** Plays a scene in which servers are promoted that lack so many changes. */
+/** Plays a scene with promotions of servers that miss so many changes. */
 async function play(kind: MachineKind, script: string, options = {}): Promise<Scene> {
   const scene = new Scene(kind, options);
   scene.table.past = [];
@@ -18,7 +18,7 @@ async function play(kind: MachineKind, script: string, options = {}): Promise<Sc
   return scene.play(...steps.map((step, n) => (n % 2 === 0 ? step : () => scene.table.promote(Number(step)))));
 }
 
-/** Of three lines, as many changes as are lost, are given back with the next write. */
+/** The lost changes, of three lines, are uploaded again with the next write. */
 const givenBack = (lost: number): string =>
   `writes 0; writes 1; writes 2; promote ${lost}; writes 3; fleet 0 1 2 3; copy 0 1 2 3`;
 

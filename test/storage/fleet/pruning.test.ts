@@ -24,15 +24,15 @@ const rowsOf = (name: string, tables = "entry"): string => {
     .map((table) => `(select count(*) from pi_fleet.${table} where session_id = '{${name}}')`);
   return `select ${counts.join(", ")}`;
 };
-/** SQL that has a session be deleted long ago, or that nobody has written for long to any but one. */
+/** SQL that makes a session's deletion long ago, or the last write to all others. */
 const aged = (name: string, days: number): string =>
   `update pi_fleet.session set deleted_at = now() - interval '${days} days' where id = '{${name}}'`;
 const idle = (not: string): string =>
   `update pi_fleet.session set changed_at = now() - interval '100 days' where id <> '${not}'`;
 
-/** What is restored is in the fleet with its lines, once. */
+/** A restored session is in the fleet with its lines, once. */
 const IS_BACK = "three reads answer to text; three verify; one restore_session ! session_not_found";
-/** A deletion that finds no copy that is up to date, of which the fleet cannot be asked so often. */
+/** A deletion that finds no up-to-date copy, while the fleet cannot be asked so often. */
 const deletesBlindly = (times: number): string => `
   two befalls unseen ${times}; two delete_session ! any; two heals; two prune; two restore_session ! any
   db ${rowsOf("s")} => 3; one lists s`;
@@ -185,7 +185,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       await suite.until("select count(*) from pi_fleet.entry", "2");
     });
 
-    // A machine spares what it owes itself. Who restored it lets go of it in the background.
+    // A machine spares its own pending sessions. The restoring machine releases it in the background.
     test("what only a machine has that was away is told to it, and is there after a restore", () =>
       play(
         suite,

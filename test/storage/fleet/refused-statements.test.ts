@@ -1,8 +1,9 @@
 /**
- * Statements that the database refuses. One that refuses the process (a password, a right, a database or tables that are
- * others by now) tells nothing of what it has, so that nothing is done to a whole session on this machine alone. One that
- * refuses a value has no such session or lines: the commit fails, and is no outage, and facts are left out rather than keep
- * lines away. And what a real PostgreSQL refuses until somebody changes something: roles, databases, encodings, tables.
+ * Statements that the database refuses. A refusal of the process (a password, a right, a database or tables that are others
+ * by now) says nothing about the database's sessions, so no whole session is changed on this machine alone. A refusal of a
+ * value is about a session or lines that the database cannot hold: the commit fails, and this is no outage, and facts are
+ * left out rather than keep lines away. Also refusals of a real PostgreSQL until someone changes its roles, databases,
+ * encodings or tables.
  *
  * @module-tag system
  */
@@ -43,7 +44,10 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
   const suite = fleetSuite();
 
   acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
-    /** A machine with a file from elsewhere, and what has the database give other answers. `alone`: it may go on alone. */
+    /**
+     * A machine with a file from elsewhere, and a function that changes the database's answers. `alone`: it may go on
+     * alone.
+     */
     const machine = async ({ alone = false } = {}) => {
       const fleet = suite.connect();
       const outage = new Outage(fleet.fleet, 0, () => performance.now());
@@ -322,7 +326,7 @@ describe("what a database refuses until somebody changes something", needs(POSTG
     expect([status, stderr]).toEqual([1, expect.stringContaining("encoding 'UTF8'")]);
   });
 
-  /** Somebody who reads the tables in a transaction that lasts. */
+  /** A client that reads the tables in a transaction that lasts. */
   const reader = async () => {
     const { server: config } = addressOf(suite.url, () => "");
     const client = (await loadDriver())(config);

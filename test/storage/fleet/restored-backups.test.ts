@@ -1,6 +1,6 @@
 /**
- * A machine whose database was put back to an earlier state: what it lacks is said with numbers, and given back at once or
- * when a session is opened. Over a real PostgreSQL.
+ * A machine whose database was put back to an earlier state: the missing lines are reported with numbers, and uploaded
+ * again at once or when a session is opened. Over a real PostgreSQL.
  *
  * @module-tag system
  */
@@ -11,7 +11,7 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { fleetSuite, newSession, play } from "../../support/sql-machines.ts";
 
-/** What keeps all tables of the fleet, and what brings them back; leases have run out long before. */
+/** SQL functions that save and restore all tables of the fleet; leases have run out long before. */
 const BACKUP = `create function each(what text) returns void language plpgsql as $$
     declare one text; begin
       for one in select tablename from pg_tables where schemaname = 'pi_fleet' and tablename <> 'meta'
@@ -30,7 +30,7 @@ const said = (name: string): string =>
     (select seq, convert_from(line, 'utf8')::jsonb as line from pi_fleet.entry where session_id = '{${name}}') as lines
     where line #>> '{message, role}' = 'user'`.replaceAll(/\s+/g, " ");
 
-/** Two sessions of which the backup has the beginning, and one that came after it; each lacks two entries then. */
+/** Two sessions whose beginning is in the backup, and one that came after it; each then misses two entries. */
 const MADE = `one make second; db select keep(); one write [second] b1; one write [second] b2; one write a1; one write a2
   one make third; one end; one fleet verify = status:0 ~ has what was acknowledged`;
 const RESTORED = `${MADE}; db select put_back()`;

@@ -1,6 +1,6 @@
 /**
- * Settings that a role or a database has for other programs: whatever they are, the fleet writes and reads the same, with
- * nothing in between and behind a pooler, where nobody can set something for the statements that follow.
+ * Settings that a role or a database has for other programs: the fleet writes and reads the same under all of them,
+ * directly and behind a pooler, where a setting for later statements is impossible.
  *
  * @module-tag sweep
  */
@@ -15,7 +15,7 @@ import { fleetSuite, play } from "../../support/sql-machines.ts";
 /** Text that a literal of SQL or of a `bytea` might take for something else. */
 const ODD = String.raw`zebra\x0acrossing 'it''s' \\101 é☃ $1`;
 
-/** What one machine writes, short and long, and another reads, finds, sums, writes, deletes and removes. */
+/** One machine writes, short and long, and another reads, finds, sums, writes, deletes and removes. */
 const USE = `one write ${ODD}; one fill ${ODD}; one pay 12345678 0.30000000000000004; one name ${ODD}
   one make removed; two lists removed,s; two pages removed s
   two shows = messageCount:44 cwd:cwd; two reads ${ODD}; two reads ${ODD} 39; two reads [removed] answer to removed

@@ -1,6 +1,6 @@
 /**
- * A fleet to which no words are sent (`--fleet-search off`): sessions are listed and summed as ever, and are found where
- * their files are. Searches elsewhere say what they lack, until a migration has gathered it.
+ * A fleet that gets no words (`--fleet-search off`): lists and sums are complete, and searches find sessions on the
+ * machine with their files. Searches elsewhere report the missing ones, until a migration has gathered their words.
  *
  * @module-tag system
  */
@@ -43,7 +43,7 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     expect((await three.wire.result("list_sessions", {})).total).toBe(3);
     expect((await three.wire.result("get_usage", { groupBy: [] })).totals.messages).toBe(3);
     expect(await suite.runVerb("verify")).toMatchObject({ faults: [] });
-    // Who keeps no words gathers none.
+    // A fleet without words gathers none.
     const off = { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: "off" };
     const { stdout } = await runHere(one.place, ["fleet", "migrate", "--json"], { variables: off });
     expect(JSON.parse(stdout)).toMatchObject({ indexed: 0 });

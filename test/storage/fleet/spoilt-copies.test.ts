@@ -1,4 +1,4 @@
-/** Copies in which nothing can be read any more, or that are gone: they come again from the fleet, at the path where they were. */
+/** Copies in which nothing can be read any more, or that are gone: they come again from the fleet, at the same path. */
 
 import {
   appendFileSync,
@@ -116,7 +116,7 @@ test.each([
   expect([existsSync(file), existsSync(backup)]).toEqual([true, false]);
 });
 
-/** What a file without its header has when another program has written an entry after the first one. */
+/** Returns a file without its header after another program has written an entry behind the first one. */
 function continuedByPi(file: string): string {
   const [, first] = readFileSync(file, "utf8").split("\n");
   return `sion"}\n${first}\n${JSON.stringify({ ...JSON.parse(first), id: "pi", parentId: "one" })}\n`;

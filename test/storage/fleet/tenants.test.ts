@@ -72,7 +72,7 @@ describe("tenants", needs(POSTGRESQL), () => {
     expect(await alice.fleet.attachment(sha256)).toEqual(picture);
   });
 
-  // With words after it, and whether people are told of a tenant, too.
+  // With words after it, and whether it also names a tenant to people.
   for (const [word, operand, isQuiet, tier] of [
     ["verify", "", false, {}],
     ["status", "", false, {}],

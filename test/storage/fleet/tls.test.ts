@@ -16,7 +16,7 @@ import { SWEEP } from "../../support/tiers.ts";
 
 const OPENSSL = needProgram("openssl");
 
-/** Returns a port that nobody listens on. */
+/** Returns a port without a listener. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -40,7 +40,7 @@ describe("a fleet behind TLS", needs(POSTGRESQL, OPENSSL), () => {
   let server: Postgres;
   let port: number;
 
-  /** Asks whether the connection is encrypted. Returns what is answered: a refusal lasts, and is no outage. */
+  /** Asks whether the connection is encrypted. Returns the answer: a refusal lasts, and is no outage. */
   const asked = async (host: string, query: string, at = port): Promise<unknown> => {
     const signer = query.replace(/sslrootcert=(\w+)/, (_, name) => `sslrootcert=${join(server.data, `${name}.crt`)}`);
     const { fleet, connections } = sqlFleet(`postgres://fleet@${host}:${at}/postgres?${signer}`, "one");
@@ -63,7 +63,7 @@ describe("a fleet behind TLS", needs(POSTGRESQL, OPENSSL), () => {
     // Another name, which does not matter to some.
     ["127.0.0.1", "sslmode=verify-full&sslrootcert=server", "failed untrusted"],
     ["127.0.0.1", "sslmode=verify-ca&sslrootcert=server", true],
-    // Somebody else signed, which nobody asks.
+    // The signer is another, which these modes do not check.
     ["localhost", "sslmode=verify-full&sslrootcert=stranger", "failed untrusted"],
     ["localhost", "sslmode=verify-ca&sslrootcert=stranger", "failed untrusted"],
     ["localhost", "sslmode=require&sslrootcert=stranger", "failed untrusted"],

@@ -1,4 +1,4 @@
-/** To which fleet something is owed, who may say that it counts, and what is told where it cannot be given. */
+/** The fleet for which lines are pending, the uploads that count, and reports where an upload is impossible. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,15 +32,15 @@ const fails = (): never => {
 };
 const ALL = [0, 1].map(line);
 
-/** A machine that owes the second line of its session, and whose process is gone. */
+/** A machine with the second line of its session pending, whose process is gone. */
 const UNSENT = "writes 0; cut; writes 1; closes; leaves";
-/** Another copy of the session on that machine, which lacks what the first owes. */
+/** Another copy of the session on that machine, without the first one's pending line. */
 const TWO = `${UNSENT}; two begins alone elsewhere; two has 0`;
 /** Another process opens the session. */
 const OPENED = "last begins alone; last finds; last follows";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
-  /** A machine with a session that owes its second line, and what it owes that in. */
+  /** A machine with the second line of its session pending, and the log. */
   const leaveOne = async (options: object = {}, pending = line(1)) => {
     const one = new Machine(kind, undefined, "one", { ...journaled, ...options });
     const log = one.create();
@@ -230,7 +230,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           // The disk refused that, too.
         }
         one.fleet.table.leave();
-        // What is acknowledged survives a loss of power and, in addition, the loss of the file.
+        // Acknowledged lines survive a loss of power and, in addition, the loss of the file.
         const left = openOther(one, { disk: one.disk.after(POWER_CUTS[0]) });
         await left.revert([line(0)]);
         await opened(left);
@@ -303,14 +303,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await given(again, 600_000, 500);
     expect(again.fleet.calls).not.toContain("take");
     expect(inFleet(one)).toEqual([line(0)]);
-    // When it is whole again, it gives what it owes.
+    // When it is whole again, it uploads its pending lines.
     one.disk.put(damaged, whole);
     expect(await uploadAll(placeOf(again))).toEqual([expect.objectContaining({ outcome: "given" })]);
     expect([inFleet(one), notesOn(one.disk)]).toEqual([ALL, []]);
   });
 
   describe("what the database refuses for good, while the session is open", () => {
-    /** A session that owes an entry which the database does not take, and how often it is asked to. */
+    /** A session with a pending entry that the database does not take, and the number of requests. */
     const refusing = async (lost = 0) => {
       const clock = { now: 0 };
       const one = new Machine(kind, undefined, "one", { ...journaled, elapsed: () => clock.now });
@@ -345,7 +345,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       "is tried less and less often, and comes there when it is taken (lost: $lost, for $seconds s)",
       async ({ lost, seconds, most }) => {
         const { one, tries, heal } = await refusing(lost);
-        // That it was promoted is known with the first question.
+        // The first question reveals the promotion.
         expect(await tries(4000)).toBe(1);
         expect(await tries(1000 * seconds)).toBeLessThanOrEqual(most);
         heal();
@@ -532,7 +532,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     machine.fleet.leasesEnd = true;
     return machine;
   };
-  /** The machine of a first fleet, which owes an entry. */
+  /** The machine of a first fleet, with a pending entry. */
   const leaveFirst = async (queued = line(1), one = machineOf(fleetOf("a"), new FaultDisk())): Promise<Machine> => {
     const log = one.create();
     await written(log, 0);
@@ -592,7 +592,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const options = { ...journaled, disk, journal: journalOn(disk, noted) };
     await leaveFirst(line(1), new Machine(kind, table, "before", options));
     const one = machineOf(fleetOf("a"), disk, table);
-    // It goes on owing, under its own name.
+    // The entry stays pending, under its own name.
     const opened = one.store.open(one.file);
     one.fleet.faultAt = () => "before";
     await opened.ready?.();
@@ -604,7 +604,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   describe("where others wrote to the session in the second of them", () => {
-    /** A machine that owes an entry to one fleet, and uses another by now, whose session goes on otherwise. */
+    /** A machine with a pending entry for one fleet that uses another by now, whose session goes on otherwise. */
     const leaveElsewhere = async (isJournaled: boolean, ...theirs: string[]) => {
       const one = await leaveFirst(mine(7, 0));
       const two = machineOf(fleetOf("b"), one.disk, new FleetTable(), isJournaled);

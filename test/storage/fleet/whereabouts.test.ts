@@ -1,5 +1,5 @@
 /**
- * Where a session is, and whether it is deleted, is one fact for all machines: random histories of what machines do to whole
+ * The place of a session, and its deletion, is one fact for all machines: random histories of machines that work on whole
  * sessions of a fleet, and the shortest ones that went wrong. Ordinary tests, over a real PostgreSQL.
  *
  * @module-tag system
@@ -27,10 +27,10 @@ const VERBS = [
     " ",
   ),
 ] as const;
-/** What happens to a machine at a step. */
+/** Faults of a machine at a step. */
 const FAULTS = ["unconfirmed", "unrestored", "away", "killed"] as const;
 
-/** What a machine does to the session, a number that says more of it, and what happens to it meanwhile. */
+/** An action of a machine on the session, its number, and a fault meanwhile. */
 interface Step {
   readonly by: number;
   readonly verb: string;
@@ -151,7 +151,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     private written = 0;
     /** True if the lines are nowhere in the database. */
     isPurged = false;
-    /** True if answers may be those of what is in the way. */
+    /** True if answers may be about an obstacle. */
     private isDisturbed = false;
 
     constructor(machines: Mortal[], sessionId: string) {

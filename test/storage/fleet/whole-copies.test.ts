@@ -12,10 +12,10 @@ import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-/** Where the session is no more. */
+/** The path that the session has left. */
 const BEFORE = "/root/sessions/before.jsonl";
 
-/** The operations of a machine, and what its fleet and its disk were told to do. */
+/** The operations of a machine, and the requests of its fleet and its disk. */
 function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: Where) => string = () => file) {
   const kept: Kept[] = [];
   const moved: string[] = [];
@@ -82,7 +82,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         const { lifeCycle, kept, moved } = lifeCycleOf(machine);
         await run(lifeCycle, machine.file);
         expect([kept, moved, textsOf(machine.store.open(machine.file))]).toEqual([[], [machine.file], texts]);
-        // Nobody has it.
+        // It has no holder.
         expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
       },
     );

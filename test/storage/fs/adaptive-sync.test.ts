@@ -1,11 +1,14 @@
-/** Where the medium is waited for, by a clock of the test. */
+/** The medium is awaited by a clock of the test. */
 
 import { expect, test } from "vitest";
 import { makeAdaptiveSync } from "../../../src/storage/fs/adaptive-sync.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Syncs of which the n-th takes so many milliseconds, or fails, and the ways they went; those next to end when they are let. */
+/**
+ * Syncs whose n-th takes so many milliseconds, or fails, and the ways they went; those in the background end when the test lets
+ * them.
+ */
 function medium(durations: readonly (number | Error)[] = [], isHeld = false) {
   let clock = 0;
   let next = 0;
@@ -77,7 +80,7 @@ test("what is to go beside does, however quick the medium was, and says nothing 
   const { sync, ways } = medium();
   for (const isOther of [false, false]) await sync(3, isOther);
   const large = sync(3, true);
-  // It begins at once: whoever writes on in the same turn does so next to it.
+  // It begins at once: a writer that goes on in the same turn does so next to it.
   expect(ways).toHaveLength(3);
   await large;
   await sync(3);

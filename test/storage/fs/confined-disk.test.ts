@@ -1,4 +1,6 @@
-/** The disk that reaches nothing outside of its folders, as a disk: what stays usable, what is refused, and how. */
+/**
+ * The disk that reaches nothing outside of its folders: the usable operations, the refused ones, and their failures.
+ */
 
 import { execFileSync } from "node:child_process";
 import * as fs from "node:fs";
@@ -142,7 +144,7 @@ describe.each<[string, Disk]>([
     }
     for (const path of [join(root, "link"), join(root, "dangling")])
       if (real === realDisk || fs.existsSync(path)) expect(() => disk.openAppend(path), path).toThrow(outside);
-    // What host and files call ours is ours to reach, and not for them to name.
+    // The program's own folder is reachable, but must not be named by host and files.
     expect(text(disk, join(own, "file"))).toBe("ours");
     expect(() => disk.requireInside(join(own, "file"))).toThrow(outside);
     fs.symlinkSync(own, join(root, "own"));
@@ -193,7 +195,7 @@ describe.each<[string, Disk]>([
 });
 
 test("says of no folder that it was made here when another process was faster", () => {
-  // Whether the folder is there cannot be told; making it then shows that it is.
+  // The disk cannot say whether the folder is there; making it then shows that it is.
   const info: Disk["info"] = (path, plain) => {
     if (path.endsWith("/deep")) throw Object.assign(new Error("EIO"), { code: "EIO" });
     return realDisk.info(path, plain);

@@ -70,7 +70,7 @@ test("a head that another program changes while the file is read is seen, wherev
 
 const batched = (n: number, index: number): string =>
   chain(1, n)[0].replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
-/** What a dead writer left, of which any part may be there. */
+/** Lines of a dead writer; any part of them may be there. */
 const REST = fileText(batched(2, 0), batched(3, 1));
 
 test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {

@@ -110,7 +110,7 @@ test("the record is bounded, whoever writes, and survives that its folder goes",
   expect(sizes).toHaveLength(2);
   expect(Math.max(...sizes)).toBeLessThan(2500);
   const found = numbersIn(logs[0]).split(" ").map(Number);
-  // No gap: what is left is the last of it, in its order.
+  // No gap: the last records are left, in order.
   expect(found).toEqual(found.map((_, i) => 90 - found.length + i));
   expect(found.length).toBeGreaterThan(6);
   rmSync(folder, { recursive: true });

@@ -1,4 +1,4 @@
-/** What is written for a person is on the medium before it has its name, and its name before that is told. */
+/** A file for a person is on the medium before it has its name, and the name before it is reported. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -1,4 +1,4 @@
-/** Entries that were given up before anybody asked for their commit: the commit that comes for them fails, once. */
+/** Entries that were given up before their commit was asked for: the commit that comes for them fails, once. */
 
 import { expect, test } from "vitest";
 import { toBytes } from "../../../src/core/json/json.ts";
@@ -56,7 +56,7 @@ async function goesOn(log: Log, ids: readonly string[], next: string, parent: st
   log.close();
 }
 
-/** Expects that whoever opens the session after a loss of power finds these entries, or the last of them. */
+/** Expects that an opening after a loss of power finds these entries, or the last of them. */
 function requireLasting(disk: FaultDisk, kind: Kind, check: (ids: string[]) => void): void {
   for (const { disk: left } of disk.lasting()) {
     const log = openOn(left, kind);

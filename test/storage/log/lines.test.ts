@@ -126,7 +126,7 @@ describe("line ends", () => {
   });
 
   test("a line of 5 MiB is read, of a known type or not", SWEEP, () => {
-    // Five of the pieces in which a file is read, and more than the 4 MiB from which a line is searched in another way.
+    // Five of the pieces of reading a file, and more than the 4 MiB above which a line is searched in another way.
     for (const type of ["message", "unheard_of"]) {
       const large = userText(id(1), id(0), "x".repeat(5 << 20)).replace("message", type);
       const log = read(file(userText(id(0), null), large, userText(id(2), id(1))));

@@ -39,7 +39,7 @@ function appendOther(disk: FaultDisk, program: Program): boolean {
   return true;
 }
 
-/** What a server finds that starts now: sessions, ids of entries, and everything else that it says of the session. */
+/** Returns a new server's view: sessions, ids of entries, and its other answers about the session. */
 async function findOn(disk: FaultDisk): Promise<{ sessions: string[]; ids: string[]; said: string }> {
   const server = serveOn(disk.after(), "--session-dir", FOLDER, "--session", SESSION);
   try {
@@ -139,7 +139,7 @@ const ORDERED = [...WAYS].sort((a, b) => Number(b.name.includes("later")) - Numb
 
 acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointer, $name", (given) => {
   const way = given as Way;
-  // Nobody has a file open that never was.
+  // A file that never existed is never open.
   const programs = PROGRAMS.filter((program) => program === "opens" || !way.name.includes("began in V2"));
 
   describe.each(programs)("that %s the file", (program) => {

@@ -1,7 +1,7 @@
 /**
- * What is wrong in a container and what becomes of it (reliability cases S9, S10, L5; seed 003, INV-001 to INV-005):
- * what is whole is served, wherever the index says that it is; what is not is told, and never taken for an entry; nothing
- * is written before the first change, and that, or a repair, puts it in order.
+ * Faults of a container and their treatment (reliability cases S9, S10, L5; seed 003, INV-001 to INV-005): whole entries
+ * are served, wherever the index places them; others are reported, and never taken for an entry; nothing is written
+ * before the first change, and that, or a repair, puts it in order.
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
@@ -161,8 +161,8 @@ async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): 
 }
 
 /**
- * Opens a damaged container: it has these entries, and next to them at most stand-ins; it says so, is FAILED and stays as it
- * is until it is repaired, which keeps what was there, and the same entries.
+ * Opens a damaged container: it has these entries, and next to them at most stand-ins; it says so, is FAILED and stays
+ * unchanged until its repair, which keeps the original files and the same entries.
  */
 async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more: Options = {}): Promise<FileLog> {
   const before = contentsOf(disk);

@@ -197,7 +197,7 @@ describe("states", () => {
 
   test("a way with a step that does not exist is not begun", () => {
     const machine = new StateMachine(() => AT);
-    // Of the second, the last state alone could be reached from where a shorter way ends.
+    // A shorter way could reach only the last state of the second.
     for (const way of [["DIRTY", "INDEXED"] as const, ["DIRTY", "CLEAN", "DIRTY"] as const])
       expect(() => machine.through(way, "a test")).toThrow("cannot pass through");
     expect(machine.state).toBe("CLEAN");

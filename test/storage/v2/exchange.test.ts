@@ -1,6 +1,6 @@
 /**
- * What we write is what the contract says: by its JSON Schema, and by a checker that shares no code with us; and what
- * another writer laid out by the same rules is a session here.
+ * The program's containers keep the contract: by its JSON Schema, and by a checker that shares no code with the
+ * program; and another writer's container by the same rules is a session here.
  */
 
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -228,7 +228,7 @@ describe("the audit", () => {
       writeFileSync(path, flipped);
       const { ok } = await audit(realDisk, container);
       writeFileSync(path, bytes);
-      // White space and the case of a letter in a document mean nothing; what they say is held against the frames.
+      // White space and the case of a letter in a document mean nothing; the values are checked against the frames.
       if (ok) expect(JSON.parse(flipped.toString())).toEqual(expect.anything());
       if (path.includes("/segments/") || path.includes("/index/")) expect(ok, `${path} at ${at}`).toBe(false);
     });

@@ -94,7 +94,7 @@ const SCENARIOS: Scenario[] = [
       cutFile(disk, indexFile(CONTAINER), 1);
       return disk.after();
     },
-    // The rows and the event that tells of them.
+    // The rows and their event.
     atLeast: 8,
   }),
   onContainer("an append behind a torn row", {
@@ -120,7 +120,7 @@ function damaged(): FaultDisk {
   return disk;
 }
 
-/** One that is done whole or not at all, and the one in which nothing is there yet. */
+/** One that is done whole or not at all, and the first write to an empty container. */
 const REPRESENTATIVE = ["an append of three entries", "the first append"];
 
 survivesFaults({
@@ -178,7 +178,7 @@ function atNextWrite(disk: FaultDisk, act: (bytes: Uint8Array, write: (bytes: Ui
   };
 }
 
-/** Expects that whoever opens the container finds these entries and no damage. */
+/** Expects that an opening of the container finds these entries and no damage. */
 function requireSound(disk: FaultDisk, ids: readonly string[]): void {
   const again = v2On(disk).open(CONTAINER);
   expect([idsOf(again), again.damage, again.readOnly]).toEqual([ids, [], null]);
@@ -236,7 +236,7 @@ describe("a commit that fails", () => {
         throw diskError();
       };
     });
-    // Who dies here leaves them to the next writer.
+    // A process that dies here leaves them to the next writer.
     expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
     const next = v2On(disk.after()).open(CONTAINER);
     expect([next.damage, next.readOnly]).toEqual([[], null]);
@@ -316,7 +316,7 @@ describe.each(DURABILITIES)("while another program writes at once, with %s, an a
     const log = v2On(disk, { durability }).open(CONTAINER);
     atNextWrite(disk, (bytes, write) => {
       if (where === "before" || where === "both") writeBehind(disk, SEGMENT, text);
-      // Of two frames the first is written before the disk takes no more for now.
+      // The first of two frames is written before the disk is full for now.
       const written = write(where === "within" ? bytes.subarray(0, bytes.indexOf(10) + 1) : bytes);
       if (where !== "before") writeBehind(disk, SEGMENT, text);
       return written;
@@ -496,7 +496,7 @@ test("a manifest that could not be published counts no frames that a process lef
   disk.create = create;
   const dead = v2On(disk).open(CONTAINER);
   dead.append([toBytes(userText(id(31), NEW))]);
-  // Its lock ended with it; what it wrote is found by whoever has the lock next.
+  // Its lock ended with it; the next holder of the lock finds its entries.
   log.acquireLock();
   log.refresh();
   expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);

@@ -1,6 +1,6 @@
 /**
- * Bytes of frames and rows: what is read back, and what is refused. What they are to the byte, test/session-store-v2.test.ts
- * holds against the document.
+ * Bytes of frames and rows: round trips, and refused bytes. test/session-store-v2.test.ts checks the exact bytes against the
+ * document.
  */
 
 import { describe, expect, test, vi } from "vitest";
@@ -25,7 +25,7 @@ const second = encodeFrame(
   "2026-02-03T22:52:07.100Z",
   toBytes(SECOND),
 );
-/** What other programs would write differently, under an odd id and of an odd type. */
+/** A line that other programs would write differently, under an odd id and of an odd type. */
 const ODD = '{"n":1.0,"n":-0,"big":9007199254740993,"e":1e400,"u":"\\u0041\u2028"}';
 const ODD_FACTS = { entryId: 'odd "id" \u{1f600}', parentEntryId: "é", entryType: "unheard\\of" };
 const odd = encodeFrame(
@@ -71,7 +71,7 @@ describe("a frame", () => {
       const frame = decodeFrame(line);
       expect(decodeText(line, frame.payloadStart, frame.payloadEnd)).toBe(payload);
       expect([frame.parentEntryId, frame.payloadStart]).toEqual([parent, encoded.payloadStart]);
-      // The head alone tells the same, where it is as usual.
+      // The head alone shows the same, if it is as usual.
       expect(decodeHead(line, 0, frame.payloadStart)).toEqual(encoded === odd ? null : frame);
       expect(decodeHead(line, 0, frame.payloadStart - 1)).toBeNull();
       if (encoded === odd) expect(frame).toMatchObject(ODD_FACTS);

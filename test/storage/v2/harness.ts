@@ -51,7 +51,7 @@ export function harnessOn(
     names: ["session.store.json", "session.v2"],
     kind: "folder",
     mode: 0o700,
-    // Of frames and of rows, and of a checkpoint and its manifest.
+    // Syncs of frames and rows, and of a checkpoint and its manifest.
     syncs: 4,
     textAt: (path) => storedText(disk, path),
     put(path, header, lines) {
@@ -69,7 +69,7 @@ export function harnessOn(
       cutFile(disk, indexFile(path), count);
     },
     remove(path) {
-      // Under another name: what is open stays open.
+      // Under another name: open files stay open.
       disk.remove(getPointerFile(path));
       disk.remove(headerFile(path));
       removeTree(disk, path);

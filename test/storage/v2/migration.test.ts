@@ -68,7 +68,7 @@ const toContainer = (disk: FaultDisk, options = optionsOn(disk)) =>
   migrate(options, FILE, { correlationId: CORRELATION });
 const back = (disk: FaultDisk, options = optionsOn(disk)) => rollBack(options, CONTAINER);
 
-/** What is active, by the pointer, and by the name of the file while that is not settled. */
+/** Returns the active format, by the pointer, and by the name of the file while that is not settled. */
 function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
   const pointer = readPointer(disk, POINTER);
   if (pointer?.active !== "native_v2") return pointer?.active ?? "jsonl_v3";
@@ -81,7 +81,7 @@ const ledgerOn = (disk: FaultDisk, container = CONTAINER) => readLedger(disk, le
 
 const inContainer = (disk: FaultDisk) => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
 
-/** The lines of the session as whoever opens it now reads them; throws when it cannot be opened. */
+/** Returns the lines of the session by a new opening; throws when it cannot be opened. */
 function linesOn(disk: FaultDisk): string[] {
   const options = optionsOn(disk);
   const log = placeOn(disk) === CONTAINER ? options.openContainer(CONTAINER, true) : options.openFile(FILE, true);
@@ -114,7 +114,7 @@ const FIVE_LINES = [
 ];
 const FIVE = fileText(headerText({ extra: { n: 1 } }), ...FIVE_LINES);
 const SIXTH = userText(id(5), id(4));
-/** What another program appends to the file. */
+/** Another program's line at the end of the file. */
 const THEIRS = fileText(userText(id(9), id(4)));
 
 async function migrated(content = FIVE, ...later: string[]): Promise<FaultDisk> {
@@ -547,7 +547,7 @@ describe("every disk operation", () => {
   const DIGEST = "ab".repeat(32);
 
   interface EndedWay extends Way {
-    /** What it leads to when it succeeds. */
+    /** The format after success. */
     readonly to: "jsonl_v3" | "native_v2";
     /** An id that is not in the session, and is still somewhere. */
     readonly kept?: string;
@@ -626,7 +626,7 @@ describe("every disk operation", () => {
   const places: Record<number, Set<string>> = { 1: new Set(), 6: new Set() };
 
   test("a segment that is full and cannot be synced while others are written makes nothing the session", async () => {
-    // As long as what is handled without a pause: each has a segment of its own.
+    // As long as a piece without a pause: each has a segment of its own.
     const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 10)));
     const content = toBytes(fileText(headerText(), ...lines));
     const options = (disk: FaultDisk): MigrationOptions => ({
@@ -649,7 +649,10 @@ describe("every disk operation", () => {
     }
   });
 
-  /** What a reader is told of: the pointer, the session file and its snapshot, and what was put aside. */
+  /**
+   * Returns the state that a reader sees: the pointer, the session file and its snapshot, and the file that was moved
+   * away.
+   */
   const readLog = (disk: FaultDisk): unknown => [
     ...[POINTER, FILE, SNAPSHOT].map((path) => decodeText(disk.content(path) ?? toBytes("none"))),
     disk.paths().filter((path) => path.includes(".rolled-back")).length,
