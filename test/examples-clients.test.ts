@@ -89,10 +89,7 @@ function commandOf(name: ClientName): string {
   return compiled.get(name) as string;
 }
 
-/**
- * Runs a command in a client's folder to its end, with `program` as the server. Returns also its remaining temporary
- * files.
- */
+/** Runs a command in a client's folder to its end, with `program` as the server. Returns temporary files, too. */
 function runClient(name: ClientName, command: string, program: string, input = "", place: Place = temporaryPlace()) {
   const temporary = join(place.home, "temporary");
   mkdirSync(temporary);

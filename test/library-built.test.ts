@@ -11,9 +11,7 @@ import { SYSTEM } from "./support/tiers.ts";
 
 const LIBRARY = fileURLToPath(new URL("../dist/lib/index.js", import.meta.url));
 
-/**
- * Runs a script that has the library as `library`. Returns its output as JSON. `handles`: with so many files open at most.
- */
+/** Runs a script that has the library as `library`. Returns its JSON output. `handles`: most open files. */
 function run(script: string, home: string, handles = 20_000): unknown {
   const text = `import * as library from ${JSON.stringify(LIBRARY)};\n${script}`;
   const options = { env: { HOME: home }, encoding: "utf8" } as const;

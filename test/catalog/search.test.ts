@@ -308,13 +308,11 @@ test("the first search reports one count of the bytes of the files, which does n
   const server = serveLibrary(place);
   const parts = ["user", "assistant", "toolCall", "toolResult"];
   await server.result("search_sessions", { query: "x", in: parts, _meta: { progressToken: 1 } });
-  const progress: Json[] = server.events.flatMap(({ method, params }) =>
-    method === "$/progress" ? [params.value] : [],
-  );
+  const steps: Json[] = server.events.flatMap(({ method, params }) => (method === "$/progress" ? [params.value] : []));
   const all = sizes.reduce((sum, size) => sum + size, 0);
-  expect(progress.length).toBeGreaterThan(1);
-  const done = progress.map((value) => value.done);
+  expect(steps.length).toBeGreaterThan(1);
+  const done = steps.map((value) => value.done);
   expect(done).toEqual([...done].sort((a, b) => a - b));
-  expect(progress.at(-1)).toMatchObject({ done: all, total: all });
-  expect(progress.filter(({ total }: Json) => total > all)).toEqual([]);
+  expect(steps.at(-1)).toMatchObject({ done: all, total: all });
+  expect(steps.filter(({ total }: Json) => total > all)).toEqual([]);
 });

@@ -282,7 +282,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
           else fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
           const name = fault === "before" ? "storage_failed" : "outcome_unknown";
           expect((await one.refused(method, asked)).name).toBe(name);
-          // As long as it cannot be confirmed, others may read it.
+          // As long as it cannot be confirmed, others may take it.
           for (let times = 0; fault === "nowhere" && times < 2; times++) {
             expect(await one.refused(method, asked)).toMatchObject({ retryable: true });
             const others = [...fleet.table.rows].filter(([id]) => !made.has(id));

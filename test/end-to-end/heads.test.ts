@@ -95,7 +95,7 @@ acrossTiers(describe, STORES)("two agents on one session of %s", (store) => {
     const { a, b, root } = await two();
     const { leafId } = await b.result("append", said("b1"));
     expect(await b.result("delete_head", { head: "a", idempotencyKey: "gone" })).toEqual({ head: "a" });
-    // A leaf there goes on.
+    // A host with its leaf there goes on.
     expect(await pathOf(a)).toEqual(["root", "a1"]);
     await a.finish();
     expect((await b.result("list_heads")).heads).toMatchObject([{ name: "b", leafId, entryId: leafId }]);
@@ -217,7 +217,7 @@ describe("servers that are processes", SYSTEM, () => {
       const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
       for (let n = 0; n < 12; n++)
         for (const server of [second, holder]) await server.result("compact_append", compaction);
-      // The host hears of neither leaf yet.
+      // No event about either leaf can have reached this host yet.
       await second.result("branch", { entryId: first });
       const { leafId: ofHead } = await second.result("append", said("second"));
       const { leafId: shared } = await holder.result("branch", { entryId: root });

@@ -22,10 +22,7 @@ interface Found {
   readonly value: Record<string, unknown>;
 }
 
-/**
- * Returns the outermost JSON objects, on one line or on many: each ends with the first brace up to which its text is
- * JSON.
- */
+/** Returns the outermost JSON objects, on one line or many: each ends with the first brace that makes it JSON. */
 function objectsIn(text: string): Found[] {
   const found: Found[] = [];
   for (let at = text.indexOf("{"); at >= 0; at = text.indexOf("{", at + 1)) {

@@ -116,9 +116,7 @@ describe("messages that a compaction carries", () => {
     { role: "toolResult", toolCallId: "call_1", toolName: "bash", content: files, timestamp: 3 },
   ];
   const fatesOf = ({ kinds }: Json): number[] =>
-    ["preserved", "derived", "dropped"].map((ending) =>
-      kinds.reduce((sum: number, kind: Json) => sum + kind[ending], 0),
-    );
+    ["preserved", "derived", "dropped"].map((part) => kinds.reduce((sum: number, kind: Json) => sum + kind[part], 0));
   /** A session of these messages, and a compaction with others and what follows. */
   const carrying = (all: readonly Json[], retainedTail: unknown): string[] => {
     const lines = all.map((message, n) => entryText("message", id(n), n === 0 ? null : id(n - 1), { message }));

@@ -1,6 +1,4 @@
-/**
- * Redacted exports: planted secrets are gone from every place in every format, nothing else changes, and counts add up.
- */
+/** Redacted exports: planted secrets are gone everywhere in every format, nothing else changes, and counts add up. */
 
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -253,11 +251,8 @@ test("signatures that nobody can read are emptied", async () => {
   const { server } = opened([
     entryText("message", id(0), null, { message: { role: "assistant", content: [thinking] } }),
   ]);
-  const output = await exported(server, "jsonl");
-  expect([messageIn(output).content[0], output.redactions.signature]).toEqual([
-    { ...thinking, thinkingSignature: "" },
-    1,
-  ]);
+  const made = await exported(server, "jsonl");
+  expect([messageIn(made).content[0], made.redactions.signature]).toEqual([{ ...thinking, thinkingSignature: "" }, 1]);
 });
 
 test("the verb writes the file, tells what it replaced, and names the option that allows the rest", async () => {

@@ -52,11 +52,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
     await server.result("get_state");
     server.events.length = 0;
     for (const method of ["undo", "undo", "get_state"]) await server.result(method);
-    const events = server.events.map(({ method, params }) => [
-      method,
-      params.name ?? params.newLeafId ?? params.origin,
-    ]);
-    expect(events).toEqual([
+    const seen = server.events.map(({ method, params }) => [method, params.name ?? params.newLeafId ?? params.origin]);
+    expect(seen).toEqual([
       ["session_append", "self"],
       ["session_info_changed", undefined],
       ["session_tree", expect.any(String)],

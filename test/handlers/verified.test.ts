@@ -1,7 +1,4 @@
-/**
- * The reports of verify, doctor and repair about one session agree, and entries that Pi cannot read are found and
- * repaired.
- */
+/** Verify, doctor and repair agree about a session; entries that Pi cannot read are found and repaired. */
 
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -138,10 +138,7 @@ describe("restore_session", () => {
   });
 });
 
-/**
- * The effect of a `trash` on the PATH (`$TRASH` is the desktop's), the owner of the session then, and whether its place is
- * known.
- */
+/** The effect of a `trash` on the PATH (`$TRASH`: the desktop's), the session's owner then, and if it is known. */
 test.each([
   ["takes it", 'mv "$@" "$TRASH"/', "desktop", true],
   ["takes it to another place, which is not named", 'mkdir "$TRASH/deep"; mv "$@" "$TRASH/deep"/', "desktop", false],

@@ -1,7 +1,4 @@
-/**
- * The disk refuses after the step that cannot be taken back: then the failure says which step is done, not that nothing
- * is.
- */
+/** The disk refuses after the step that cannot be taken back: then the failure says that this step is done. */
 
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

@@ -263,10 +263,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const moves =
       (media.records !== undefined && media.records !== state.records) ||
       (media.index !== undefined && media.index !== state.index);
-    const reports = moves && !world.blind;
+    const isSeen = moves && !world.blind;
     const processes = state.processes.map((other, j) => {
       if (j === i) return process === CLOSED ? CLOSED : intern({ ...other, ...process });
-      return reports && other.at !== "-" && !other.moved ? intern({ ...other, moved: true }) : other;
+      return isSeen && other.at !== "-" && !other.moved ? intern({ ...other, moved: true }) : other;
     });
     return { ...state, ...media, processes };
   }

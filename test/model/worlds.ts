@@ -1,6 +1,4 @@
-/**
- * The explored systems: small worlds in the suite, larger ones in the soak run, and old behaviours that must be caught.
- */
+/** The explored systems: small worlds in the suite, larger ones in the soak run, and old behaviours to be caught. */
 
 import type { Mutation, World } from "./rule.ts";
 
@@ -62,7 +60,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("does not look where its write came to lie", WITH_FOREIGN, { noLookAfter: true }),
   ...inBoth("cuts at opening, without the lock", { cutAtOpen: true }),
   mutant("cuts rows that are longer than those it knows", V2, { noConfirm: true, rowsCutBlindly: true }, ROW_LOST),
-  // Time to the observed fault: acknowledged entries that are gone.
+  // Large worlds reach the observed fault: acknowledged entries that are gone.
   ...inBoth(...EARLY_CUT).map((each) => ({ ...each, fault: LOST, isLarge: true })),
   mutant(
     "takes a whole frame with a number that is not due for a torn one",

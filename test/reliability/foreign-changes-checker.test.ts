@@ -1,7 +1,4 @@
-/**
- * The checker of the runs in which files are changed under an open server: its rules for reported, and for hidden
- * changes.
- */
+/** The checker of runs with changes of files under an open server: its rules for reported and for hidden changes. */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

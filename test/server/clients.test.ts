@@ -187,10 +187,7 @@ describe("a person at a client without an agent", () => {
 });
 
 describe("the client for ACP begins a session", () => {
-  /**
-   * Sends its requests before its session is begun: without a model, or with a level that is not in the list, it gives
-   * up.
-   */
+  /** Sends its first requests: without a model, or with a level that is not in the list, it gives up. */
   async function begin(options: string[], place = temporaryPlace()): Promise<string[]> {
     const server = serveHere(["--mode", "rpc", "--no-themes", ...options], { place });
     const types = ["get_state", "get_available_models", "get_available_thinking_levels"];

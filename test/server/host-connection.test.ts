@@ -175,12 +175,10 @@ describe("a bug of ours", () => {
     });
     const server = serveHere(QUIET);
     server.send(first, second);
-    const [event, next] = await server.take(2);
+    const [sent, next] = await server.take(2);
     const data = { reference: expect.stringMatching(/\w/) };
     const inJsonRpc = { id: null, error: { code: -32603, data: { name: "internal_error", ...data } } };
-    expect(event).toMatchObject(
-      "jsonrpc" in event ? inJsonRpc : { id: 1, success: false, code: "internal_error", data },
-    );
+    expect(sent).toMatchObject("jsonrpc" in sent ? inJsonRpc : { id: 1, success: false, code: "internal_error", data });
     expect(next).toMatchObject({ id: 2, ...("jsonrpc" in next ? { result: {} } : { success: true }) });
   });
 });

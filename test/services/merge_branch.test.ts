@@ -1,4 +1,4 @@
-/** Findings of a branch come to the leaf. */
+/** The results of a branch come to the leaf. */
 
 import { describe, expect, test } from "vitest";
 import { append, idsOf, nameOf, restarted, resultOfText } from "../support/asking.ts";

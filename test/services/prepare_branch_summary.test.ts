@@ -57,10 +57,6 @@ test("its parts make a branch with a summary, which session_tree tells", async (
   const { entry, label } = await server.result("get_entry", { entryId: moved.summaryEntryId });
   expect(entry).toMatchObject({ type: "branch_summary", parentId: ids[0], fromId: oldLeafId, summary: "s", details });
   expect(label).toBe("back");
-  const event = server.events.find(({ method }) => method === "session_tree");
-  expect(event.params).toMatchObject({
-    oldLeafId,
-    newLeafId: moved.leafId,
-    summaryEntry: { id: moved.summaryEntryId },
-  });
+  const tree = server.events.find(({ method }) => method === "session_tree");
+  expect(tree.params).toMatchObject({ oldLeafId, newLeafId: moved.leafId, summaryEntry: { id: moved.summaryEntryId } });
 });

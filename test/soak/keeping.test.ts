@@ -76,17 +76,7 @@ soak("keeping", async (random, number) => {
   const machines: KeptMachine[] = [];
   const acknowledged = new Map<string, string[]>();
   const figures = {
-    ...{
-      acknowledged: 0,
-      deleted: 0,
-      restored: 0,
-      moved: 0,
-      pruned: 0,
-      killed: 0,
-      quarantined: 0,
-      trashed: 0,
-      runs: 1,
-    },
+    ...{ acknowledged: 0, deleted: 0, restored: 0, moved: 0, pruned: 0, killed: 0, kept: 0, trashed: 0, runs: 1 },
   };
   let isOver = false;
   const background: Promise<void>[] = [];
@@ -198,14 +188,14 @@ soak("keeping", async (random, number) => {
     figures.pruned = Number(database.server.sql("select sum(generation) from pi_fleet.session"));
     const textIn = (fits: RegExp): string =>
       machines.flatMap((machine) => machine.files(fits).map(({ text }) => text)).join("\n");
-    const [quarantined, trashed] = [textIn(/\.(?:bin|bak)$/), textIn(/trash/)];
+    const [kept, trashed] = [textIn(/\.(?:bin|bak)$/), textIn(/trash/)];
     for (const [sessionId, texts] of acknowledged) {
       const lines = linesInDatabase(database.server, sessionId).join("\n");
       for (const text of texts) {
         const count = lines.split(`"${text}"`).length - 1;
         if (count > 1) throw new Error(`${text} of ${sessionId} is there ${count} times`);
         if (count === 1) continue;
-        if (quarantined.includes(text)) figures.quarantined++;
+        if (kept.includes(text)) figures.kept++;
         else if (trashed.includes(text)) figures.trashed++;
         else throw new Error(`${text} of ${sessionId} is lost; ${whereIs(sessionId, text)}`);
       }

@@ -36,9 +36,7 @@ export interface Files {
   readonly layout?: Layout;
 }
 
-/**
- * The layout of a backend that keeps more than one text file for a session, and the changes of other programs to these.
- */
+/** The layout of a backend with more than one text file for a session, and other programs' changes of these. */
 export interface Layout {
   /** The end of a session's path. */
   readonly ending: string;

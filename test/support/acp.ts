@@ -65,7 +65,7 @@ export class Editor {
   readonly server: HereServer | SpawnedServer;
   /** The updates that came, each with its session. */
   readonly updates: { readonly sessionId: string; readonly update: Update }[] = [];
-  /** The agent's capabilities, from its reply to `initialize`. */
+  /** The agent's reply to `initialize`. */
   agent: Json;
   private readonly skills: object;
   private readonly asked = new Map<unknown, string>();

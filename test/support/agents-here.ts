@@ -9,7 +9,7 @@ import type { AgentPatience, SpawnAgent } from "../../src/server/agent/process.t
 
 type Handle = NodeJS.Timeout | NodeJS.Immediate;
 
-/** The text of each script that was started, and its process. */
+/** The compiled script of each text that was started. */
 const scripts = new Map<string, Script>();
 /** Bytes that come through a pipe at once. */
 const PIPE = 1 << 16;

@@ -60,10 +60,7 @@ function storing(state: string) {
   return { disk: realDisk, env: realEnv, locks: noLocks, quarantine, durability: "os" } as const;
 }
 
-/**
- * A clock by which files that were just written have rested: a file may change again under the same stamp soon after a
- * change.
- */
+/** A clock by which new files have rested: a file may change again under its stamp soon after a change. */
 export const later: Env = { ...realEnv, now: () => Date.now() + 60_000 };
 
 export const withoutSqlite = { sqlite: () => undefined };

@@ -109,10 +109,7 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
   if (repaired) expect(faultsOf(disk, CONTAINER)).toEqual([]);
 }
 
-/**
- * The extent of the damage: of each file the last records, in steps, and random places; and a segment with another
- * file.
- */
+/** The extent of the damage: last records of each file, in steps, random places, and a segment with another file. */
 interface Extent {
   readonly records: number;
   /** Bytes to the next place in a segment, and in another file. */
@@ -121,10 +118,7 @@ interface Extent {
   readonly pairs?: number;
 }
 
-/**
- * Damages each file of a container in turn, and segments together with the records of their frames. Returns the number of
- * cases.
- */
+/** Damages each file of a container, and segments with the records of their frames. Returns the number of cases. */
 export async function damageContainers(random: Random, kind: DamageKind, extent: Extent): Promise<number> {
   let count = 0;
   const whole = await containerSample(random, 5 + random.int(8));

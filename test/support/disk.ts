@@ -73,9 +73,7 @@ interface AfterCrash {
 interface Inode {
   readonly number: number;
   bytes: Uint8Array;
-  /**
-   * The buffer that {@link bytes} begin, with spare bytes: a file that grows by lines is not copied for each of them.
-   */
+  /** The buffer that {@link bytes} begin, with spare bytes: lines are added without a copy of the file. */
   spare?: Uint8Array;
   /** Content that survives a power cut. */
   synced: Uint8Array;
@@ -584,10 +582,7 @@ function remainder(inode: Inode, content: PowerCut["content"]): Uint8Array {
   return zeroed;
 }
 
-/**
- * Returns an error. Most say that there is no such file, a hundred thousand times in a run, and their stack is not
- * read.
- */
+/** Returns an error. Most are ENOENT, a hundred thousand times in a run, and their stack is not read. */
 function errno(code: string, message = code): Error {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;

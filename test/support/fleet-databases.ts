@@ -170,10 +170,7 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 }
 
-/**
- * Counts lines that do not begin where those before them end, or are of an earlier epoch, without packs whose commit
- * failed.
- */
+/** Counts lines that do not follow those before them, or are of an earlier epoch, without packs of failed commits. */
 export const OUT_OF_ORDER = `select count(*) from (
     select seq - lag(past, 1, 0::bigint) over sorted as step, lines.epoch - lag(lines.epoch, 1, 0) over sorted as rise
     from (select session_id, generation, seq, seq + 1 as past, epoch from pi_fleet.entry

@@ -169,7 +169,7 @@ export class Episode {
   /** Ids that the server has shown. */
   private shown = new Set<string>();
   /** Reported damage that does not belong to entries shown before. */
-  private reports: Heard[] = [];
+  private found: Heard[] = [];
   /** Names of the failures since it was quiet last. */
   private failed: string[] = [];
   /** Names of the last changes, for failure messages. */
@@ -314,7 +314,7 @@ export class Episode {
     this.handleEvents();
     const [entries, state] = answers.slice(-2);
     if (state?.result) this.ids.add(state.result.sessionId);
-    const isReported = this.reports.length > 0 || (state?.result?.diagnostics?.length ?? 0) > 0;
+    const isReported = this.found.length > 0 || (state?.result?.diagnostics?.length ?? 0) > 0;
     if (entries?.result) {
       const all: Json[] = entries.result.entries;
       const ids = new Set<string>(all.map(({ id }) => withoutAlias(id)));
@@ -330,7 +330,7 @@ export class Episode {
     // was found after a reply: a read shows the known entries, and only a look at the file, which comes by itself,
     // finds the loss.
     if (entries?.result)
-      this.reports = this.reports.filter(
+      this.found = this.found.filter(
         (event) => event.number > entries.heard && kindsIn(event).includes("lost_entries"),
       );
     this.failed = [];
@@ -374,7 +374,7 @@ export class Episode {
       const { name, params, text } = event;
       // The session before was damaged when it was left.
       if (this.run.left.has(params.sessionId)) continue;
-      if (name === "session_damage") this.reports.push(event);
+      if (name === "session_damage") this.found.push(event);
       if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
     }
   }

@@ -21,7 +21,7 @@ export const STORES = ["jsonl", "v2"] as const;
 /** Capabilities of a host that wants to be asked before the leaf moves. */
 export const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
 
-/** A clock so late that a holder has announced itself before that, if it does that at all. */
+/** A clock so late that a holder has announced itself already, if it does that at all. */
 export const LATER = { now: () => Date.UTC(2026, 1) };
 
 /** Returns the path of a session of a store that is not there yet, and what starts servers on it. */

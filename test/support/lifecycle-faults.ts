@@ -294,10 +294,7 @@ function shape(disk: FaultDisk): string[] {
   return [...new Set(shown)].sort();
 }
 
-/**
- * Returns whether an interrupted request may leave this path: temporary files, torn files, and items of the trash without
- * their session.
- */
+/** Returns whether an interrupted request may leave this: temporary and torn files, trash items without a session. */
 function isLeftover(path: string, disk: FaultDisk): boolean {
   if (path.endsWith(".tmp") || path.startsWith("/state/quarantine/")) return true;
   const item = /^\/state\/trash\/[^/]+\//.exec(path)?.[0];

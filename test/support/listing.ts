@@ -35,10 +35,7 @@ export async function listTogether(processes: number, sessions: number): Promise
   }
 }
 
-/**
- * Lists and searches in several processes while the files grow between the rounds: each agrees with the files at any
- * time.
- */
+/** Lists and searches in several processes while files grow between rounds: each agrees with the files each time. */
 export async function indexTogether(random: Random, processes: number, sessions: number, rounds: number) {
   const place = temporaryPlace();
   const root = join(place.home, "sessions");

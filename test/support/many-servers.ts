@@ -184,7 +184,7 @@ async function participate(course: Course, number: number, random: Random, place
     await course.close(server, what);
   }
 
-  /** Returns a check whether a server reports every entry and every leaf from now on. */
+  /** Returns a function that checks that a server reports every entry and every leaf from now on. */
   async function listen(server: Witness, what: string): Promise<() => Promise<void>> {
     const first = await server.ask("get_entries");
     return async () => {

@@ -125,10 +125,7 @@ export class Witness {
   }
 
   /** Sends requests in one write. */
-  askAll(
-    requests: readonly (readonly [method: string, params?: object])[],
-    isLaneless = false,
-  ): Promise<Answer | null>[] {
+  askAll(requests: readonly (readonly [method: string, params?: object])[], apart = false): Promise<Answer | null>[] {
     let text = "";
     const answers = requests.map(([method, params = {}]) => {
       const id = `w${++this.count}`;
@@ -139,7 +136,7 @@ export class Witness {
       return new Promise<Answer | null>((settle) => {
         if (this.isGone) return settle(null);
         this.pending.set(id, { method, settle });
-        if (!isLaneless) this.lane.push(id);
+        if (!apart) this.lane.push(id);
       });
     });
     this.process.stdin.write(text);

@@ -73,9 +73,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
   return kills;
 }
 
-/**
- * Repeats requests with a key and without an answer: each entry is there once, whether it had reached the file or not.
- */
+/** Repeats requests with a key and no answer: each entry is there once, whether it had reached the file or not. */
 async function retry(wire: Wire, unanswered: readonly Request[], { ids, leaf }: Position, what: string) {
   const expected: Position = { ids: [...ids], leaf };
   for (const { method, params } of unanswered) {

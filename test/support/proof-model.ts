@@ -25,7 +25,7 @@ interface Known {
   persisted: boolean;
   /** Bytes of the file that were looked at, and how many entries they hold. */
   seen: number;
-  reported: number;
+  shown: number;
   /** The imprint of the file when the session was left. */
   left: string;
 }
@@ -89,15 +89,7 @@ class ModelRun {
   }
 
   private know(id: string, file: string, parentSession: string | null, persisted: boolean): Known {
-    const nothing = {
-      model: new Model(),
-      childCounts: new Map(),
-      leaf: null,
-      name: null,
-      seen: 0,
-      reported: 0,
-      left: "",
-    };
+    const nothing = { model: new Model(), childCounts: new Map(), leaf: null, name: null, seen: 0, shown: 0, left: "" };
     const known: Known = { id, file, parentSession, persisted, ...nothing };
     this.sessions.set(id, known);
     return known;
@@ -497,11 +489,11 @@ class ModelRun {
     const lines = this.shelf.lines(now.file, now.seen).slice(now.seen === 0 ? 1 : 0);
     const idsOf = (entries: readonly Json[]): string[] => entries.map(({ id }) => id);
     const added = idsOf(lines.filter((line) => !isMarker(line)));
-    same(added, idsOf(model.entries.slice(now.reported)), "new lines");
+    same(added, idsOf(model.entries.slice(now.shown)), "new lines");
     for (const [index, line] of lines.entries())
       if (isMarker(line)) expect(["label", "session_info"], "what follows a marker").toContain(lines[index + 1]?.type);
     now.seen = this.shelf.size(now.file);
-    now.reported = model.entries.length;
+    now.shown = model.entries.length;
   }
 
   async compareAll(): Promise<void> {

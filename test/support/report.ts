@@ -1,7 +1,4 @@
-/**
- * Reports at the end of a run the skipped tests and the reasons, the tests that were repeated, and those that took too long for
- * their tier.
- */
+/** Reports at the end of a run the skipped tests and why, the repeated ones, and those too long for their tier. */
 
 import type { Reporter, TestCase, TestModule, TestSuite } from "vitest/node";
 import type { Tier } from "./tiers.ts";

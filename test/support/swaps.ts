@@ -256,10 +256,7 @@ export function pictureOf(folder: string): string[] {
 /** Numbers of requests and refusals of {@link race}, and of swaps. */
 export type Race = Record<"requests" | "refused" | "swaps", number>;
 
-/**
- * The program that swaps at full speed; it gets paths, each with its twin, and prints the number of swaps when its
- * input ends.
- */
+/** The program that swaps at full speed; it gets paths, each with its twin, and prints its count at the end. */
 const RACER = `
   const { renameSync, symlinkSync, rmSync } = require("node:fs");
   const pairs = JSON.parse(process.argv[1]);

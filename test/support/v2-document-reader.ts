@@ -201,7 +201,7 @@ function isSession(container: string, id: string, manifest: Json): boolean {
 /** Reads the container at a path; `stateFolder`: where the program that wrote it keeps the positions of leaves. */
 export function readContainer(container: string, stateFolder?: string): Read {
   const faults: Fault[] = [];
-  const report = (kind: string, entryId?: string): void =>
+  const add = (kind: string, entryId?: string): void =>
     void faults.push(entryId === undefined ? { kind } : { kind, entryId });
 
   // 1. Is the container the session?
@@ -216,7 +216,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const [headerLine] = readFileSync(join(container, "header.jsonl"), "utf8").split("\n");
   let header = jsonOf(headerLine);
   if (header?.type !== "session" || !isText(header.id)) {
-    report("bad_header");
+    add("bad_header");
     header = { id };
   }
 
@@ -282,7 +282,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       const isFree = !ids.has(frame.entryId);
       if (same && isFree && !settled.has(same)) {
         take(piece, "frame", same, frame.entryId);
-        report("bad_index", frame.entryId);
+        add("bad_index", frame.entryId);
       } else if (named.length === 0 && (isFree || frame.entrySeq === due))
         take(piece, "frame", undefined, frame.entryId);
       else if (isFree && !isIndexWhole && named.every((row) => !settled.has(row)))
@@ -311,7 +311,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   keyed.sort((a, b) => a.key - b.key);
   const entries: Entry[] = [];
   const byId = new Map<string, Entry>();
-  let placeholders = 0;
+  let stubs = 0;
   for (const { piece } of keyed) {
     const { frame, payload } = piece;
     const heads = frame ? [headOf(payload, frame) as Head] : headsIn(piece.bytes);
@@ -327,23 +327,16 @@ export function readContainer(container: string, stateFolder?: string): Read {
     }
     let { id } = head;
     for (let n = 2; byId.has(id); n++) id = `${head.id}~${n}`;
-    const isPlaceholder = piece.use === "stand-in";
-    if (isPlaceholder) placeholders++;
+    const isStub = piece.use === "stand-in";
+    if (isStub) stubs++;
     const text = payload.toString("utf8");
-    const value = isPlaceholder ? {} : JSON.parse(text);
+    const value = isStub ? {} : JSON.parse(text);
     const shown = id === head.id ? text : text.replace(JSON.stringify(head.id), JSON.stringify(id));
-    const entry = {
-      ...head,
-      id,
-      parent: null,
-      text: isPlaceholder ? "" : shown,
-      value,
-      hash: frame?.payloadSha256 ?? "",
-    };
+    const entry = { ...head, id, parent: null, text: isStub ? "" : shown, value, hash: frame?.payloadSha256 ?? "" };
     entries.push(entry);
     byId.set(id, entry);
-    if (isPlaceholder) report("bad_body", id);
-    if (id !== head.id) report("duplicate_id", id);
+    if (isStub) add("bad_body", id);
+    if (id !== head.id) add("duplicate_id", id);
   }
 
   // 9. Missing entries, and entries that were never acknowledged.
@@ -354,17 +347,17 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const isWholeLine = ({ bytes }: Piece): boolean => isEnded(bytes) && isLooseJson(bytes.subarray(0, -1));
   const isTorn =
     bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger") && !bad.some(isWholeLine);
-  if (isTorn) report("torn_tail");
+  if (isTorn) add("torn_tail");
   else
     for (const [n, piece] of bad.entries()) {
       const { [n - 1]: before } = bad;
-      if (before?.segment !== piece.segment || before.offset + before.bytes.length !== piece.offset) report("bad_line");
+      if (before?.segment !== piece.segment || before.offset + before.bytes.length !== piece.offset) add("bad_line");
     }
   const lost = [...rows.values()].filter((same) => !same.some((row) => settled.has(row) || byId.has(row.entryId)));
   const isMoved = keyed.some(({ piece }, n) => n > 0 && pieces.indexOf(piece) < pieces.indexOf(keyed[n - 1].piece));
-  if (bad.length === 0 && lost.length === 0 && isMoved) report("bad_line");
-  if (!isIndexWhole) report("bad_index");
-  if (lost.length > 0) report("lost_entries");
+  if (bad.length === 0 && lost.length === 0 && isMoved) add("bad_line");
+  if (!isIndexWhole) add("bad_index");
+  if (lost.length > 0) add("lost_entries");
   let isWhole = lost.length === 0 && !isMoved && (bad.length === 0 || isTorn);
 
   // 10. The marks.
@@ -389,7 +382,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       if (before?.index !== due || before.count !== last.count || before.key !== last.key) break;
     }
     if (!marks.some(({ entrySeq }) => entrySeq > first)) {
-      report("incomplete_batch", entries[first].id);
+      add("incomplete_batch", entries[first].id);
       for (const { id } of entries.splice(first)) byId.delete(id);
     }
   }
@@ -400,8 +393,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
     entry.parent = (entry.parentId !== null && byId.get(entry.parentId)) || null;
     const { role, toolCallId } = entry.value.message ?? {};
     const isCall = role === "toolResult" && toolCallId === entry.parentId;
-    if (entry.parentId !== null && entry.parent === null)
-      report(isCall ? "parent_is_call" : "missing_parent", entry.id);
+    if (entry.parentId !== null && entry.parent === null) add(isCall ? "parent_is_call" : "missing_parent", entry.id);
   }
   for (const entry of entries) {
     const above: Entry[] = [];
@@ -414,7 +406,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       (position.get(b) ?? 0) > (position.get(a) ?? 0) ? b : a,
     );
     cut.parent = null;
-    report("cycle", cut.id);
+    add("cycle", cut.id);
   }
 
   // 13. The marks again.
@@ -422,9 +414,9 @@ export function readContainer(container: string, stateFolder?: string): Read {
   for (const { hash } of entries) chains.push(sha256(chains[chains.length - 1] + hash));
   for (const { entrySeq, entryId, chainHash } of marks) {
     if (!isWhole) break;
-    if (entrySeq > entries.length) report("lost_entries");
-    else if (entrySeq > 0 && !byId.has(entryId)) report("bad_line");
-    else if (placeholders === 0 && chains[entrySeq] !== chainHash) report("bad_line");
+    if (entrySeq > entries.length) add("lost_entries");
+    else if (entrySeq > 0 && !byId.has(entryId)) add("bad_line");
+    else if (stubs === 0 && chains[entrySeq] !== chainHash) add("bad_line");
     else continue;
     isWhole = false;
   }
@@ -433,7 +425,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const shown = new Set<Entry>();
   for (const entry of entries)
     if (!entry.isMarker) for (let at: Entry | null = entry; at && !shown.has(at); at = at.parent) shown.add(at);
-  const makePlaceholder = ({ type, id, parent }: Entry): string =>
+  const makeStub = ({ type, id, parent }: Entry): string =>
     JSON.stringify({ type, id, parentId: parent?.id ?? null, timestamp: "1970-01-01T00:00:00.000Z", damaged: true });
   const labels: Record<string, string> = {};
   let name: string | null = null;
@@ -444,7 +436,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
       else delete labels[value.targetId];
   return {
     header: headerLine,
-    lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || makePlaceholder(entry)),
+    lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || makeStub(entry)),
     heads: headsOf(entries, header),
     leafId: leafOf(entries, byId, shown, header, recordedLeaf(container, stateFolder, entries)),
     name,

@@ -117,10 +117,7 @@ export function wordsIn(typed: string, names: Names = {}): string[] {
   return words.map((word) => word.replaceAll("'", "").replace(/\{(\w+)\}/g, (all, name) => String(names[name] ?? all)));
 }
 
-/**
- * Returns the pattern of a text with names in braces: `{...}` is any text, alone on its line any lines; `{id=}` a word to be known
- * as id.
- */
+/** Returns the pattern of a text: `{...}` is any text, alone on its line any lines; `{id=}` a word known as id. */
 function patternOf(text: string, names: Names): string {
   const parts = text.replace(/^\{\.\.\.\}$/gm, "{....}").split(/\{(\.{3,4}|\w+=?)\}/);
   const patterns = parts.map((part, n) => {

@@ -1,6 +1,4 @@
-/**
- * The output of `view`: its pages, the effect of hostile sessions on them, and entries that come while a page is open.
- */
+/** The output of `view`: its pages, hostile sessions in them, and entries that come while a page is open. */
 
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -62,10 +62,8 @@ describe("compare", () => {
     const lines = stdout.split("\n");
     expect(lines[0]).toBe(`They have 2 entries in common, up to ${id(1)}.`);
     expect(stdout).toContain("both changed:\n");
-    const columns = lines
-      .filter((line) => line.includes(" │"))
-      .map((line) => line.split("│").map((part) => part.trim()));
-    expect(columns.slice(0, 10)).toEqual([
+    const cells = lines.filter((line) => line.includes(" │")).map((line) => line.split("│").map((part) => part.trim()));
+    expect(cells.slice(0, 10)).toEqual([
       ["A  aaaa4444", "B  bbbb2222"],
       ["4 entries in 3 min", "2 entries in 3 min"],
       ["1 from the user, 2 from the assistant", "1 from the user, 1 from the assistant"],
@@ -77,8 +75,8 @@ describe("compare", () => {
       Array(2).fill("…that/is/rather/long/for/a/narrow/page/and/more/store.ts"),
       ["", ""],
     ]);
-    expect(columns[10][1]).toBe("user: Try a list.");
-    expect(columns.slice(14).map(([own]) => own)).toEqual([
+    expect(cells[10][1]).toBe("user: Try a list.");
+    expect(cells.slice(14).map(([own]) => own)).toEqual([
       "bash: npm test -- --grep a-very-long-name-of-a-test",
       "failed bash: 3 failed",
       "edit: …s/rather/long/for/a/narrow/page/and/more/store.ts",

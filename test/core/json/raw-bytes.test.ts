@@ -88,7 +88,7 @@ describe("drafts", () => {
     // The base members come first, wherever those stood and however they were written.
     [given, ',"a":1,"b":2,"c":3'],
     ['{"\\u0069d":"x","t\\u0079pe":"custom","d":4}', ',"d":4'],
-    // Their formats know no batch.
+    // `_batch` is not one of the host's own members.
     ['{"type":"custom","_batch":{"session":"s","index":0,"count":9},"a":1}', ',"a":1'],
     ['{"type":"custom"}', ""],
     [' { "type" : "custom" } ', ""],

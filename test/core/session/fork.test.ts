@@ -29,10 +29,7 @@ function memoryWorkspace(): Workspace {
 
 const isLabel = (entry: ModelEntry) => entry.type === "label";
 
-/**
- * Returns the entries that a fork ending at an entry must hold, by the format's own words (session-format reference,
- * section 4).
- */
+/** Returns the entries of a fork that ends at an entry, by the format's words (session-format reference, section 4). */
 function forkOf(model: Model, end: string | null): { lines: string[]; labels: { targetId: string; label: string }[] } {
   const path = model.path(end);
   const kept = path.filter((entry) => !isLabel(entry));

@@ -15,9 +15,7 @@ const STORES = ["jsonl", "v2"] as const;
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
 
-/**
- * An editor with a session, and an agent behind that runs `onOther` for requests other than its beginning and a new session.
- */
+/** An editor with a session, and an agent behind that runs `onOther` for all but its beginning and a new session. */
 async function behind(
   onOther: string,
   { onNew, more = [], ...given }: HereOptions & { onNew?: string; more?: string[] } = {},
@@ -343,7 +341,7 @@ describe("an agent in this process", () => {
     editor.begins(two.sessionId, "wait");
     const { messages, status } = await editor.server.finish();
     expect(status).toBe(0);
-    // The state of the last one is unknown.
+    // The last one may have begun or not.
     const ends = messages.map(({ result, error }) => error?.code ?? result.stopReason);
     expect(ends).toEqual([-32800, expect.toBeOneOf([-32800, "cancelled"])]);
   });

@@ -1,6 +1,4 @@
-/**
- * The updates of a session for an editor, on every store: each entry of the path, once, in order, also entries of others.
- */
+/** The updates of a session for an editor, on every store: each entry of the path, once, in order, also of others. */
 
 import { appendFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";

@@ -1,7 +1,4 @@
-/**
- * An agent of the Agent Client Protocol behind the server: each line goes on as it came, and the agent's answers are
- * recorded.
- */
+/** An agent of the Agent Client Protocol behind the server: lines pass unchanged, and its answers are recorded. */
 
 import { describe, expect, test } from "vitest";
 import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
@@ -71,7 +68,7 @@ acrossTiers(describe, STORES)("a session recorded in %s", (store) => {
     server.answer(question.id, { outcome: { outcome: "selected", optionId: "yes" } });
     const { result } = await until(server, ({ id }) => id === 3);
     expect(result.stopReason).toBe("end_turn");
-    // The agent answers unknown requests.
+    // The agent answers requests that the server does not know.
     expect((await ask(server, 4, "session/unheard_of", {})).error.code).toBe(-32601);
     expect((await server.finish()).status).toBe(0);
 

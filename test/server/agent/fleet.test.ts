@@ -127,7 +127,7 @@ describe("an agent like Pi", () => {
       if (how === "before what its file alone had")
         appendFileSync(sessionFile, custom(JSON.parse(linesIn(sessionFile)[1]).id));
       one.now = 10_000;
-      // There are no requests.
+      // No host makes a request.
       if (how !== "refused meanwhile") await isSo(() => linesIn(sessionFile).some((one) => one.includes("theirs")));
       // The server knows the file in the place of the other.
       if (how === "before what its file alone had") expect(await said(wire)).toContain("user: theirs");

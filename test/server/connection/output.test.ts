@@ -27,7 +27,7 @@ function spoolHere(): { spool: FileSpool; disk: FailingDisk; folder: string; fau
 /** A reader that takes its input at the test's word. */
 class SlowReader extends Writable {
   readonly got: Buffer[] = [];
-  /** Resolves when the input is taken. */
+  /** The callback of the chunk that waits. */
   private taken: (() => void) | undefined;
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {

@@ -83,7 +83,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       const { disk } = scene.one;
       const folder = getFolder(scene.one);
       const append = (): Promise<void> => {
-        // A session that this machine never had stays unchanged.
+        // A picture that this machine never had changes nothing.
         log.append([naming(bytes, id(1)), naming(toBytes("elsewhere"), id(2))].map((line) => toBytes(line)));
         return log.commit();
       };
@@ -109,7 +109,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       await log.ready?.();
       await append();
       expect([attached(scene), table.blobs.has(digest)]).toEqual([[digest], true]);
-      // A reader has the local lines.
+      // A reader has the file that is there.
       failures = 1;
       expect(log.attachment(1, digest, bytes.length)).toBe(null);
       expect(log.attachment(1, digest, bytes.length)).toBe(Buffer.from(bytes).toString("base64"));
@@ -172,7 +172,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const fetched = (): number =>
       asking.mock.calls.filter(([asked]) => "text" in asked && asked.text.startsWith("select bytes")).length;
     const three = await machine(kind, fleet);
-    // It is recognized, and is not uploaded a second time unless it is put anew.
+    // The damage is recognized, and the picture is not fetched again until it is uploaded anew.
     for (let times = 0; times < 2; times++)
       expect([existsSync(await pictureOf(three, sessionId, bytes)), fetched()]).toEqual([false, 2]);
     await suite.runVerb(`import ${sessionsOf(one)}`, one.place);

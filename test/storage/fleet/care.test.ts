@@ -356,7 +356,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       const size = filesIn(out).reduce((sum, path) => sum + statSync(path).size, 0);
       expect(size).toBeGreaterThanOrEqual(before - 20_000);
     };
-    // Damages the last line, which is the first to fail, and says how.
+    // Replaces the last line, where a fault shows first, by this SQL.
     const last = (line: string): string => sql(`update pi_fleet.entry set line = ${line} where seq = 19`);
     last("overlay(line || ' '::bytea placing 'Y'::bytea from 60 for 1)");
     expect(await exported()).toMatchObject({ sessionId, outcome: "refused" });

@@ -333,14 +333,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const name = fault === "before" ? "storage_failed" : "outcome_unknown";
       await expect(store.publish(beginning(undefined, file), content)).rejects.toEqual(failed(name));
       await scene.play("heals");
-      // An unknown line stays where a repeated request looks for it.
+      // A session unknown to the fleet stays where a repeated request looks for it.
       if (fault === "before") scene.actor("one").opened = await store.publish(beginning(undefined, file), content);
       await scene.play("confirms; fleet 0 1 2; writes 3; fleet 0 1 2 3");
     }
   });
 });
 
-/** The fates of an append; undefined: the fleet answers. */
+/** Faults of an append; undefined: the fleet answers. */
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
 

@@ -1,6 +1,4 @@
-/**
- * Lines that are written while the fleet is away and work goes on without it. Ordinary tests, over a fleet in memory.
- */
+/** Lines that are written while the fleet is away and work goes on. Ordinary tests, over a fleet in memory. */
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";

@@ -60,7 +60,7 @@ describe("leases", needs(POSTGRESQL), () => {
   const leased = (): string =>
     sql("select string_agg(id, ' ' order by id) from pi_fleet.session where lease_until > clock_timestamp()");
 
-  // A session waiting for a row reports it, and does not wait for ever.
+  // A statement that waits for a row fails, and does not wait for ever.
   beforeAll(() => suite.database.server.configure("set lock_timeout = 300"));
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
@@ -162,7 +162,7 @@ describe("leases", needs(POSTGRESQL), () => {
     await renew();
   });
 
-  /** Returns the last entry of an append: an answer, which ends a turn, or an entry that needs an answer. */
+  /** Returns a batch that ends with an answer, which ends a turn, or with an entry that needs one. */
   const ending = (held: Parameters<typeof batchFor>[0], role: "user" | "assistant"): FleetBatch => ({
     ...batchFor(held, [JSON.stringify({ message: { role, stopReason: "stop" } })]),
     heads: [JSON.stringify([`${held.end.entries}`, null, "message", role])],
@@ -410,7 +410,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       await append(one, "second");
     });
     expect([await operator.keeper.takeAway(sessionId), holder()]).toEqual([expect.objectContaining({ host }), ""]);
-    // It releases the session, and no other releases it.
+    // The process itself releases the session, not the operator.
     await taken(next, sessionId);
     between.push(() => letGo("epoch = epoch + 1,"));
     expect(await operator.keeper.takeAway(sessionId)).toBeNull();

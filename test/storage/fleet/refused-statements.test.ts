@@ -44,10 +44,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
   const suite = fleetSuite();
 
   acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
-    /**
-     * A machine with a file from elsewhere, and a function that changes the database's answers. `alone`: it may go on
-     * alone.
-     */
+    /** A machine with a file from elsewhere, and a function that changes the database's answers. */
     const machine = async ({ alone = false } = {}) => {
       const fleet = suite.connect();
       const outage = new Outage(fleet.fleet, 0, () => performance.now());

@@ -63,7 +63,7 @@ describe("a fleet behind TLS", needs(POSTGRESQL, OPENSSL), () => {
     // Another name, which does not matter to some.
     ["127.0.0.1", "sslmode=verify-full&sslrootcert=server", "failed untrusted"],
     ["127.0.0.1", "sslmode=verify-ca&sslrootcert=server", true],
-    // The signer is another, which these modes do not check.
+    // Another authority signed the certificate.
     ["localhost", "sslmode=verify-full&sslrootcert=stranger", "failed untrusted"],
     ["localhost", "sslmode=verify-ca&sslrootcert=stranger", "failed untrusted"],
     ["localhost", "sslmode=require&sslrootcert=stranger", "failed untrusted"],

@@ -5,10 +5,7 @@ import { makeAdaptiveSync } from "../../../src/storage/fs/adaptive-sync.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/**
- * Syncs whose n-th takes so many milliseconds, or fails, and the ways they went; those in the background end when the test lets
- * them.
- */
+/** Syncs whose n-th takes so many milliseconds, or fails, and their ways; the test ends those in the background. */
 function medium(durations: readonly (number | Error)[] = [], isHeld = false) {
   let clock = 0;
   let next = 0;

@@ -1,6 +1,4 @@
-/**
- * The disk that reaches nothing outside of its folders: the usable operations, the refused ones, and their failures.
- */
+/** The disk that reaches nothing outside of its folders: usable operations, refused ones, and their failures. */
 
 import { execFileSync } from "node:child_process";
 import * as fs from "node:fs";

@@ -649,10 +649,7 @@ describe("every disk operation", () => {
     }
   });
 
-  /**
-   * Returns the state that a reader sees: the pointer, the session file and its snapshot, and the file that was moved
-   * away.
-   */
+  /** Returns the reader's state: the pointer, the session file, its snapshot, and the file that was moved away. */
   const readLog = (disk: FaultDisk): unknown => [
     ...[POINTER, FILE, SNAPSHOT].map((path) => decodeText(disk.content(path) ?? toBytes("none"))),
     disk.paths().filter((path) => path.includes(".rolled-back")).length,

@@ -111,10 +111,7 @@ const ABOUT: readonly (readonly [string, Fields])[] = [
   ["a-type-of-tomorrow", { what: "unknown" }],
 ];
 
-/**
- * A session with every kind of record: branches, parallel calls, compactions, harness text, and records about the
- * session.
- */
+/** A session with every kind of record: branches, parallel calls, compactions, harness text, records about itself. */
 export function wholeClaudeSession(): ClaudeWriter {
   const w = new ClaudeWriter();
   w.about("custom-title", { customTitle: "My own title" });

@@ -40,9 +40,7 @@ export class ClaudeReader {
     return this.records.some(({ logicalParentUuid }) => logicalParentUuid === uuid);
   }
 
-  /**
-   * Returns the messages at a record: up to the last boundary, whose summary comes first, then the messages it keeps.
-   */
+  /** Returns the messages at a record: up to the last boundary, its summary first, then the messages it keeps. */
   messagesAt(uuid: string): Value[] {
     const chain = this.chain(uuid);
     const [boundary] = chain;

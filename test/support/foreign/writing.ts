@@ -1,7 +1,4 @@
-/**
- * Common parts of all generators of made-up files: a line for each record, times, and a conversation that any format can
- * hold.
- */
+/** Common parts of all generators of made-up files: lines, times, and a conversation that any format can hold. */
 
 import type { Random } from "../random.ts";
 
