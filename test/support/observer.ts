@@ -119,7 +119,7 @@ export class Witness {
     return this.process.exitCode !== null || this.process.signalCode !== null;
   }
 
-  /** Sends a request; null says that it was never answered. `next to` is for what waits for no session. */
+  /** Sends a request; null says that it was never answered. `apart` is for requests that wait for no session. */
   ask(method: string, params: object = {}): Promise<Answer | null> {
     return this.askAll([[method, params]])[0];
   }

@@ -107,7 +107,7 @@ export class HereLives implements Lives {
     await this.done;
   }
 
-  /** Returns the care of the present server's fleet. */
+  /** Returns the administration of the present server's fleet. */
   getAdmin(): FleetCare {
     return this.service?.fleet as FleetCare;
   }

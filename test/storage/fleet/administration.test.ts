@@ -1,5 +1,5 @@
 /**
- * The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL.
+ * The administration of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL.
  *
  * @module-tag system
  */
