@@ -109,13 +109,10 @@ export class ExternalChanges {
     this.unreportedLost = 0;
   }
 
-  /** Moves to the changes of other programs, as far as they can be read. */
-  checkQuietly(): void {
-    try {
-      this.checkForChanges();
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-    }
+  /** Moves to entries that the log got by itself since the last check, from other machines. Looks at no file. */
+  followLog(): void {
+    this.noteCome(this.entries.addFrom(this.entries.log.nodes.count), false);
+    this.follow();
   }
 
   /** Implements Session.refresh. Returns whether there were changes. */
