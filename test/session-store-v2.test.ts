@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { Env } from "../src/core/ports/env.ts";
 import { realDisk } from "../src/storage/fs/disk.ts";
 import { noLocks } from "../src/storage/locks/locks.ts";
-import { segmentedStore } from "../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../src/storage/v2/store.ts";
 import { BEGINNING, testEnv } from "./support/env.ts";
 import { chain, fileBytes, fileText, headerText, SESSION } from "./support/lines.ts";
 import { Random } from "./support/random.ts";
@@ -310,7 +310,7 @@ test("a container without a pointer is the session if its ledger tells of a migr
 /** Makes a container of lines; returns its path. */
 async function published(folder: string, lines: string[], segmentBytes?: number): Promise<string> {
   const container = join(folder, `${SESSION}.v2`);
-  const store = segmentedStore({
+  const store = makeSegmentedStore({
     disk: realDisk,
     env: testEnv(),
     locks: noLocks,

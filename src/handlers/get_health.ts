@@ -189,8 +189,8 @@ export default defineCommand({
       fleet: fleet
         ? {
             away: await fleet.whyAway(),
-            owed: fleet.owed().filter(({ from }) => from !== null).length,
-            lacking: (await fleet.lacking().catch(() => [])).length,
+            owed: fleet.listPending().filter(({ from }) => from !== null).length,
+            lacking: (await fleet.listLosses().catch(() => [])).length,
             kept: kept.list().length,
             ...fleet.tally,
           }

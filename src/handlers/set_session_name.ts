@@ -3,7 +3,7 @@ import { Failure } from "../core/failure.ts";
 import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { captureName, noteSetting } from "../core/session/changes.ts";
 import type { Session } from "../core/session/session.ts";
-import { sessionName } from "../core/session/workspace.ts";
+import { toSessionName } from "../core/session/workspace.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { anySessionPath } from "./shared/shapes.ts";
@@ -16,7 +16,7 @@ export default defineCommand({
   params: {
     name: z
       .string()
-      .refine((name) => sessionName(name) !== "", "must not be blank")
+      .refine((name) => toSessionName(name) !== "", "must not be blank")
       .describe("not blank; line breaks become spaces"),
     sessionPath: anySessionPath,
   },
@@ -24,7 +24,7 @@ export default defineCommand({
   failures: ["not_a_session", "path_outside_root", "session_locked", "session_not_found"],
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
   run(context, { name, sessionPath, ...params }) {
-    const draft = makeDraft("session_info", { name: sessionName(name) });
+    const draft = makeDraft("session_info", { name: toSessionName(name) });
     const { expectedLeafId } = params as { expectedLeafId?: string | null };
     if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
     const before = captureName(context.session);

@@ -19,11 +19,11 @@ import {
   type Variables,
 } from "../storage/fs/paths.ts";
 import { QUARANTINE_FOLDER } from "../storage/fs/quarantine.ts";
-import { jsonlStore } from "../storage/jsonl/store.ts";
+import { makeJsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, shareLocks } from "../storage/locks/locks.ts";
-import { snapshotCache } from "../storage/log/snapshot-cache.ts";
-import { memoryStore } from "../storage/memory.ts";
-import { openingOf } from "../storage/opening.ts";
+import { makeSnapshotCache } from "../storage/log/snapshot-cache.ts";
+import { makeMemoryStore } from "../storage/memory.ts";
+import { makeOpenings } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { once } from "../storage/when-used.ts";
 import { foreignStore, segmentedStore } from "./others.ts";
@@ -35,9 +35,9 @@ export { readAt, useAndClose, useFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { listSessionFolders } from "../storage/fs/paths.ts";
 export { isSameStamp, isYoung, readDiskClock, type Stamp } from "../storage/fs/stamps.ts";
-export { isSessionIn, latestIn } from "../storage/latest.ts";
+export { findLatest as latestIn, isSessionIn } from "../storage/latest.ts";
 export { scanLines } from "../storage/log/lines.ts";
-export { memoryStore, wholeLines } from "../storage/memory.ts";
+export { makeMemoryStore as memoryStore, parseWholeLines as wholeLines } from "../storage/memory.ts";
 
 export const disk = containDisk(realDisk);
 export const env = realEnv;
@@ -75,14 +75,14 @@ export function storesFor(
   const paths = { flat: folder, state };
   const cwd = process.cwd();
   const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
-  const snapshots = snapshotCache(disk, state, undefined, later);
+  const snapshots = makeSnapshotCache(disk, state, undefined, later);
   const quarantine = join(state, QUARANTINE_FOLDER);
   const common = { disk, env, locks: locksFor(state), durability, snapshots, quarantine };
-  return openingOf(
+  return makeOpenings(
     { disk, paths, durability, cwd, kind },
     {
-      jsonl: jsonlStore({ ...common, fileFor: (header) => makeFilePath(paths, header) }),
-      memory: memoryStore(),
+      jsonl: makeJsonlStore({ ...common, fileFor: (header) => makeFilePath(paths, header) }),
+      memory: makeMemoryStore(),
       v2: once(() => segmentedStore({ ...common, containerFor: (header) => makeContainerPath(paths, header) })),
       foreign: once(() => foreignStore(disk, env, state)),
     },
@@ -120,7 +120,7 @@ export function readingStores(): (file: string) => Log {
   const makesNone = (): never => {
     throw new TypeError("a store for reading makes no files");
   };
-  const jsonl = jsonlStore({ ...common, fileFor: makesNone });
+  const jsonl = makeJsonlStore({ ...common, fileFor: makesNone });
   const v2 = once(() => segmentedStore({ ...common, containerFor: makesNone }));
   return (file) => (isContainerName(file) ? v2() : jsonl).open(file);
 }

@@ -8,7 +8,7 @@ import type { SessionStores } from "../core/ports/stores.ts";
 import { makeCompactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
-import { forkedLines, sessionName } from "../core/session/workspace.ts";
+import { readForkedLines, toSessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { projection, spanEntries } from "./entries.ts";
 import { absolutePath, defaultFolder, env, folderOr, storesFor } from "./here.ts";
@@ -204,7 +204,7 @@ export class SessionManager {
 
   /** Sets the display name, on one line; an empty one clears it. */
   appendSessionInfo(name: string): string {
-    return this.append(makeValueDraft("session_info", { name: sessionName(name) }));
+    return this.append(makeValueDraft("session_info", { name: toSessionName(name) }));
   }
 
   /** Appends a message of an extension, which the model sees. */
@@ -328,7 +328,7 @@ export class SessionManager {
     const beginning = { ...beginningFor(this.cwd, { parentSession }), attachmentsOf: parentSession };
     const { nodes } = session.log;
     const talks = plan.positions.some((p) => nodes.role(p) === "user" || nodes.role(p) === "assistant");
-    this.replace(sessionWith(this.stores.forNew, beginning, forkedLines(session, plan), !talks));
+    this.replace(sessionWith(this.stores.forNew, beginning, readForkedLines(session, plan), !talks));
     return this.getSessionFile();
   }
 

@@ -4,4 +4,4 @@
  */
 
 export { makeForeignStore as foreignStore } from "../storage/foreign/store.ts";
-export { segmentedStore } from "../storage/v2/store.ts";
+export { makeSegmentedStore as segmentedStore } from "../storage/v2/store.ts";

@@ -3,11 +3,11 @@
 import { Failure } from "../core/failure.ts";
 import { type SessionHeader as CoreHeader, type Draft, makeValueDraft, SESSION_ID } from "../core/format/entry.ts";
 import { concat, toBytes } from "../core/json/json.ts";
-import { type Beginning, bytesOfContent, type Content, type Log, type Store } from "../core/ports/store.ts";
+import { type Beginning, type Content, type Log, readContent, type Store } from "../core/ports/store.ts";
 import type { LeafMemory, SessionStores } from "../core/ports/stores.ts";
 import { planCopy } from "../core/session/fork.ts";
 import { Session } from "../core/session/session.ts";
-import { forkedLines, newBeginning } from "../core/session/workspace.ts";
+import { makeBeginning, readForkedLines } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { migrateSessionEntries } from "./entries.ts";
 import { absolutePath, env, memoryStore, useAndClose, wholeLines } from "./here.ts";
@@ -21,7 +21,7 @@ export function textOf(value: unknown): Uint8Array | undefined {
 
 export function beginningFor(cwd: string, { id, parentSession }: NewSessionOptions, file?: string): Beginning {
   if (id !== undefined) assertValidSessionId(id);
-  return newBeginning(env, { cwd: absolutePath(cwd), id, parentSession, file });
+  return makeBeginning(env, { cwd: absolutePath(cwd), id, parentSession, file });
 }
 
 /** Throws invalid_id unless a session may have this id. */
@@ -52,14 +52,14 @@ export function openSession(stores: SessionStores, file: string): Session {
 export function sessionWith(store: Store, beginning: Beginning, content: Content, deferred: boolean): Session {
   if (!deferred && store.publishNow) return sessionOn(store.publishNow(beginning, content));
   const log = store.create(beginning);
-  log.append(wholeLines(concat([...bytesOfContent(content)])), { defer: deferred });
+  log.append(wholeLines(concat([...readContent(content)])), { defer: deferred });
   return sessionOn(log);
 }
 
 /** Makes a session with all entries of a file, and its leaf; `make` begins it. */
 export function copyOf(stores: SessionStores, file: string, into: Store, make: (source: Log) => Beginning): Session {
   return useAndClose(openSession(stores, file), (source) => {
-    const copy = sessionWith(into, make(source.log), forkedLines(source, planCopy(source.tree)), false);
+    const copy = sessionWith(into, make(source.log), readForkedLines(source, planCopy(source.tree)), false);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;
   });

@@ -12,7 +12,7 @@ import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
 import { listUserFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
-import { notedStore } from "../storage/fleet/identity.ts";
+import { openKnownStore } from "../storage/fleet/identity.ts";
 import { LateSweep } from "../storage/fleet/late-sweep.ts";
 import { FleetProcesses } from "../storage/fleet/processes.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
@@ -34,7 +34,7 @@ import { findDesktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { getCommonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
-import { confinesOf, makeStores } from "../storage/stores.ts";
+import { getConfines, makeStores } from "../storage/stores.ts";
 import type { AgentBackend } from "./acp/agent.ts";
 import { AcpProxy } from "./agent/acp-proxy.ts";
 import type { AgentOptions } from "./agent/agent-server.ts";
@@ -154,7 +154,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const ended = async (): Promise<void> => {
     confined?.release();
     sweep?.end();
-    const pendingCount = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
+    const pendingCount = fleet?.outage ? (stores.fleet?.listPending().length ?? 0) : 0;
     if (pendingCount > 0)
       world.printError(
         `${pendingCount === 1 ? "A session has" : `${pendingCount} sessions have`} entries not yet uploaded. Run pi-session-server fleet push, or open ${pendingCount === 1 ? "it" : "them"}.`,
@@ -236,7 +236,7 @@ function connectNamedFleet(settings: ServerSettings, world: World, paths: Storag
     since: now(),
     processes: new FleetProcesses({ disk, stateFolder: paths.state, client, now }),
     readFile: (path: string) => Buffer.from(readWhole(disk, path)).toString("utf8"),
-    storeAt: (shown: string) => notedStore(disk, paths.state, shown),
+    storeAt: (shown: string) => openKnownStore(disk, paths.state, shown),
     search: settings.fleetSearch ?? world.variables.PI_FLEET_SEARCH,
   };
   return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
@@ -250,7 +250,7 @@ async function makeDocument(version: string): Promise<object> {
 
 /** Returns a disk that reaches only the session folders, the allowed ones and our own. */
 function confine(allowed: readonly string[], paths: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
-  const { given, own } = confinesOf(paths, allowed);
+  const { given, own } = getConfines(paths, allowed);
   const disk = confineDisk(world.disk, {
     given,
     // /proc has the living processes and the owners of locks; the project of our start has settings.

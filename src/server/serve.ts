@@ -8,7 +8,7 @@ import { makeDraft } from "../core/format/entry.ts";
 import type { WantedSession } from "../core/ports/stores.ts";
 import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
-import { type NewSession, sessionName, type Workspace } from "../core/session/workspace.ts";
+import { type NewSession, toSessionName, type Workspace } from "../core/session/workspace.ts";
 import { toDiskFailure } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { ServerSettings } from "./settings.ts";
@@ -66,7 +66,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     }
     if (name !== undefined && !first.log.readOnly)
       await workspace.complete(first, () => {
-        first.append([makeDraft("session_info", { name: sessionName(name) })]);
+        first.append([makeDraft("session_info", { name: toSessionName(name) })]);
         return first.commit();
       });
   } else if (session !== undefined) {

@@ -6,7 +6,7 @@ import { isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
 import { isSessionName } from "./fs/paths.ts";
-import { changeTime } from "./v2/container-files.ts";
+import { getChangeTime } from "./v2/container-files.ts";
 import { isActive } from "./v2/pointer.ts";
 
 /** Whether a name in a folder belongs to a session. Throws errno errors. */
@@ -18,14 +18,14 @@ export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
  * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
  * within one tick of the file system's clock, returns the one that was created later.
  */
-export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
+export function findLatest(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
   if (!exists(disk, folder)) return undefined;
   const candidates = disk
     .names(folder)
     .filter((name) => isSessionName(name) || isContainerName(name))
     // Joining thousands of names takes as long as looking at the files.
     .map((name) => `${folder}/${name}`)
-    .map((file) => ({ file, changed: changeTime(disk, file) ?? Number.NEGATIVE_INFINITY }))
+    .map((file) => ({ file, changed: getChangeTime(disk, file) ?? Number.NEGATIVE_INFINITY }))
     .sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
   let latest: { file: string; changed: number; begun: number } | undefined;
   for (const { file, changed } of candidates) {

@@ -6,14 +6,7 @@ import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, HeadReader } from "../core/format/head.ts";
 import { readLine } from "../core/json/fast-path.ts";
 import { concat, getMembers, splitLines } from "../core/json/json.ts";
-import {
-  type Beginning,
-  bytesOfContent,
-  type Change,
-  type Content,
-  type Log,
-  type Store,
-} from "../core/ports/store.ts";
+import { type Beginning, type Change, type Content, type Log, readContent, type Store } from "../core/ports/store.ts";
 import { type Head, Nodes } from "../core/tree/nodes.ts";
 import { LF } from "./log/lines.ts";
 
@@ -113,10 +106,10 @@ class MemoryLog implements Log {
   }
 }
 
-export function memoryStore(): { create(beginning: Beginning): MemoryLog } & Store {
+export function makeMemoryStore(): { create(beginning: Beginning): MemoryLog } & Store {
   const publishNow = (beginning: Beginning, content: Content): Log => {
     const log = new MemoryLog(beginning);
-    log.append(wholeLines(concat([...bytesOfContent(content)])));
+    log.append(parseWholeLines(concat([...readContent(content)])));
     return log;
   };
   return {
@@ -136,7 +129,7 @@ export function memoryStore(): { create(beginning: Beginning): MemoryLog } & Sto
 }
 
 /** Returns the lines that end with a line feed and are JSON objects. */
-export function wholeLines(bytes: Uint8Array): Uint8Array[] {
+export function parseWholeLines(bytes: Uint8Array): Uint8Array[] {
   return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isObject);
 }
 

@@ -6,7 +6,7 @@
 import { basename, dirname } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { concat } from "../core/json/json.ts";
-import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
+import { type Beginning, type Log, readContent, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
 import { getKnownPath } from "./fs/confined-disk.ts";
@@ -16,10 +16,16 @@ import { getInfo, guardErrno } from "./fs/files.ts";
 import { findStrangeFormat, type StrangeFormat } from "./fs/formats.ts";
 import { beginsAsOurs, readHeader } from "./fs/header.ts";
 import { type StoragePaths, toAbsolutePath } from "./fs/paths.ts";
-import { leafMemory } from "./log/leaf-store.ts";
+import { makeLeafMemory } from "./log/leaf-store.ts";
 import type { Durability } from "./log/write-state.ts";
-import { wholeLines } from "./memory.ts";
-import { containerOf, currentPathOf, folderOf, frozenFrom, unlistedContainer } from "./v2/pointer.ts";
+import { parseWholeLines } from "./memory.ts";
+import {
+  findContainerOfFile,
+  findCurrentPath,
+  findUnlistedContainer,
+  getUnfrozenPath,
+  resolveContainerFolder,
+} from "./v2/pointer.ts";
 import { isDatabase } from "./v2/sqlite-v1.ts";
 
 /** The agent whose databases can be migrated, and then are containers. */
@@ -59,7 +65,7 @@ interface Openings {
   readonly openLog: (file: string, asReader?: boolean) => Log;
 }
 
-export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign }: Backends): Openings {
+export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, foreign }: Backends): Openings {
   const { disk, cwd, copyFor } = options;
   const at = (file: string): Store => (isContainerName(file) ? v2() : jsonl);
   const allowed = (file: string): string => {
@@ -82,11 +88,12 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     return path;
   };
   // An interrupted repair left a container under another name.
-  const isAt = (file: string): boolean => exists(disk, isContainerName(file) ? folderOf(disk, file) : file);
+  const isAt = (file: string): boolean =>
+    exists(disk, isContainerName(file) ? resolveContainerFolder(disk, file) : file);
   const copyAt = copyFor && ((file: string) => (isAt(file) ? undefined : copyFor(file)));
   /** Returns the current path of the session that a path of a host means. */
   const meant = (file: string): string => {
-    const now = nowAt(disk, file);
+    const now = findCurrentFile(disk, file);
     return now === file ? (copyAt?.(file) ?? file) : now;
   };
   const openLog = (file: string, asReader?: boolean): Log => {
@@ -104,12 +111,12 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   };
   const stores: SessionStores = {
     forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at),
-    leaves: leafMemory(disk, options.paths.state, options.durability === "sync"),
+    leaves: makeLeafMemory(disk, options.paths.state, options.durability === "sync"),
     open: (file, asReader) => openLog(pathOf(file), asReader),
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = pathOf(path);
-      const isLost = isContainerName(file) && unlistedContainer(disk, file) !== undefined;
+      const isLost = isContainerName(file) && findUnlistedContainer(disk, file) !== undefined;
       return isAt(file) || isLost || isNoPlace(disk, file) || meant(file) !== file;
     },
     copyAt,
@@ -164,7 +171,7 @@ function openActive(
   file: string,
   readOnly?: boolean,
 ): Log {
-  if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
+  if (getUnfrozenPath(file) !== null) return openFrozen(disk, at(file), file);
   if (isContainerName(file) || !exists(disk, file)) {
     const now = meant(file);
     if (now !== file) return at(now).open(now, readOnly);
@@ -173,7 +180,7 @@ function openActive(
   if (isContainerName(file)) return log;
   let container: string | null = file;
   try {
-    container = containerOf(disk, file, log.header.id);
+    container = findContainerOfFile(disk, file, log.header.id);
   } finally {
     // Between the commit marker of a migration and the freezing of the file, both exist.
     if (container !== null) log.close();
@@ -182,15 +189,17 @@ function openActive(
 }
 
 /** Returns the current path of the session that a path names. Throws storage failures. */
-export function nowAt(disk: Disk, file: string): string {
-  return guardErrno("looking for the session", () => currentPathOf(disk, file));
+export function findCurrentFile(disk: Disk, file: string): string {
+  return guardErrno("looking for the session", () => findCurrentPath(disk, file));
 }
 
 /** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
 function openFrozen(disk: Disk, store: Store, file: string): Log {
-  const source = frozenFrom(file) as string;
+  const source = getUnfrozenPath(file) as string;
   const id = readHeader(disk, file)?.id;
-  const now = exists(disk, source) ? source : containerOf(disk, source, typeof id === "string" ? id : undefined);
+  const now = exists(disk, source)
+    ? source
+    : findContainerOfFile(disk, source, typeof id === "string" ? id : undefined);
   const [where, out] =
     now === null
       ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
@@ -210,7 +219,7 @@ function byPath(store: Store, at: (file: string) => Store): Store {
       const store = storeOf(beginning);
       if (store.publishNow) return store.publishNow(beginning, content);
       const log = store.create(beginning);
-      log.append(wholeLines(concat([...bytesOfContent(content)])));
+      log.append(parseWholeLines(concat([...readContent(content)])));
       return log;
     },
   };

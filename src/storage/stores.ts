@@ -14,11 +14,11 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { joinCatalogs } from "./catalog/joint.ts";
-import { sessionsIn, writeOnce } from "./fleet/care-files.ts";
-import { notBroughtHere } from "./fleet/failures.ts";
-import { keptPlace } from "./fleet/kept.ts";
-import { isSpoilt, putAside, putBack } from "./fleet/spoilt.ts";
-import { type FleetConnection, fleetOf, type InFleet } from "./fleet/store.ts";
+import { listSessionFiles, writeOnce } from "./fleet/admin-files.ts";
+import { makeNotFetchedFailure } from "./fleet/failures.ts";
+import { openQuarantine } from "./fleet/quarantined-entries.ts";
+import { type FleetConnection, type FleetStores, makeFleetStores } from "./fleet/store.ts";
+import { isUnreadable, moveToBackup, restoreBackup } from "./fleet/unreadable-copies.ts";
 import { findLiveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { makeForeignStore } from "./foreign/store.ts";
@@ -45,8 +45,8 @@ import {
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
-import { jsonlStore } from "./jsonl/store.ts";
-import { isSessionIn, latestIn } from "./latest.ts";
+import { makeJsonlStore } from "./jsonl/store.ts";
+import { findLatest, isSessionIn } from "./latest.ts";
 import { isInPlace, moveToPlace, type SessionPlace, trashIf } from "./lifecycle/bring.ts";
 import { type LifecycleDeps, resolveLink } from "./lifecycle/exclusive.ts";
 import { toFileStem } from "./lifecycle/import.ts";
@@ -55,14 +55,14 @@ import { makeOperationLog } from "./lifecycle/operation-log.ts";
 import { readStoredBytes, writeOutput } from "./lifecycle/output-file.ts";
 import { recordMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
-import { snapshotCache } from "./log/snapshot-cache.ts";
-import { memoryStore } from "./memory.ts";
-import { MIGRATED, nowAt, type OpeningOptions, openingOf } from "./opening.ts";
+import { makeSnapshotCache } from "./log/snapshot-cache.ts";
+import { makeMemoryStore } from "./memory.ts";
+import { findCurrentFile, MIGRATED, makeOpenings, type OpeningOptions } from "./opening.ts";
 import { isUuid } from "./v2/documents.ts";
 import { makeMigrations } from "./v2/migration.ts";
-import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
-import { segmentedStore } from "./v2/store.ts";
-import { once, whenUsed } from "./when-used.ts";
+import { isDatabase, makeDiskWithBytes, readDatabaseLines } from "./v2/sqlite-v1.ts";
+import { makeSegmentedStore } from "./v2/store.ts";
+import { makeWhenUsed, once } from "./when-used.ts";
 
 interface StoresOptions extends OpeningOptions {
   readonly env: Env;
@@ -89,35 +89,38 @@ interface StoresOptions extends OpeningOptions {
 }
 
 /** The part of a fleet where there is none: everything is as it was. */
-const WITHOUT_FLEET: InFleet = {
-  copying: (options) => options,
+const WITHOUT_FLEET: FleetStores = {
+  withReplica: (options) => options,
   store: (store) => store,
   arrivals: () => ({}),
   catalog: ({ here }) => here,
   lifeCycle: (own) => own,
-  care: () => ({}),
-  giving: () => ({}),
+  admin: () => ({}),
+  uploader: () => ({}),
 };
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
-  const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
+  const snapshots = makeSnapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
   const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => makeTimestamp(env) };
-  const inFleet = readOnly || !options.fleet ? WITHOUT_FLEET : fleetOf(options.fleet, places);
+  const fleetStores = readOnly || !options.fleet ? WITHOUT_FLEET : makeFleetStores(options.fleet, places);
   const copies = {
-    jsonl: jsonlStore(inFleet.copying(files)),
+    jsonl: makeJsonlStore(fleetStores.withReplica(files)),
     v2: once(() =>
-      segmentedStore({ ...inFleet.copying(common), containerFor: (header) => makeContainerPath(paths, header) }),
+      makeSegmentedStore({
+        ...fleetStores.withReplica(common),
+        containerFor: (header) => makeContainerPath(paths, header),
+      }),
     ),
   };
-  const jsonl = inFleet.store(copies.jsonl);
-  const v2 = once(() => inFleet.store(copies.v2()));
-  const memory = memoryStore();
+  const jsonl = fleetStores.store(copies.jsonl);
+  const v2 = once(() => fleetStores.store(copies.v2()));
+  const memory = makeMemoryStore();
   const foreign = once(() => makeForeignStore(disk, env, paths.state));
-  const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
-  const opening = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const named = fleetStores === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
+  const opening = makeOpenings({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
   const { leaves } = stores;
   /**
@@ -132,8 +135,8 @@ export function makeStores(options: StoresOptions): Stores {
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
-    const shown = withBytes(disk, file, linesOf(disk, file));
-    return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
+    const shown = makeDiskWithBytes(disk, file, readDatabaseLines(disk, file));
+    return makeJsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
@@ -164,12 +167,12 @@ export function makeStores(options: StoresOptions): Stores {
     allowed,
     pathOf,
     find: findAnywhere,
-    requireFree: inFleet.requireFree,
+    requireFree: fleetStores.requireFree,
     withId: (id) =>
       guardErrno("looking for sessions with the id", () => {
         const { exact } = filesOf(disk, listAllFolders(paths, disk), toFileStem(env, id));
         const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
-        return found.length < 2 ? found : [...new Set(found.map((file) => nowAt(disk, file)))];
+        return found.length < 2 ? found : [...new Set(found.map((file) => findCurrentFile(disk, file)))];
       }),
   };
   const catalog: CatalogOptions = {
@@ -181,7 +184,7 @@ export function makeStores(options: StoresOptions): Stores {
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
-  const local = whenUsed(() => makeCatalog(catalog), ["close"]);
+  const local = makeWhenUsed(() => makeCatalog(catalog), ["close"]);
   const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
     // A container takes only some ids.
     options.kind === "v2" && isUuid(id)
@@ -200,9 +203,9 @@ export function makeStores(options: StoresOptions): Stores {
     isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
     bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>) =>
       moveToPlace(lifeCycleDeps, file, place, isMeant),
-    setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => trashIf(lifeCycleDeps, file, isMeant),
+    moveToTrash: (file: string, isMeant: (log: Log) => Promise<boolean>) => trashIf(lifeCycleDeps, file, isMeant),
   };
-  const arrivals = inFleet.arrivals({
+  const arrivals = fleetStores.arrivals({
     ...sessionFiles,
     placeFor,
     find,
@@ -210,19 +213,19 @@ export function makeStores(options: StoresOptions): Stores {
       const stored = readHeader(disk, file);
       return stored && toReadableHeader(stored);
     },
-    holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
-    isSpoilt: (file) => exists(disk, file) && isSpoilt(file, openCopy),
-    putAside: (file) => putAside({ disk, locks: options.locks }, file, () => isSpoilt(file, openCopy)),
-    putBack: (backup, file) => putBack(disk, backup, file),
+    holds: (file) => exists(disk, file) || findCurrentFile(disk, file) !== file,
+    isUnreadable: (file) => exists(disk, file) && isUnreadable(file, openCopy),
+    moveToBackup: (file) => moveToBackup({ disk, locks: options.locks }, file, () => isUnreadable(file, openCopy)),
+    restoreBackup: (backup, file) => restoreBackup(disk, backup, file),
     isListed: (file) => !isOutside(file),
     storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
   const bring = async (sessionId: string): Promise<void> =>
     arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
-  const all = whenUsed(
+  const all = makeWhenUsed(
     () =>
-      inFleet.catalog({
+      fleetStores.catalog({
         local,
         here: joinCatalogs(local, () =>
           makeCatalog({
@@ -251,19 +254,19 @@ export function makeStores(options: StoresOptions): Stores {
     names: ["jsonl", "v2", "memory"],
     absolute: opening.pathAsGiven,
     arrive: arrivals.arrive,
-    ...inFleet.giving({
+    ...fleetStores.uploader({
       openCopy,
       find: findAnywhere,
       arrive: bring,
     }),
-    kept: whenUsed(() => keptPlace(disk, common.quarantine)),
-    ...inFleet.care({
+    kept: makeWhenUsed(() => openQuarantine(disk, common.quarantine)),
+    ...fleetStores.admin({
       local,
       open: openForReading,
       openCopy,
       find: findAnywhere,
       arrive: bring,
-      sessionsIn: (folder, unreadable) => sessionsIn(disk, allowed(folder), unreadable),
+      listSessionFiles: (folder, unreadable) => listSessionFiles(disk, allowed(folder), unreadable),
       sizeOf: (file) => (isContainerName(file) ? null : (getInfo(disk, file)?.size ?? null)),
       fileIn: (folder, header) => makeFilePath({ ...paths, flat: undefined, root: allowed(folder) }, header),
       write: (file, pieces) => writeOnce(disk, file, pieces, isDurable),
@@ -280,7 +283,7 @@ export function makeStores(options: StoresOptions): Stores {
         return find(id, isWhole);
       } catch (error) {
         const isMissing = error instanceof Failure && error.name === "session_not_found";
-        throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
+        throw options.leavesFleet && isMissing ? makeNotFetchedFailure(id) : error;
       }
     },
     async lookUp(word, by) {
@@ -329,7 +332,7 @@ export function makeStores(options: StoresOptions): Stores {
         [parentSession, branchedFrom].some((parent) => typeof parent === "string" && parent !== "");
       const isOf = (header: StoredHeader): boolean =>
         typeof header.cwd === "string" && isDirectory(header.cwd) && !(isTop && isFork(header));
-      return latestIn(disk, getSessionFolder(paths, wanted), isOf);
+      return findLatest(disk, getSessionFolder(paths, wanted), isOf);
     },
     nextTo(file, header) {
       if (!isOutside(file)) return undefined;
@@ -348,8 +351,8 @@ export function makeStores(options: StoresOptions): Stores {
     pause,
     settle: () => snapshots.settle(),
     operations,
-    lifeCycle: whenUsed(() =>
-      inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
+    lifeCycle: makeWhenUsed(() =>
+      fleetStores.lifeCycle(makeLifeCycle(lifeCycleDeps), {
         ...sessionFiles,
         idAt: idIn,
         idsIn,
@@ -357,7 +360,7 @@ export function makeStores(options: StoresOptions): Stores {
         arrive: async (sessionId, isOpen) => arrivals.arrive?.({ sessionId, isWhole: true }, () => isOpen),
       }),
     ),
-    migrations: whenUsed(() =>
+    migrations: makeWhenUsed(() =>
       recordMigrations(
         lifeCycleDeps,
         makeMigrations(
@@ -375,7 +378,7 @@ export function makeStores(options: StoresOptions): Stores {
       ),
     ),
     catalog: all,
-    health: whenUsed(() => {
+    health: makeWhenUsed(() => {
       const health = makeHealth({
         ...catalog,
         locks: options.locks,
@@ -402,7 +405,7 @@ interface Placed {
 }
 
 /** Returns the folders that a confined server may access. */
-export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Confines {
+export function getConfines(paths: StoragePaths, allowed: readonly string[]): Confines {
   const sessions = [paths.flat, paths.root].filter((folder) => folder !== undefined);
   return { given: [...sessions, getArchiveFolder(paths), ...allowed], own: [paths.state] };
 }
@@ -433,7 +436,7 @@ function findById(
   const prefixed = isWhole ? undefined : there.find(({ prefixed }) => prefixed.length > 0)?.prefixed;
   let found = exact ?? prefixed ?? [];
   // During a migration or rollback, or after an interrupted one, a session has a file and a container.
-  if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
+  if (found.length > 1) found = [...new Set(found.map((file) => findCurrentFile(disk, file)))];
   if (found.length === 0) throw toUnknownIdFailure(id);
   // An interrupted move leaves two names of one session.
   if (found.every((file) => isSameQuietly(disk, file, found[0]))) return found[0];

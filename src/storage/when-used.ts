@@ -12,7 +12,7 @@ export function once<T>(make: () => T): () => T {
  * and loading and making all of it takes a seventh of what a start takes beyond Node's own. Calls of those named in `idle`
  * do nothing as long as it is not made.
  */
-export function whenUsed<T extends object>(make: () => T, idle: readonly (keyof T)[] = []): T {
+export function makeWhenUsed<T extends object>(make: () => T, idle: readonly (keyof T)[] = []): T {
   let made: T | undefined;
   return new Proxy({} as T, {
     get(_, name) {

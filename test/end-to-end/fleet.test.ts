@@ -132,7 +132,7 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     one.fleet.table.check();
     // A server that ends says what only this machine has.
     const { table } = one.fleet;
-    const options = { isJournaled: true, table, place: one.lives.place, keeper: {} as never };
+    const options = { isJournaled: true, table, place: one.lives.place, adminQueries: {} as never };
     const again = await new FleetServer(args, options).start();
     again.loses();
     expect(await again.append("more")).toMatchObject(local);

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { LineValidator } from "../../src/core/json/validate.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
 import { testEnv } from "../support/env.ts";
 import { hostileMessageLine } from "../support/message-lines.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
@@ -33,7 +33,7 @@ async function stored(kind: "jsonl" | "v2", given: readonly Buffer[]): Promise<s
   const text = Buffer.concat(given.flatMap((line) => [line, Buffer.from("\n")]));
   if (kind === "jsonl") writeFileSync(path, Buffer.concat([Buffer.from(`${HEADER}\n`), text]));
   else {
-    const containers = segmentedStore({
+    const containers = makeSegmentedStore({
       disk: realDisk,
       env: testEnv(1),
       locks: noLocks,

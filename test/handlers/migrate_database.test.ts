@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
-import { linesOf } from "../../src/storage/v2/sqlite-v1.ts";
+import { readDatabaseLines } from "../../src/storage/v2/sqlite-v1.ts";
 import { user } from "../support/drafts.ts";
 import { rustDatabase } from "../support/foreign/databases.ts";
 import { contentsOf, serveLibrary } from "../support/lifecycle.ts";
@@ -230,7 +230,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
 
   test("without SQLite it is said what to install", () => {
     const file = makeDatabase(temporaryPlace());
-    const read = () => linesOf(realDisk, file, () => undefined);
+    const read = () => readDatabaseLines(realDisk, file, () => undefined);
     expect(read).toThrow(Failure);
     expect(read).toThrow(/Node 22\.13.*@photostructure\/sqlite/);
   });

@@ -13,7 +13,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodePointer } from "../../src/storage/v2/documents.ts";
-import { newPointer } from "../../src/storage/v2/pointer.ts";
+import { makePointer } from "../../src/storage/v2/pointer.ts";
 import { nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, library, one, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
@@ -152,7 +152,7 @@ test("those of several sessions go together, and come back together or not at al
   const paths = files.flatMap((path) => [put(`${path}.v1.bak`, `of ${path}`), put(`${path}.migrated`, "x")]);
   const container = join(dirname(file), `${sessionId(1)}.v2.rolled-back`);
   put(join(container, "segments", "1.seg"), "frames");
-  const back = { ...newPointer("0".repeat(64), sessionId(1)), active: "jsonl_v3", phase: "rollback" } as const;
+  const back = { ...makePointer("0".repeat(64), sessionId(1)), active: "jsonl_v3", phase: "rollback" } as const;
   const pointer = encodePointer({ ...back, source: basename(file) });
   files.push(put(join(dirname(file), `${sessionId(1)}.store.json`), pointer));
   const before = contents();

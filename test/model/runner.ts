@@ -8,7 +8,7 @@ import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import type { Durability } from "../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../support/disk.ts";
@@ -106,7 +106,7 @@ class Runner {
   private storeOn(disk: ProcessDisk, locks: Locks): Store {
     const { store, durability, segmentBytes, checkpointEvery = 1000 } = this.setup;
     if (store === "jsonl")
-      return jsonlStore({ disk, env: testEnv(), locks, quarantine: QUARANTINE, durability, fileFor: () => FILE });
+      return makeJsonlStore({ disk, env: testEnv(), locks, quarantine: QUARANTINE, durability, fileFor: () => FILE });
     const sizes = segmentBytes === undefined ? {} : { segmentBytes };
     return v2On(disk, { locks, durability, ...sizes, checkpointEvery: { entries: checkpointEvery, bytes: 1 << 20 } });
   }

@@ -7,7 +7,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { toBytes } from "../../src/core/json/json.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { isLock, type Lock, type Locks, makeFileLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { wrapped } from "../support/disturbed.ts";
@@ -113,7 +113,7 @@ test("where no lock can be kept, the first append leaves no file behind", () => 
     },
     holder: () => null,
   };
-  const store = jsonlStore({
+  const store = makeJsonlStore({
     disk,
     env: testEnv(),
     locks,

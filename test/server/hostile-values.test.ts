@@ -13,7 +13,7 @@ import { findCommand } from "../../src/handlers/shared/find.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { toFolderName } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
 import { testEnv } from "../support/env.ts";
 import { hostileSession } from "../support/hostile.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
@@ -38,7 +38,7 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
   const text = entries.map((line) => `${line}\n`).join("");
   if (kind === "jsonl") writeFileSync(file, `${header}\n${text}`);
   else {
-    const containers = segmentedStore({
+    const containers = makeSegmentedStore({
       disk: realDisk,
       env: testEnv(1),
       locks: noLocks,

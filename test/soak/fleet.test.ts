@@ -5,7 +5,7 @@
  * asynchronous) its standby is promoted, with all acknowledged changes or without some.
  */
 
-import { addressOf } from "../../src/storage/fleet/address.ts";
+import { parseAddress } from "../../src/storage/fleet/address.ts";
 import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
@@ -44,7 +44,7 @@ soak("fleet", async (random, number) => {
   const open: { close(): Promise<void> }[] = [];
   const fleetAt = (url: string, name: string): PostgresFleet => {
     const { answerWithin } = database;
-    const address = addressOf(url, () => "");
+    const address = parseAddress(url, () => "");
     const connections = new Connections({
       ...{ address, driver: loadDriver, most: 2, connectWithin: answerWithin, answerWithin },
     });

@@ -9,7 +9,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import type { Workspace } from "../../src/core/session/workspace.ts";
-import { attachmentFolder } from "../../src/storage/log/attachments.ts";
+import { getAttachmentFolder } from "../../src/storage/log/attachments.ts";
 import {
   appendMessages,
   type Left,
@@ -172,7 +172,7 @@ export function survivesFaults(kind: FaultyKind): void {
   });
 
   describe.each(kind.forks)("%s", (_name, end) => {
-    const blobOf = (path: string) => `${attachmentFolder(path)}/${"a".repeat(64)}`;
+    const blobOf = (path: string) => `${getAttachmentFolder(path)}/${"a".repeat(64)}`;
     const stemOf = (path: string) => path.replace(/\.(jsonl|v2|store\.json)$/, "");
     const besides = (disk: FaultDisk) =>
       disk.paths().filter((path) => path.startsWith(FOLDER) && !path.startsWith(stemOf(file)));

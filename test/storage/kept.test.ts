@@ -11,9 +11,9 @@ import type { Session } from "../../src/core/session/session.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
 import type { JsonlOptions } from "../../src/storage/jsonl/log.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { readIndexSnapshot, snapshotCache, writeIndexSnapshot } from "../../src/storage/log/snapshot-cache.ts";
+import { makeSnapshotCache, readIndexSnapshot, writeIndexSnapshot } from "../../src/storage/log/snapshot-cache.ts";
 import { DAMAGES, damaged } from "../support/corruption.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
@@ -42,14 +42,14 @@ import { type Files, keepsTheContract } from "./contract.ts";
 import { diskError, writeBehind } from "./other-writers.ts";
 
 const indexedOn = (disk: FaultDisk, more: Partial<JsonlOptions> = {}): Store =>
-  jsonlStore({
+  makeJsonlStore({
     disk,
     env: testEnv(),
     locks: noLocks,
     quarantine: QUARANTINE,
     durability: "sync",
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
-    snapshots: snapshotCache(disk, STATE, 1),
+    snapshots: makeSnapshotCache(disk, STATE, 1),
     ...more,
   });
 
@@ -196,7 +196,7 @@ describe("an index cache of session files", () => {
     const other = `${FOLDER}/other.jsonl`;
     const disk = diskWith(fileText(headerText(), ...chain(5)));
     disk.put(other, fileBytes(headerText(), ...chain(6)));
-    const snapshots = snapshotCache(disk, STATE, 1, (work) => put.push(work));
+    const snapshots = makeSnapshotCache(disk, STATE, 1, (work) => put.push(work));
     const open = (file: string) => indexedOn(disk, { snapshots }).open(file);
     open(FILE).close();
     expect(spines(disk)).toEqual([]);
@@ -297,7 +297,7 @@ describe("a spine", () => {
 
 describe("what is kept of a container", () => {
   const openIt = (disk: FaultDisk, isKept: boolean): unknown =>
-    outcome(() => v2On(disk, isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {}).open(CONTAINER));
+    outcome(() => v2On(disk, isKept ? { snapshots: makeSnapshotCache(disk, STATE, 1) } : {}).open(CONTAINER));
   const addTo = (disk: FaultDisk, more: readonly string[]): void => {
     const log = v2On(disk).open(CONTAINER);
     log.append(more.map((line) => toBytes(line)));
@@ -360,7 +360,7 @@ describe("what is kept of a container", () => {
       const disk = await containerWith(lines.slice(0, 5));
       const plain = openIt(disk, false);
       const held: (() => void)[] = [];
-      const snapshots = snapshotCache(disk, STATE, 1, (work) => held.push(work));
+      const snapshots = makeSnapshotCache(disk, STATE, 1, (work) => held.push(work));
       v2On(disk, { snapshots }).open(CONTAINER).close();
       expect([spines(disk), held.length]).toEqual([[], 1]);
       // Another process adds entries meanwhile.

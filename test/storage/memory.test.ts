@@ -1,6 +1,6 @@
 /** Sessions in memory keep the contract, which has a test in SWEEP. */
 
-import { memoryStore } from "../../src/storage/memory.ts";
+import { makeMemoryStore } from "../../src/storage/memory.ts";
 import { keepsTheContract } from "./contract.ts";
 
-keepsTheContract("memory", () => ({ store: memoryStore(), close() {} }));
+keepsTheContract("memory", () => ({ store: makeMemoryStore(), close() {} }));

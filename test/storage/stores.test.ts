@@ -6,7 +6,7 @@ import type { Stores } from "../../src/core/ports/stores.ts";
 import { confineDisk } from "../../src/storage/fs/confined-disk.ts";
 import { findPaths, makeFileName, type StoragePaths, toFolderName } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { confinesOf, makeStores } from "../../src/storage/stores.ts";
+import { getConfines, makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { fileText, headerText, TIME } from "../support/lines.ts";
@@ -14,7 +14,7 @@ import { fileText, headerText, TIME } from "../support/lines.ts";
 const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
 
 function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readonly string[]): Stores {
-  const confined = allowed && confineDisk(disk, confinesOf(places, allowed));
+  const confined = allowed && confineDisk(disk, getConfines(places, allowed));
   const common = { env: testEnv(), locks: noLocks, durability: "sync", cwd: "/work", kind: "jsonl" } as const;
   return makeStores({ ...common, disk: confined ?? disk, paths: places, requireAllowed: confined?.requireInside });
 }

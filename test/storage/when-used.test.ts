@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { whenUsed } from "../../src/storage/when-used.ts";
+import { makeWhenUsed } from "../../src/storage/when-used.ts";
 
 test("an object is made once, at its first use, and its methods are its own", () => {
   class Counter {
@@ -10,7 +10,7 @@ test("an object is made once, at its first use, and its methods are its own", ()
     }
   }
   let made = 0;
-  const counter = whenUsed(() => {
+  const counter = makeWhenUsed(() => {
     made++;
     return new Counter();
   });
@@ -21,7 +21,7 @@ test("an object is made once, at its first use, and its methods are its own", ()
 
 test("what is idle until then does nothing, and then does what it does", () => {
   const closed: string[] = [];
-  const files = whenUsed(() => ({ open: () => "open", close: () => closed.push("closed") }), ["close"]);
+  const files = makeWhenUsed(() => ({ open: () => "open", close: () => closed.push("closed") }), ["close"]);
   files.close();
   expect(closed).toEqual([]);
   expect(files.open()).toBe("open");
@@ -31,7 +31,7 @@ test("what is idle until then does nothing, and then does what it does", () => {
 
 test("one that cannot be made is made again at the next use", () => {
   let isThere = false;
-  const late = whenUsed(() => {
+  const late = makeWhenUsed(() => {
     if (!isThere) throw new Error("not yet");
     return { value: 1 };
   });

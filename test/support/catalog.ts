@@ -10,10 +10,10 @@ import type { Store } from "../../src/core/ports/store.ts";
 import type { CatalogOptions } from "../../src/storage/catalog/cached-rows.ts";
 import { makeCatalog } from "../../src/storage/catalog/catalog.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { leafMemory } from "../../src/storage/log/leaf-store.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeLeafMemory } from "../../src/storage/log/leaf-store.ts";
+import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
 import { forSeedsAsync, type Random } from "./random.ts";
 import { type Json, temporaryFolder } from "./server.ts";
 
@@ -36,13 +36,13 @@ export function temporaryLibrary(): Library {
 
 /** A catalog of its own, as another process would have it. */
 export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions> = {}): Catalog {
-  const jsonl = jsonlStore({ ...storing(state), fileFor: () => "/dev/null/none" });
+  const jsonl = makeJsonlStore({ ...storing(state), fileFor: () => "/dev/null/none" });
   const v2 = containersIn({ root, state });
   const catalog = makeCatalog({
     disk: realDisk,
     env: realEnv,
     paths: { root, state },
-    leaves: leafMemory(realDisk, state, false),
+    leaves: makeLeafMemory(realDisk, state, false),
     openLog: (file) => (file.endsWith(".v2") ? v2 : jsonl).open(file, true),
     ...more,
   });
@@ -52,7 +52,11 @@ export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions
 
 /** The store of Session Store V2 containers, as another process would have it. */
 export function containersIn({ root, state }: Library): Store {
-  return segmentedStore({ ...storing(state), containerFor: ({ id }) => join(root, `${id}.v2`), segmentBytes: 4096 });
+  return makeSegmentedStore({
+    ...storing(state),
+    containerFor: ({ id }) => join(root, `${id}.v2`),
+    segmentBytes: 4096,
+  });
 }
 
 function storing(state: string) {

@@ -3,12 +3,12 @@
 import { expect } from "vitest";
 import { decodeText, toBytes } from "../../src/core/json/json.ts";
 import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { migrate } from "../../src/storage/v2/migration.ts";
 import type { MigrationOptions } from "../../src/storage/v2/migration-steps.ts";
 import { rollBack } from "../../src/storage/v2/rollback.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
 import { CHANGES, FaultDisk } from "./disk.ts";
 import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
@@ -25,8 +25,8 @@ export const TEXT = fileText(headerText(), ...chain(2));
 function storesOn(disk: FaultDisk) {
   const env = testEnv();
   const common = { disk, env, locks: noLocks, durability: "sync", quarantine: "/state/quarantine" } as const;
-  const containers = segmentedStore({ ...common, containerFor: () => CONTAINER });
-  return { env, files: jsonlStore({ ...common, fileFor: () => FILE }), containers };
+  const containers = makeSegmentedStore({ ...common, containerFor: () => CONTAINER });
+  return { env, files: makeJsonlStore({ ...common, fileFor: () => FILE }), containers };
 }
 
 export function optionsOn(disk: FaultDisk): MigrationOptions {

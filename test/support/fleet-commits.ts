@@ -1,7 +1,7 @@
 /** Commits to sessions of a fleet in a database, as their writers make them. */
 
 import type { FleetBatch, FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
-import { endAfter } from "../../src/storage/fleet/ends.ts";
+import { extendEnd } from "../../src/storage/fleet/ends.ts";
 import type { SqlFleet } from "./sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -35,5 +35,5 @@ export function batchOf(
 ): FleetBatch {
   const lines = texts.map((text) => Buffer.from(text));
   const heads = texts.map((_, n) => JSON.stringify([`${end.entries + n}\u0000\ud800`, null, "message", "user"]));
-  return { sessionId: id, epoch, before: end, after: endAfter(end, lines), lines, heads, facts };
+  return { sessionId: id, epoch, before: end, after: extendEnd(end, lines), lines, heads, facts };
 }

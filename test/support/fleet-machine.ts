@@ -6,7 +6,7 @@ import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Journal } from "../../src/storage/fleet/journal.ts";
 import type { FleetOptions } from "../../src/storage/fleet/options.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
-import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import { makeFleetStore, withReplica } from "../../src/storage/fleet/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
@@ -61,12 +61,12 @@ export class Machine {
     this.outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
     const { journal, outage } = this;
     const ours = <T extends FileLogOptions>(options: T): T =>
-      copying(
+      withReplica(
         { ...options, ...(locks ? { locks } : {}) },
         fleetOptions(this.fleet, { quarantined: this.quarantined, journal, outage, ...more }),
       );
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
-    this.store = fleetStore(store);
+    this.store = makeFleetStore(store);
     this.plain = files?.other({ ignoresLocks: true }) as Store;
     this.other = files?.other() as Store;
   }

@@ -7,9 +7,14 @@
 import { expect, test } from "vitest";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { toBytes } from "../../src/core/json/json.ts";
-import type { FleetPushed } from "../../src/core/ports/fleet-care.ts";
+import type { FleetPushed } from "../../src/core/ports/fleet-admin.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import { type GivingPlace, give, owedElsewhere, owedIn } from "../../src/storage/fleet/giving.ts";
+import {
+  listPendingElsewhere,
+  listPendingUploads,
+  type UploadPlace,
+  uploadSession,
+} from "../../src/storage/fleet/uploads.ts";
 import { POWER_CUTS } from "./disk.ts";
 import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
 import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";
@@ -20,8 +25,8 @@ import { notesOn, placeOf } from "./unsent-lines.ts";
 /** Uploads a machine's pending lines to its fleet, and names those that are pending for other fleets. */
 export async function uploadAll(place: GivingPlace): Promise<FleetPushed[]> {
   const pushed: FleetPushed[] = [];
-  for (const known of owedIn(place)) pushed.push(await give(place, known));
-  return [...pushed, ...owedElsewhere(place)];
+  for (const known of listPendingUploads(place)) pushed.push(await uploadSession(place, known));
+  return [...pushed, ...listPendingElsewhere(place)];
 }
 
 type Step = string | ((scene: Scene) => unknown);
@@ -136,7 +141,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   asks: ({ log }) => log.ready?.(),
   looks: ({ log }) => log.refresh(),
   confirms: ({ log }) => log.confirm?.(),
-  gives: ({ log }) => log.give?.(),
+  gives: ({ log }) => log.upload?.(),
   follows: ({ log }) => followed(log),
   async finds(actor) {
     actor.opened = await found(actor.log);

@@ -44,7 +44,7 @@ export class FleetServer {
       table = new FleetTable(),
       name = `machine ${made + 1}`,
       isJournaled = false,
-      keeper,
+      adminQueries,
       leasesEnd,
       ...more
     }: Options = {},
@@ -53,7 +53,7 @@ export class FleetServer {
     this.fleet = Object.assign(new MemoryFleet(table, name), { leasesEnd: leasesEnd === true });
     const elapsed = (): number => this.now;
     const outage = isJournaled ? new Outage(this.fleet, 0, elapsed) : undefined;
-    const fleet = { ...fleetOptions(this.fleet, { elapsed, outage }), keeper };
+    const fleet = { ...fleetOptions(this.fleet, { elapsed, outage }), adminQueries };
     this.lives = new HereLives({ seed: ++made, fleet, ...more });
   }
 

@@ -12,14 +12,14 @@ import type {
   FleetPart,
   FleetSession,
   LateFacts,
+  LeaseResult,
   NotedFleet,
-  Taking,
 } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
-import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
+import { extendEnd, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
 import { Journal } from "../../src/storage/fleet/journal.ts";
 import type { FleetOptions } from "../../src/storage/fleet/options.ts";
-import { headsIn, linesIn, packed } from "../../src/storage/fleet/pack.ts";
+import { packLines, parsePackHeads, unpackLines } from "../../src/storage/fleet/pack.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "./disk.ts";
 
@@ -100,7 +100,7 @@ export class FleetTable {
         from = past;
       }
       expect(from, `facts of ${id}`).toBe(indexed);
-      expect(endAfter(NOTHING, lines), id).toEqual(end);
+      expect(extendEnd(NOTHING, lines), id).toEqual(end);
       expect(epochs, `epochs of ${id} never fall`).toEqual([...epochs].sort((a, b) => a - b));
       expect(Math.max(0, ...epochs), id).toBeLessThanOrEqual(epoch);
     }
@@ -112,7 +112,7 @@ async function requirePacked(...[before, lines, heads, stretches]: Parameters<ty
   const packs = await packed(before, lines, heads, stretches);
   const opened = (await Promise.all(packs.map(linesIn))).flat();
   expect(opened.map((line) => decodeText(line))).toEqual(lines.map((line) => decodeText(line)));
-  expect(packs.flatMap(headsIn)).toEqual(heads);
+  expect(packs.flatMap(parsePackHeads)).toEqual(heads);
 }
 
 /** The fault of a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
@@ -191,12 +191,12 @@ export class MemoryFleet implements Fleet {
     return this.isIdle;
   }
 
-  async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<Taking> {
+  async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<LeaseResult> {
     const answer = await this.call("take", () => this.taken(sessionId, above, headerLine));
     return typeof answer === "string" ? { kind: "away", reason: `test: ${answer}` } : answer.result;
   }
 
-  private taken(sessionId: string, above: number, headerLine?: Uint8Array): Taking {
+  private taken(sessionId: string, above: number, headerLine?: Uint8Array): LeaseResult {
     const { rows } = this.table;
     let row = rows.get(sessionId);
     if (!row && headerLine) {
@@ -278,7 +278,7 @@ export class MemoryFleet implements Fleet {
   private kept(part: FleetPart): FleetOutcome {
     const row = this.heldRow(part);
     if (!row) return { kind: "refused" };
-    expect(endAfter(part.from, part.lines)).toEqual(part.stretches.at(-1));
+    expect(extendEnd(part.from, part.lines)).toEqual(part.stretches.at(-1));
     expect(part.heads).toHaveLength(part.lines.length);
     // A first part of another commit: what earlier ones have left goes.
     if (isSameEnd(part.from, part.before))
@@ -304,7 +304,7 @@ export class MemoryFleet implements Fleet {
         return { kind: "refused" };
       row.parts.delete(place);
     }
-    expect(endAfter(before, lines)).toEqual(after);
+    expect(extendEnd(before, lines)).toEqual(after);
     expect(heads).toHaveLength(lines.length);
     row.lines.push(...lines.map((line) => Uint8Array.from(line)));
     row.epochs.push(...lines.map(() => epoch));

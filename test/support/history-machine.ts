@@ -10,14 +10,14 @@ import type { Fleet } from "../../src/core/ports/fleet.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { arrive } from "../../src/storage/fleet/arrival.ts";
 import type { Outage } from "../../src/storage/fleet/outage.ts";
-import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import { makeFleetStore, withReplica } from "../../src/storage/fleet/store.ts";
 import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
 import { exists } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { wrapped } from "./disturbed.ts";
 import { testEnv } from "./env.ts";
@@ -113,7 +113,7 @@ class HistoryProcess {
       return n < tries;
     };
     const env = testEnv(number * 100 + life + 1);
-    const common: FileLogOptions = copying(
+    const common: FileLogOptions = withReplica(
       { disk, env, locks: noLocks, quarantine: "/root/quarantine", durability: "sync" },
       fleetOptions(this.fleet, {
         ...{ patience, trustedFor: 1e9, disk, outage: this.outage, quarantined },
@@ -126,8 +126,8 @@ class HistoryProcess {
     const fileFor = ({ id }: { id: string }): string => machine.fileOf(id);
     this.copies =
       ending === "v2"
-        ? segmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
-        : jsonlStore({ ...common, fileFor });
+        ? makeSegmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
+        : makeJsonlStore({ ...common, fileFor });
   }
 
   die(): void {
@@ -140,13 +140,13 @@ class HistoryProcess {
     const known = this.logs.get(sessionId);
     if (known) return known;
     const { machine, fleet, copies } = this;
-    const store = fleetStore(copies);
+    const store = makeFleetStore(copies);
     const file = machine.fileOf(sessionId);
     const place = {
       ...{ fleet, catalog: undefined, stores: [copies], open: store.open, storeAt: () => copies, filesOf: () => [] },
-      ...{ holds: () => true, isListed: () => true, isInPlace: () => true, isSpoilt: () => false },
-      ...{ headerAt: () => undefined, acknowledged: () => undefined, entriesIn: () => [], putAside: () => null },
-      ...{ putBack: () => {}, salvage: () => {}, setAside: async () => false },
+      ...{ holds: () => true, isListed: () => true, isInPlace: () => true, isUnreadable: () => false },
+      ...{ headerAt: () => undefined, acknowledged: () => undefined, readEntries: () => [], moveToBackup: () => null },
+      ...{ restoreBackup: () => {}, salvage: () => {}, moveToTrash: async () => false },
       bringTo: async (path: string) => path,
       journal: journalOn(machine.disk),
       find: (): string => {

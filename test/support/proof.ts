@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import type { FleetCare } from "../../src/core/ports/fleet-care.ts";
+import type { FleetAdmin } from "../../src/core/ports/fleet-admin.ts";
 import { type Service, serve, type World } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";

@@ -6,11 +6,11 @@ import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
 import { Session } from "../../src/core/session/session.ts";
 import { Workspace } from "../../src/core/session/workspace.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../src/storage/locks/locks.ts";
-import { leafMemory } from "../../src/storage/log/leaf-store.ts";
+import { makeLeafMemory } from "../../src/storage/log/leaf-store.ts";
 import type { Durability } from "../../src/storage/log/write-state.ts";
-import { memoryStore } from "../../src/storage/memory.ts";
+import { makeMemoryStore } from "../../src/storage/memory.ts";
 import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
@@ -28,7 +28,7 @@ export function beginning(header: string = headerText(), file?: string): Beginni
 
 /** A session in memory that holds these lines. */
 export async function sessionOf(lines: readonly string[], header = headerText()): Promise<Session> {
-  const log = await memoryStore().publish(beginning(header), lines.length === 0 ? [] : [fileBytes(...lines)]);
+  const log = await makeMemoryStore().publish(beginning(header), lines.length === 0 ? [] : [fileBytes(...lines)]);
   return new Session(log, testEnv());
 }
 
@@ -36,7 +36,7 @@ export function jsonlOn(
   disk: Disk,
   more: { durability?: Durability; readOnly?: boolean; seed?: number; locks?: Locks; syncedEarly?: number } = {},
 ): Store {
-  return jsonlStore({
+  return makeJsonlStore({
     disk,
     env: testEnv(more.seed),
     locks: more.locks ?? noLocks,
@@ -62,7 +62,7 @@ export function logOf(content: string | Uint8Array): Log {
 
 /** The session in a file, as the server opens it: with the leaf positions of the state folder. */
 export function openOn(disk: Disk, path = FILE, seed = 2): Session {
-  return new Session(jsonlOn(disk, { seed }).open(path), testEnv(seed), leafMemory(disk, STATE, true));
+  return new Session(jsonlOn(disk, { seed }).open(path), testEnv(seed), makeLeafMemory(disk, STATE, true));
 }
 
 export function workspaceOn(disk: Disk, kind: "jsonl" | "v2" | "memory"): Workspace {

@@ -1,14 +1,14 @@
 /** Fleets in a PostgreSQL of the tests. */
 
 import { readFileSync } from "node:fs";
-import { addressOf } from "../../src/storage/fleet/address.ts";
+import { parseAddress } from "../../src/storage/fleet/address.ts";
 import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
 import type { KnownStore } from "../../src/storage/fleet/identity.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
 import { FleetProcesses } from "../../src/storage/fleet/processes.ts";
+import { SqlAdminQueries } from "../../src/storage/fleet/sql-admin-queries.ts";
 import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
-import { SqlKeeper } from "../../src/storage/fleet/sql-keeper.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { fleetOptions } from "./fleet.ts";
@@ -17,7 +17,7 @@ import { fleetOptions } from "./fleet.ts";
 export interface SqlFleet extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
-  readonly keeper: SqlKeeper;
+  readonly adminQueries: SqlAdminQueries;
   readonly connections: Connections;
 }
 
@@ -38,7 +38,7 @@ export function sqlFleet(
   name: string,
   { answerWithin = 60_000, most = 4, lease = 30_000, keepsWords, store, stateFolder }: SqlFleetOptions = {},
 ): SqlFleet {
-  const address = addressOf(url, (path) => readFileSync(path, "utf8"));
+  const address = parseAddress(url, (path) => readFileSync(path, "utf8"));
   const connections = new Connections({
     ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin, store },
   });
@@ -52,7 +52,7 @@ export function sqlFleet(
     ...fleetOptions(fleet),
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, name, tenant, lease, keepsWords),
+    adminQueries: new SqlAdminQueries(connections, name, tenant, lease, keepsWords),
     connections,
   };
 }

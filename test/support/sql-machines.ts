@@ -252,10 +252,10 @@ const failing = async (): Promise<never> => {
 /** Faults of a machine until it heals. */
 const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: number) => () => void>> = {
   away: (fleet) => meddle(fleet, () => AWAY),
-  unbegun: ({ keeper }) => instead(keeper, "beginAgain", () => async () => false),
-  unconfirmed: ({ keeper }) => instead(keeper, "keep", () => async () => false),
+  unbegun: ({ adminQueries }) => instead(adminQueries, "beginAgain", () => async () => false),
+  unconfirmed: ({ adminQueries }) => instead(adminQueries, "keep", () => async () => false),
   ungiven: ({ fleet }) => instead(fleet, "append", () => async () => ({ kind: "away", reason: "test: away" })),
-  unrestored: ({ keeper }) => instead(keeper, "restore", () => failing),
+  unrestored: ({ adminQueries }) => instead(adminQueries, "restore", () => failing),
   unseen: ({ fleet }, { sessionId }, times) => {
     let left = times;
     return instead(fleet, "look", (look) => async (id) => (id === sessionId && --left >= 0 ? failing() : look(id)));

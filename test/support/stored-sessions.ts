@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { expect } from "vitest";
 import { encodePointer } from "../../src/storage/v2/documents.ts";
-import { newPointer } from "../../src/storage/v2/pointer.ts";
+import { makePointer } from "../../src/storage/v2/pointer.ts";
 import { append } from "./asking.ts";
 import { user } from "./drafts.ts";
 import { type Library, library, put, putSession, sessionId } from "./lifecycle.ts";

@@ -2,8 +2,8 @@
 
 import { toBytes } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import type { GivingPlace } from "../../src/storage/fleet/giving.ts";
 import type { Journal } from "../../src/storage/fleet/journal.ts";
+import type { UploadPlace } from "../../src/storage/fleet/uploads.ts";
 import type { FaultDisk } from "./disk.ts";
 import type { Machine } from "./fleet-machine.ts";
 import { id, SESSION, userText } from "./lines.ts";
@@ -14,7 +14,7 @@ export const mine = (n: number, parent: number | null, text = `on one ${n}`): st
 export const notesOn = (disk: FaultDisk): string[] =>
   disk.paths().filter((path) => /fleet-journal\/.*json$/.test(path));
 export const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
-export const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): GivingPlace => ({
+export const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): UploadPlace => ({
   ...{ journal: own, openCopy: store.open, find: () => file },
 });
 

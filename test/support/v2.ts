@@ -4,17 +4,17 @@ import type { Store } from "../../src/core/ports/store.ts";
 import { Session } from "../../src/core/session/session.ts";
 import { type Disk, readWhole } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import { leafMemory } from "../../src/storage/log/leaf-store.ts";
+import { makeLeafMemory } from "../../src/storage/log/leaf-store.ts";
 import { crc32c } from "../../src/storage/v2/crc32c.ts";
 import {
   type Coordinates,
   type EntryFacts,
   encodeHead,
-  frameBytes,
+  getFrameLength,
   sha256,
   writeFrame,
 } from "../../src/storage/v2/frame.ts";
-import { type SegmentedStoreOptions, segmentedStore } from "../../src/storage/v2/store.ts";
+import { makeSegmentedStore, type SegmentedStoreOptions } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
 import { fileBytes, headerText, SESSION } from "./lines.ts";
@@ -105,7 +105,7 @@ export function faultsOf(disk: Disk, container: string, exact = false): string[]
 export function encodeFrame(at: Coordinates, entry: EntryFacts, timestamp: string, payload: Uint8Array) {
   const payloadSha256 = sha256(payload);
   const head = encodeHead(at, entry, timestamp, payloadSha256, payload.length);
-  const bytes = Buffer.alloc(frameBytes(head, payload));
+  const bytes = Buffer.alloc(getFrameLength(head, payload));
   const payloadStart = writeFrame(bytes, head, payload);
   return { bytes, payloadStart, payloadSha256, crc: crc32c(bytes) };
 }
@@ -117,7 +117,7 @@ export const CONTAINER = `${FOLDER}/${SESSION}.v2`;
 export type Options = Partial<SegmentedStoreOptions> & { readonly seed?: number };
 
 export function v2On(disk: Disk, more: Options = {}): Store {
-  return segmentedStore({
+  return makeSegmentedStore({
     disk,
     env: testEnv(more.seed),
     locks: noLocks,
@@ -138,5 +138,5 @@ export async function containerWith(lines: readonly string[], more: Options = {}
 
 /** The session in a container, as the server opens it. */
 export function openV2(disk: Disk, more: Options = {}, seed = 2): Session {
-  return new Session(v2On(disk, { seed, ...more }).open(CONTAINER), testEnv(seed), leafMemory(disk, STATE, true));
+  return new Session(v2On(disk, { seed, ...more }).open(CONTAINER), testEnv(seed), makeLeafMemory(disk, STATE, true));
 }

@@ -22,11 +22,11 @@ const THIRTY_DAYS = 30 * 86_400_000;
 type PrunedOrFound = FoundPrunable & { readonly applied: boolean; readonly rows?: number };
 
 /** Finds what may go of a fleet, and removes it if that is asked for. `owed`: sessions of which only this machine has entries. */
-export async function prunedBy(
+export async function pruneFleet(
   pruning: FleetPruning,
   asking: VerbContext,
   { flags }: VerbArguments,
-  owed: () => readonly string[],
+  pendingIds: () => readonly string[],
 ): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
@@ -37,7 +37,7 @@ export async function prunedBy(
   const stray = ["--archived", "--unnamed"].find((name) => flags.has(name));
   if (age === undefined && stray) throw new UsageError(`${stray} goes with --until, such as --until 90d.`);
   const choice = { archived: flags.has("--archived"), named: !flags.has("--unnamed") };
-  const idle = age === undefined ? undefined : { age, ...choice, owed: owed() };
+  const idle = age === undefined ? undefined : { age, ...choice, pendingIds: pendingIds() };
   const ages: PruningAges = { rows: ageOf("--older-than") ?? THIRTY_DAYS, idle };
   const found = await pruning.find(ages);
   if (!flags.has("--apply") || isNothing(found)) return { applied: flags.has("--apply"), ...found };
@@ -90,7 +90,7 @@ function whatGoes(found: Prunable): string {
   return parts.join(", ");
 }
 
-export function* prunedLines(found: PrunedOrFound, page: OutputStyle): Generator<string> {
+export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generator<string> {
   const row = (bytes: number, at: string, id: string, title: string): string =>
     formatSizedRow(bytes, at, `${escapeControls(id)}  ${escapeLine(title)}`, page);
   const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);

@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { FleetIndexed } from "../../core/ports/fleet-care.ts";
+import type { FleetIndexed } from "../../core/ports/fleet-admin.ts";
 import type { Journal } from "../../storage/fleet/journal.ts";
-import { keptPlace } from "../../storage/fleet/kept.ts";
-import { answeringMetric, type FleetMetric, machineMetrics } from "../../storage/fleet/metrics.ts";
+import { type FleetMetric, makeAnsweringMetric, makeMachineMetrics } from "../../storage/fleet/metrics.ts";
 import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
+import { openQuarantine } from "../../storage/fleet/quarantined-entries.ts";
 import type { FleetStatus } from "../../storage/fleet/status.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -34,27 +34,27 @@ export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
  * Gathers the figures of a fleet and of this machine. Where the database cannot be asked, those of the machine are there, and
  * `away` says why.
  */
-export async function measuredBy(
+export async function readFleetMetrics(
   fleet: { metrics(): Promise<readonly FleetMetric[]> },
   asking: VerbContext,
   { flags }: VerbArguments,
   journal: Pick<Journal, "all">,
   stateFolder: string,
 ): Promise<MeasuredFleet> {
-  const kept = keptPlace(asking.disk, join(stateFolder, QUARANTINE_FOLDER)).list();
-  const machine = machineMetrics(journal.all(), kept.length, asking.page().now);
+  const kept = openQuarantine(asking.disk, join(stateFolder, QUARANTINE_FOLDER)).list();
+  const machine = makeMachineMetrics(journal.all(), kept.length, asking.page().now);
   try {
     const database = await fleet.metrics();
-    return { away: null, metrics: [answeringMetric(true), ...database, ...machine] };
+    return { away: null, metrics: [makeAnsweringMetric(true), ...database, ...machine] };
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     if (!flags.has("--json")) asking.say(error.message);
-    return { away: error.message, metrics: [answeringMetric(false), ...machine] };
+    return { away: error.message, metrics: [makeAnsweringMetric(false), ...machine] };
   }
 }
 
 /** Yields figures in the text format of Prometheus. */
-export function* metricLines({ metrics }: MeasuredFleet, page: OutputStyle): Generator<string> {
+export function* formatMetrics({ metrics }: MeasuredFleet, page: OutputStyle): Generator<string> {
   for (const { name, help, samples } of metrics) {
     yield `# HELP ${name} ${help}`;
     yield `# TYPE ${name} gauge`;
@@ -71,11 +71,11 @@ function escaped(text: string): string {
 }
 
 /** Returns the end of a sentence about the sessions that are in no tenant. */
-export function others(tenant: unknown): string {
+export function describeOthers(tenant: unknown): string {
   return tenant ? "" : "; those of tenants are not among them";
 }
 
-export function* statusLines(status: ShownStatus): Generator<string> {
+export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   const { address, server, durability, schemaVersion, migratedFrom, indexed = 0, inUse = [], ...sums } = status;
   yield `${escapeControls(address)}: ${escapeControls(server)}`;
   if (schemaVersion === 0) {
@@ -91,7 +91,7 @@ export function* statusLines(status: ShownStatus): Generator<string> {
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${formatSize(sums.bytes)}${others(sums.tenant)}`;
+  yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${formatSize(sums.bytes)}${describeOthers(sums.tenant)}`;
   yield `${group(sums.held)} of them have a writer now`;
   yield `The tables have ${formatSize(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);

@@ -3,16 +3,16 @@ import { Failure } from "../../core/failure.ts";
 import type { JournaledSession } from "../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
-  FleetCare,
+  FleetAdmin,
   FleetFile,
   FleetIndexed,
   FleetVerified,
   SessionLoss,
-} from "../../core/ports/fleet-care.ts";
+} from "../../core/ports/fleet-admin.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
-import { wholeId } from "../../storage/fleet/arrival.ts";
+import { resolveWholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
-import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
+import { type KnownStore, openKnownStore } from "../../storage/fleet/identity.ts";
 import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
@@ -31,8 +31,14 @@ import {
   type VerbArguments,
   type VerbContext,
 } from "../verb.ts";
-import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
-import { measuredBy, metricLines, others, type ShownStatus, statusLines } from "./fleet-status.ts";
+import { formatPruned, PRUNING_FLAGS, pruneFleet } from "./fleet-prune.ts";
+import {
+  describeOthers,
+  formatFleetStatus,
+  formatMetrics,
+  readFleetMetrics,
+  type ShownStatus,
+} from "./fleet-status.ts";
 
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
@@ -60,7 +66,7 @@ async function withFleet<Found>(
     since: now(),
     readFile: (path) => Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
     // A person makes tables where there are none any more, too.
-    storeAt: makesTables ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown),
+    storeAt: makesTables ? undefined : (shown: string): KnownStore => openKnownStore(asking.disk, state, shown),
     search: asking.variables.PI_FLEET_SEARCH,
   };
   let connected: ReturnType<typeof connectFleet>;
@@ -81,15 +87,15 @@ async function withFleet<Found>(
 type OfTenant<Found> = Found & { readonly tenant: string };
 
 /** Does the same for what needs the sessions of this machine. */
-function withCare<Found extends object>(
+function withAdmin<Found extends object>(
   asking: VerbContext,
   given: VerbArguments,
-  ask: (care: FleetCare) => Promise<Found>,
+  ask: (admin: FleetAdmin) => Promise<Found>,
 ) {
-  return withFleet(asking, given, async ({ tenant }) => ({ tenant, ...(await ask(careOf(asking))) }));
+  return withFleet(asking, given, async ({ tenant }) => ({ tenant, ...(await ask(getFleetAdmin(asking))) }));
 }
 
-function careOf({ service }: VerbContext): FleetCare {
+function getFleetAdmin({ service }: VerbContext): FleetAdmin {
   const { fleet } = service;
   if (fleet) return fleet;
   throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
@@ -108,7 +114,7 @@ const status = defineVerb({
   run: (asking, given) => withFleet(asking, given, (fleet): Promise<ShownStatus> => statusOf(fleet)),
   *print(result) {
     yield* tenantLine(result);
-    yield* statusLines(result);
+    yield* formatFleetStatus(result);
   },
 });
 
@@ -127,9 +133,9 @@ const metrics = defineVerb({
   run: (asking, given) =>
     withFleet(asking, given, async ({ fleet, journal, state, shown }) => ({
       address: shown,
-      ...(await measuredBy(fleet, asking, given, journal, state)),
+      ...(await readFleetMetrics(fleet, asking, given, journal, state)),
     })),
-  print: (result, _given, page) => metricLines(result, page),
+  print: (result, _given, page) => formatMetrics(result, page),
   isExact: () => true,
   status: ({ away }) => (away === null ? OK : FAILURE),
 });
@@ -149,7 +155,7 @@ const migrate = defineVerb({
       async (place) => {
         const { before, unkept } = await place.fleet.migrate();
         // New tables have no sessions, and servers that knew another database here refuse this one until a person lets them.
-        const indexed = before === 0 ? NOTHING_INDEXED : await careOf(asking).index(asking.progress);
+        const indexed = before === 0 ? NOTHING_INDEXED : await getFleetAdmin(asking).index(asking.progress);
         const refused = indexed.unreadable.length + (unkept === undefined ? 0 : 1);
         return { ...(await statusOf(place)), migratedFrom: before, ...indexed, refused, unkept };
       },
@@ -157,7 +163,7 @@ const migrate = defineVerb({
     ),
   *print(result) {
     yield* tenantLine(result);
-    yield* statusLines(result);
+    yield* formatFleetStatus(result);
   },
   status: ({ refused }) => (refused > 0 ? FAILURE : OK),
 });
@@ -175,16 +181,16 @@ const prune = defineVerb({
   run: (asking, given) =>
     withFleet(asking, given, async ({ fleet, pruning, journal, shown, tenant }) => {
       await fleet.requireTables();
-      return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
+      return { address: shown, tenant, ...(await pruneFleet(pruning, asking, given, () => listPendingIds(journal))) };
     }),
   *print(result, _given, page) {
     yield* tenantLine(result);
-    yield* prunedLines(result, page);
+    yield* formatPruned(result, page);
   },
 });
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
-function idsOwedBy(journal: Journal): string[] {
+function listPendingIds(journal: Journal): string[] {
   return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
     if (unreadable !== undefined)
       throw new Failure(
@@ -205,10 +211,10 @@ const take = defineVerb({
     "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
     "idle session needs no take: others may write five seconds after its last write.",
   run: (asking, given) =>
-    withFleet(asking, given, async ({ fleet, catalog, keeper, shown, tenant }) => {
+    withFleet(asking, given, async ({ fleet, catalog, adminQueries, shown, tenant }) => {
       await fleet.requireTables();
-      const sessionId = await wholeId(catalog, given.operands[0]);
-      return { address: shown, tenant, sessionId, holder: await keeper.takeAway(sessionId) };
+      const sessionId = await resolveWholeId(catalog, given.operands[0]);
+      return { address: shown, tenant, sessionId, holder: await adminQueries.takeAway(sessionId) };
     }),
   *print(result) {
     const { sessionId, holder } = result;
@@ -226,7 +232,7 @@ const verify = defineVerb({
   meaning: "read every line of the database against its hash chain, and compare the copies on this machine",
   operands: [],
   more: "Nothing is changed. The exit status is 3 where something is wrong.",
-  run: (asking, given) => withCare(asking, given, (care) => care.verify(asking.progress)),
+  run: (asking, given) => withAdmin(asking, given, (admin) => admin.verify(asking.progress)),
   print: (result) => [...tenantLine(result), ...verifiedLines(result)],
   status: ({ faults, copies, lacking }) =>
     faults.length > 0 || lacking.length > 0 || copies.some(isWrong) ? DAMAGE : OK,
@@ -238,7 +244,7 @@ const fleetImport = defineVerb<OfTenant<FleetFiles>>({
   operands: ["<folder>"],
   more: "It changes no file.",
   onInterrupt: RUN_AGAIN,
-  run: (asking, given) => withCare(asking, given, (care) => ofFiles(asking, given, care.importFolder.bind(care))),
+  run: (asking, given) => withAdmin(asking, given, (admin) => ofFiles(asking, given, admin.importFolder.bind(admin))),
   print: (result) => [...tenantLine(result), ...fileLines(result, "brought in from", "the fleet")],
   status: ofRefused,
 });
@@ -249,12 +255,15 @@ const fleetExport = defineVerb<OfTenant<FleetFiles>>({
   operands: ["<folder>"],
   more: "It overwrites nothing.",
   onInterrupt: RUN_AGAIN,
-  run: (asking, given) => withCare(asking, given, (care) => ofFiles(asking, given, care.exportTo.bind(care))),
-  print: (result) => [...tenantLine(result), ...fileLines(result, "written into", "the folder", others(result.tenant))],
+  run: (asking, given) => withAdmin(asking, given, (admin) => ofFiles(asking, given, admin.exportTo.bind(admin))),
+  print: (result) => [
+    ...tenantLine(result),
+    ...fileLines(result, "written into", "the folder", describeOthers(result.tenant)),
+  ],
   status: ofRefused,
 });
 
-const push = givingBack("push", {
+const push = makePushVerb("push", {
   meaning: "give the database what only this machine has",
   more:
     "It compares each session here with the database, gives it what that lacks, in order or as a branch, and waits up to 35 s for " +
@@ -262,22 +271,22 @@ const push = givingBack("push", {
     "this machine alone has. Sessions that the database never had are named; fleet import brings them there.",
 });
 
-const restore = givingBack("restore", {
+const restore = makePushVerb("restore", {
   meaning: "give the database back what it has lost of this machine's sessions",
   more:
     "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
     "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks.",
 });
 
-function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
+function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
   return defineVerb({
     ...texts,
     name: `fleet ${word}`,
     operands: [],
     onInterrupt: RUN_AGAIN,
     run: (asking, given) =>
-      withCare(asking, given, async (care) => {
-        const sessions = await care.push(word === "push", asking.progress);
+      withAdmin(asking, given, async (admin) => {
+        const sessions = await admin.push(word === "push", asking.progress);
         const { kept } = await asking.ask("list_kept", {});
         return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
       }),
@@ -286,14 +295,14 @@ function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "mor
       yield* tenantLine(result);
       if (sessions.length === 0) yield "The fleet has all entries of the sessions on this machine";
       else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
-      const told = sessions.filter(({ outcome }) => outcome !== "given");
-      for (const pushed of told.slice(0, MOST_PRINTED)) {
+      const problems = sessions.filter(({ outcome }) => outcome !== "given");
+      for (const pushed of problems.slice(0, MOST_PRINTED)) {
         const { sessionPath, outcome, message = "" } = pushed;
         if (outcome === "branched")
           yield `${escapeControls(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
-        if (outcome === "refused") yield toldLine(sessionPath, { ...pushed, message });
+        if (outcome === "refused") yield formatProblem(sessionPath, { ...pushed, message });
       }
-      if (told.length > MOST_PRINTED) yield `and ${count(told.length - MOST_PRINTED, "more session", "more sessions")}`;
+      if (problems.length > MOST_PRINTED) yield `and ${count(problems.length - MOST_PRINTED, "more session", "more sessions")}`;
       if (kept > 0)
         yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
     },
@@ -325,7 +334,7 @@ export default defineVerb({
 const SESSIONS = "the table of sessions";
 
 /** Returns the line about one of what a result has a sentence for. */
-function toldLine(which: string, found: { readonly message: string }): string {
+function formatProblem(which: string, found: { readonly message: string }): string {
   return `${escapeControls(which)}: ${escapeControls(toSentence(found))}`;
 }
 
@@ -345,9 +354,9 @@ const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
 };
 
 function* journalLines(journal: readonly JournaledSession[]): Generator<string> {
-  const owed = journal.filter(({ from }) => from !== null);
-  if (owed.length > 0)
-    yield `${count(owed.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
+  const pending = journal.filter(({ from }) => from !== null);
+  if (pending.length > 0)
+    yield `${count(pending.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
   for (const { sessionPath, conflicts } of journal)
     for (const { at, entries, lastEntryId } of conflicts)
       yield `${escapeControls(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${escapeControls(at)}, which ends with ${escapeControls(lastEntryId)}`;
@@ -362,9 +371,9 @@ function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
 
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   const { sessions, deleted, entries, bytes, faults, copies, lacking, journal, tenant } = verified;
-  const aside = deleted > 0 ? `, ${group(deleted)} of them deleted,` : "";
-  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${formatSize(bytes)}, read and compared with their hash chains${others(tenant)}`;
-  for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
+  const deletedPart = deleted > 0 ? `, ${group(deleted)} of them deleted,` : "";
+  yield `${count(sessions, "session", "sessions")}${deletedPart} with ${count(entries, "entry", "entries")}, ${formatSize(bytes)}, read and compared with their hash chains${describeOthers(tenant)}`;
+  for (const fault of faults.slice(0, MOST_PRINTED)) yield formatProblem(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
   yield* lackingLines(lacking);
   if (faults.length + lacking.length === 0) yield "The database has what was acknowledged on this machine";
@@ -406,8 +415,8 @@ function* fileLines(result: FleetFiles, did: string, place: string, more = ""): 
   const { folder, files, refused, incomplete } = result;
   const of = (outcome: FleetFile["outcome"]): number => files.filter((file) => file.outcome === outcome).length;
   yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${escapeControls(folder)}; ${group(of("known"))} were in ${place} already${more}`;
-  const told = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
-  for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
+  const problems = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
+  for (const file of problems.slice(0, MOST_PRINTED)) yield formatProblem(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
 }

@@ -107,7 +107,7 @@ export interface FleetCatalog {
   /** Returns the number of sessions some of whose texts and spendings are not there yet. */
   behind(): Promise<number>;
   /** Returns whether words were left out of some session besides these. */
-  lacksWords(except: readonly string[]): Promise<boolean>;
+  isMissingWords(except: readonly string[]): Promise<boolean>;
   spent(request: { readonly cwd?: string; readonly archived?: boolean }): Promise<readonly FleetSpent[]>;
   /** Returns the sessions that were forked from others, and those that others were forked from. */
   relatives(): Promise<readonly FleetListed[]>;

@@ -19,7 +19,7 @@ export interface FleetEnd {
 }
 
 /** The answer to a process that wants to write to a session. */
-export type Taking =
+export type LeaseResult =
   /** It may, in this epoch. Nothing that was sent in an earlier epoch has any effect from now on. */
   | {
       readonly kind: "taken";
@@ -258,7 +258,7 @@ export interface Fleet {
    * Makes this process the writer of a session, in an epoch above `above`, which it had before. With a header, a session
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
-  take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
+  take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<LeaseResult>;
   /**
    * Returns how many milliseconds ago this process last asked for more time for a session that it has, and was given it;
    * Infinity where it was not since it was taken. It is asked for while nothing is written and something is under way.

@@ -146,9 +146,9 @@ export interface Log {
    */
   isCertain?(position: number): boolean;
   /** Returns whether an entry remained although its commit failed, so that its durability is unknown. */
-  hasStayed?(position: number): boolean;
+  hasUncertainOutcome?(position: number): boolean;
   /** Returns the position of the first entry that remained although its commit failed, once; undefined if none did. */
-  takeStayed?(): number | undefined;
+  takeFirstUncertain?(): number | undefined;
   /**
    * Applies the replica's entries of other writers, without becoming a writer; `refresh` reports them. The caller must
    * not use the log until then. Returns undefined if there is nothing to ask, or the last question was just now: the
@@ -160,9 +160,9 @@ export interface Log {
    * Uploads entries that other programs appended here while this process was the writer; if the replica is unreachable,
    * records them as pending. Returns undefined if there is nothing to upload. Never rejects.
    */
-  give?(): Promise<void> | undefined;
+  upload?(): Promise<void> | undefined;
   /** Number of times that the replica's entries of other writers were applied here; 0 or missing without a replica. */
-  readonly broughtHere?: number;
+  readonly remoteChangeCount?: number;
   /** Loads the needs of `acquireLock`, so that its first call is not slower. Takes no lock, and never throws. */
   prepareLock?(): void;
   /**
@@ -281,7 +281,7 @@ export type Content = Iterable<Uint8Array | CopiedLines>;
 /** Lines that are still on their way: pieces of whole lines, each with its line feed. */
 export type ComingContent = AsyncIterable<Uint8Array>;
 
-export function* bytesOfContent(content: Content): Generator<Uint8Array> {
+export function* readContent(content: Content): Generator<Uint8Array> {
   for (const part of content)
     if (part instanceof Uint8Array) yield part;
     else yield* part.log.copy(part.positions);

@@ -2,12 +2,12 @@
 
 import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog, Progress } from "./catalog.ts";
-import type { FleetCare } from "./fleet-care.ts";
+import type { FleetAdmin } from "./fleet-admin.ts";
 import type { HealthCheck } from "./health.ts";
-import type { KeptPlace } from "./kept-entries.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import type { OperationLog } from "./operations.ts";
+import type { Quarantine } from "./quarantined-entries.ts";
 import type { Log, Store } from "./store.ts";
 
 /** Leaf positions that cannot be derived from the session file itself (session-format reference, section 5). */
@@ -70,7 +70,7 @@ export interface Stores {
    */
   uploadPending?(open: () => readonly Log[]): void;
   /** Entries in quarantine: refused, or in conflict with those of other machines. */
-  readonly kept: KeptPlace;
+  readonly kept: Quarantine;
   exists(file: string): boolean;
   /**
    * Returns whether something is at a path, or a session of this machine that was there has moved, or has that path on
@@ -150,7 +150,7 @@ export interface Stores {
   settle?(): void;
   readonly catalog: Catalog;
   /** Missing without a fleet. */
-  readonly fleet?: FleetCare;
+  readonly fleet?: FleetAdmin;
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;
   readonly operations: OperationLog;

@@ -73,7 +73,7 @@ export class ExternalChanges {
    */
   noteUncertain(): boolean {
     const { log } = this.entries;
-    const first = log.takeStayed?.();
+    const first = log.takeFirstUncertain?.();
     for (let position = first ?? log.nodes.count; position < log.nodes.count; position++) this.note(position);
     return first !== undefined;
   }

@@ -441,7 +441,7 @@ export class Session implements Bodies {
   /** Leaves the session: writes a marker into it if the file alone would not give the position. */
   async leave(): Promise<void> {
     this.externalChanges.followLog();
-    if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.give?.();
+    if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.upload?.();
     // If another process is the writer now, our position is not written.
     if (!this.externalChanges.becomeWriter() && this.log.lockedBy) return;
     try {

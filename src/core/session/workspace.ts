@@ -188,7 +188,7 @@ export class Workspace {
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
         sessionPath: session.file,
       });
-    if (wanted.name !== undefined) session.append([makeDraft("session_info", { name: sessionName(wanted.name) })]);
+    if (wanted.name !== undefined) session.append([makeDraft("session_info", { name: toSessionName(wanted.name) })]);
     return session;
   }
 
@@ -356,7 +356,7 @@ export class Workspace {
     });
     if (wanted.id !== undefined) this.requireNew(wanted.id);
     const attachmentsOf = source.file ?? undefined;
-    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
+    const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, readForkedLines(source, plan));
     this.noteFork(source, log);
     return this.sessionOn(log, true);
   }
@@ -443,7 +443,7 @@ export class Workspace {
   private beginning(wanted: NewSession): Beginning {
     const { comesOf } = wanted;
     const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
-    const beginning = newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
+    const beginning = makeBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
     // Nothing is written into the folders of other agents.
     if (file !== undefined || !comesOf?.file || comesOf.log.foreign) return beginning;
     return { ...beginning, file: this.stores.nextTo(comesOf.file, beginning.header) };
@@ -453,7 +453,7 @@ export class Workspace {
 const LF = toBytes("\n");
 
 /** Returns the beginning of a new session; `file` is absolute. Throws invalid_id. */
-export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
+export function makeBeginning(env: Env, wanted: NewSession & { readonly cwd: string }): Beginning {
   const id = wanted.id ?? env.sessionId();
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const line = makeHeaderLine({
@@ -468,7 +468,7 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
 }
 
 /** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
-export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+export function* readForkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;
   let first = 0;
@@ -492,7 +492,7 @@ export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Ar
   }
 }
 
-export function sessionName(name: string): string {
+export function toSessionName(name: string): string {
   return name.replace(/[\r\n]+/g, " ").trim();
 }
 

@@ -31,7 +31,7 @@ export class AgentPosition {
   async confirm(session: Session): Promise<void> {
     const { log } = session;
     // While the agent was idle, the session may have got entries of others, or another file.
-    if (this.read?.log !== log || this.read.brought !== log.broughtHere) return this.outdate(session);
+    if (this.read?.log !== log || this.read.brought !== log.remoteChangeCount) return this.outdate(session);
     const ready = log.ready?.();
     if (!ready) return;
     // The entries so far are the agent's own.
@@ -71,7 +71,7 @@ export class AgentPosition {
     await session.leave();
     const { log } = session;
     this.current = session;
-    this.read = { log, brought: log.broughtHere };
+    this.read = { log, brought: log.remoteChangeCount };
     session.externalChanges.followsFile = true;
     try {
       await open(session.file as string);

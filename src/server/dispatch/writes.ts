@@ -108,7 +108,7 @@ export class Writes {
       // Entries found without the lock are uncertain.
       if (session.log.acquireLock()) return again();
       session.log.settle?.();
-      if (left().some((position) => session.log.hasStayed?.(position)))
+      if (left().some((position) => session.log.hasUncertainOutcome?.(position)))
         throw toNotUndoneFailure(new Failure("storage_failed"));
       // A result that is not durable yet is answered once it is.
       return since;

@@ -11,8 +11,8 @@ import type { Disk } from "../fs/disk.ts";
 import { getInfo, readAt, useFile } from "../fs/files.ts";
 import { parseIdInName, readHeader } from "../fs/header.ts";
 import { isSessionName } from "../fs/paths.ts";
-import { isActive, sourcesOf } from "../v2/pointer.ts";
-import { withBytes } from "../v2/sqlite-v1.ts";
+import { isActive, listMigratedSources } from "../v2/pointer.ts";
+import { makeDiskWithBytes } from "../v2/sqlite-v1.ts";
 import { scanContainer } from "./containers.ts";
 import { getModified, type SessionSummary, scanFile } from "./summary.ts";
 
@@ -57,7 +57,7 @@ export function findOffered(
       if (id !== undefined && !id.startsWith(beginning) && !beginning.startsWith(id)) continue;
       if (isSessionName(name) || isActiveQuietly(disk, join(folder, name))) files.push(join(folder, name));
     }
-  const sources = sourcesOf(disk, files.filter(isContainerName));
+  const sources = listMigratedSources(disk, files.filter(isContainerName));
   const found = newestOf(
     disk,
     files.filter((file) => !sources.has(file)),
@@ -126,10 +126,10 @@ function summaryAt(
     const { size } = disk.info(file);
     if (size <= largest) return scanFile(disk, file)?.now;
     const { first, last } = endsOf(disk, file, size);
-    const begun = scanFile(withBytes(disk, file, first), file)?.now;
+    const begun = scanFile(makeDiskWithBytes(disk, file, first), file)?.now;
     // The first message is not in the beginning: one with pictures may be longer than that.
     if (!begun || begun.first === null) return scanFile(disk, file)?.now;
-    return scanFile(withBytes(disk, file, concat([first, last])), file)?.now;
+    return scanFile(makeDiskWithBytes(disk, file, concat([first, last])), file)?.now;
   } catch {
     // It was removed in between, or may not be read.
     return undefined;

@@ -35,7 +35,7 @@ import { matchFolder } from "../fs/folders.ts";
 import { findStrangeFormat } from "../fs/formats.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { changeTime } from "../v2/container-files.ts";
+import { getChangeTime } from "../v2/container-files.ts";
 import { AgentFiles, listInnerStamps, scanForeign } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
 import { CachedUsage, type CountedRow } from "./cached-usage.ts";
@@ -518,7 +518,7 @@ class Finder implements LocalCatalog {
     }
     this.others.delete(path);
     const life = scan.grown && before ? before.life : `${stamp.device}.${stamp.inode}.${stamp.changed}`;
-    const time = isContainerName(path) ? (changeTime(disk, path) ?? 0) : stamp.modified;
+    const time = isContainerName(path) ? (getChangeTime(disk, path) ?? 0) : stamp.modified;
     const { base, now, size } = scan;
     this.put(path, this.kept.rowOf(path, { stamp, time, base, now, size, life, sure }));
   }

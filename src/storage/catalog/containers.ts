@@ -5,8 +5,8 @@ import { CONTAINER, getPointerFile, indexFile, POINTER } from "../fs/container-p
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { useAndClose } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
-import { containerFiles } from "../v2/container-files.ts";
-import { activeSource } from "../v2/pointer.ts";
+import { listContainerFiles } from "../v2/container-files.ts";
+import { readActiveSource } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summariseLog } from "./summary.ts";
 
 /** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
@@ -27,9 +27,9 @@ interface FoundContainer {
  */
 export function stampContainer(disk: Disk, path: string): FoundContainer | undefined {
   try {
-    const source = activeSource(disk, path);
+    const source = readActiveSource(disk, path);
     if (source === undefined) return undefined;
-    const files = containerFiles(disk, path, getPointerFile(path), indexFile(path));
+    const files = listContainerFiles(disk, path, getPointerFile(path), indexFile(path));
     const [{ device, inode }] = files;
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
     const stamp = {
@@ -54,7 +54,7 @@ export function scanContainer(disk: Disk, path: string, openLog: (path: string) 
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
     const summary = summariseLog(log, grown ? known : undefined);
     const base = { ...summary, reach: count, mark: markOf(log, count) };
-    const size = containerFiles(disk, path).reduce((sum, info) => sum + info.size, 0);
+    const size = listContainerFiles(disk, path).reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };
   });
 }

@@ -9,7 +9,7 @@ import type { Disk } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
 import { getArchiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
-import { unlistedContainer } from "../v2/pointer.ts";
+import { findUnlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { getContainerOfPointer, stampContainer } from "./containers.ts";
 
@@ -183,7 +183,7 @@ export class Folders {
     const path = folder.prefix + name;
     if (isContainerName(name)) {
       const found = stampContainer(this.disk, path);
-      const unlisted = found ? undefined : findAllowed(() => unlistedContainer(this.disk, path));
+      const unlisted = found ? undefined : findAllowed(() => findUnlistedContainer(this.disk, path));
       if (unlisted) this.unlisted.set(path, unlisted);
       else this.unlisted.delete(path);
       if (!found) return;

@@ -14,7 +14,7 @@ import { getInfo } from "../fs/files.ts";
 import { matchFolder } from "../fs/folders.ts";
 import { getSessionFolder, isSessionName } from "../fs/paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
-import { changeTime } from "../v2/container-files.ts";
+import { getChangeTime } from "../v2/container-files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import { scanContainer, stampContainer } from "./containers.ts";
 import { scanFile } from "./summary.ts";
@@ -66,7 +66,7 @@ function seenAt(disk: Disk, path: string, name: string, taken: Set<string>): See
   if (isContainerName(name)) {
     const { stamp, source } = stampContainer(disk, path) ?? {};
     if (source) taken.add(source);
-    return stamp && { path, stamp, changed: changeTime(disk, path) ?? 0 };
+    return stamp && { path, stamp, changed: getChangeTime(disk, path) ?? 0 };
   }
   const info = isSessionName(name) ? getInfo(disk, path) : null;
   if (info?.kind !== "file") return undefined;

@@ -182,20 +182,20 @@ export class AcknowledgedEnds {
 }
 
 /** Returns what tells the last of some lines from others. */
-export function lastOf(line: Uint8Array): string {
+export function hashLine(line: Uint8Array): string {
   return sha256(trimLine(line));
 }
 
 /** Returns whether a log has an acknowledged end, as far as its last line shows. */
 export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): boolean {
   if (entries === 0) return true;
-  return log.nodes.count >= entries && (last === undefined || lastOf(log.read(entries - 1)) === last);
+  return log.nodes.count >= entries && (last === undefined || hashLine(log.read(entries - 1)) === last);
 }
 
 /** Returns whether a log has the last line before an acknowledged end, at whichever place. */
 export function hasLast(log: Log, { last }: AcknowledgedEnd): boolean {
   for (let position = log.nodes.count - 1; last !== undefined && position >= 0; position--)
-    if (lastOf(log.read(position)) === last) return true;
+    if (hashLine(log.read(position)) === last) return true;
   return false;
 }
 

@@ -60,7 +60,7 @@ function withHost(text: string): string {
  * folder of a socket. `sslmode` means what it means to psql, but without it a server elsewhere must prove its name
  * (verify-full). `tenant` is ours. `readFile` reads the certificates of `sslrootcert`.
  */
-export function addressOf(text: string, readFile: (path: string) => string): Address {
+export function parseAddress(text: string, readFile: (path: string) => string): Address {
   let url: URL;
   if (/^\s*\w+\s*=/.test(text))
     throw new AddressError(

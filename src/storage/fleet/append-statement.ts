@@ -5,11 +5,11 @@
 
 import type { FleetBatch, LateFacts } from "../../core/ports/fleet.ts";
 import type { SqlStatement } from "./driver.ts";
-import { factParts, type SentFacts, storable } from "./fact-parts.ts";
+import { makeFactParts, type SentFacts, toStorableText } from "./fact-parts.ts";
 import type { Pack } from "./pack.ts";
-import { copyPart, packPart, packsProof, placeOf, showPart } from "./pack-parts.ts";
-import { BEGINS_AGAIN } from "./schema.ts";
-import { isServer, WAITS_FOR } from "./server-fact.ts";
+import { getPlaceGeneration, makeCopyPart, makePackPart, makePacksProof, makeShowPart } from "./pack-parts.ts";
+import { makeBeginsAgainCondition } from "./schema.ts";
+import { makeIsServerCondition, WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
 /** Milliseconds for which nobody else adds the facts that a process is adding, after it was heard of. */
@@ -41,17 +41,17 @@ export interface SentBatch {
  * Returns the statement that appends batches, each of another session and if epoch and end are those that it has. Its row
  * says by `done` which of them that was so for: their numbers, with commas between them.
  */
-export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlStatement {
+export function makeAppendStatement(sent: readonly SentBatch[], by: Appender): SqlStatement {
   const values = new SqlValues();
   const rows = sent.map((one, n) => sessionRow(one, n));
   const [{ batch, packs }] = sent;
   const put =
     batch.place !== undefined
-      ? showPart(values.add(placeOf(batch.place)))
+      ? makeShowPart(values.add(getPlaceGeneration(batch.place)))
       : batch.source !== undefined
-        ? copyPart(batch.source, batch.before, batch.after, values)
+        ? makeCopyPart(batch.source, batch.before, batch.after, values)
         : packs
-          ? packPart(packs, values)
+          ? makePackPart(packs, values)
           : entryPart(sent, values);
   const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = pg_catalog.decode(a.chain, 'hex'), state = 1,
       deleted_at = null, removed_at = null, changed_at = clock_timestamp(),
@@ -61,10 +61,10 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
       entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,
       modified double precision, plain boolean, behind boolean, lease double precision)
     where s.tenant = ${values.add(by.tenant)} and s.id = a.id and s.epoch = a.epoch
-      and s.holder = ${values.add(by.holder)} and s.state < 2 ${onServer(by, values)}
-      and ${continues("a.entries", "pg_catalog.decode(a.continued, 'hex')")}
+      and s.holder = ${values.add(by.holder)} and s.state < 2 ${makeServerCondition(by, values)}
+      and ${makeContinuesCondition("a.entries", "pg_catalog.decode(a.continued, 'hex')")}
     returning a.n, a.epoch, a.behind, s.tenant, s.id, s.generation`;
-  const facts = factParts(
+  const facts = makeFactParts(
     sent.map((one) => one.facts),
     values,
   );
@@ -72,9 +72,13 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
   const parts = [put, ...facts, ...(isBehind ? [behindPart(by.holder, values, "where held.behind")] : [])];
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
   const isProven = batch.source !== undefined || batch.place !== undefined;
-  const proof = isProven ? `, ${packsProof(batch.before, batch.stretches ?? [], values)} as proven` : "";
+  const proof = isProven ? `, ${makePacksProof(batch.before, batch.stretches ?? [], values)} as proven` : "";
   const done = "(select pg_catalog.string_agg(n::text, ',') from held) as done";
-  const statement = statementOf(`with held as (${held})${text} select ${done}, ${WAITS_FOR}${proof}`, by, values);
+  const statement = makeGuardedStatement(
+    `with held as (${held})${text} select ${done}, ${WAITS_FOR}${proof}`,
+    by,
+    values,
+  );
   return { ...statement, isRepeated: true };
 }
 
@@ -82,28 +86,28 @@ function sessionRow({ batch, lease }: SentBatch, n: number) {
   const { sessionId, epoch, before, after, facts } = batch;
   const { messages, modified, isPlain } = facts.counts;
   return {
-    ...{ n, id: storable(sessionId), epoch, entries: before.entries, continued: before.chain },
+    ...{ n, id: toStorableText(sessionId), epoch, entries: before.entries, continued: before.chain },
     ...{ past: after.entries, bytes: after.bytes, chain: after.chain },
     ...{ messages, modified, plain: isPlain, behind: facts.areBehind === true, lease },
   };
 }
 
 /** Returns a statement that changes nothing on another server than the one on which its writer took the session. */
-export function statementOf(text: string, by: Appender, values: SqlValues): SqlStatement {
+export function makeGuardedStatement(text: string, by: Appender, values: SqlValues): SqlStatement {
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
 /** Returns the condition that lines continue what a session `s` has, which is nothing where it begins again. */
-export function continues(entries: string, chain: string): string {
-  return `(case when ${BEGINS_AGAIN("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
+export function makeContinuesCondition(entries: string, chain: string): string {
+  return `(case when ${makeBeginsAgainCondition("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
 }
 
 /** Returns the condition that a statement is run where its writer took the session, unless it is sent nowhere else. */
-export function onServer({ server, isDirect }: Appender, values: SqlValues): string {
-  return server === undefined || isDirect ? "" : `and ${isServer(`${values.add(server)}::text`)}`;
+export function makeServerCondition({ server, isDirect }: Appender, values: SqlValues): string {
+  return server === undefined || isDirect ? "" : `and ${makeIsServerCondition(`${values.add(server)}::text`)}`;
 }
 
-export function leaseFor(by: Appender, values: SqlValues): string {
+export function makeLeaseEnd(by: Appender, values: SqlValues): string {
   return `clock_timestamp() + ${values.add(by.lease)}::float8 * interval '1 millisecond'`;
 }
 
@@ -132,7 +136,7 @@ function behindPart(worker: string, values: SqlValues, where = ""): string {
 }
 
 /** Returns the statement that adds late facts, if nobody has added them or taken the session since. */
-export function lateStatement(
+export function makeLateStatement(
   late: LateFacts,
   by: Pick<Appender, "tenant" | "holder">,
   facts: SentFacts,
@@ -146,7 +150,7 @@ export function lateStatement(
   const done = `delete from pi_fleet.behind b using held
     where b.tenant = held.tenant and b.session_id = held.id and held.indexed = held.entries`;
   const more = behindPart(by.holder, values, "where held.indexed < held.entries");
-  const parts = [...factParts([facts], values), done, more];
+  const parts = [...makeFactParts([facts], values), done, more];
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
   return { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
 }

@@ -17,9 +17,16 @@ import { isUuid } from "../v2/documents.ts";
 import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
-import { isSpoiltLog, saysSpoilt } from "./spoilt.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
-import { bringHere, deletedSession, deletionOf, placeOf, type WhereaboutsPlace, whereaboutsOf } from "./whereabouts.ts";
+import { isUnreadableError, isUnreadableLog } from "./unreadable-copies.ts";
+import {
+  bringHere,
+  makeDeletedFailure,
+  readDeletion,
+  readWhereabouts,
+  toWhereabouts,
+  type WhereaboutsPlace,
+} from "./whereabouts.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
@@ -47,20 +54,20 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   /** Returns the end that was acknowledged last here, of a session or of the copy at a path. */
   acknowledged(of: { readonly sessionId: string } | { readonly sessionPath: string }): AcknowledgedEnd | undefined;
   /** Returns whether something is at a path that cannot be read as a session, however often it is tried. */
-  isSpoilt(file: string): boolean;
+  isUnreadable(file: string): boolean;
   /**
    * Gives such a file the name of a backup, under its lock, and returns that; null where it can be read by now, or another
    * process has the lock.
    */
-  putAside(file: string): string | null;
+  moveToBackup(file: string): string | null;
   /** Gives a backup its name back, unless something else has the name. */
-  putBack(backup: string, file: string): void;
+  restoreBackup(backup: string, file: string): void;
   /** Keeps entries of the latest such backup of a file, and these lines, as far as the copy at its path lacks them. */
   salvage(file: string, lines: readonly Uint8Array[]): void;
   /** Returns whether a path is in the session folders or the archive. */
   isListed(file: string): boolean;
   /** Returns the entries that can be read in a file, whatever else it has; at most so many. */
-  entriesIn(file: string, most: number): readonly Uint8Array[];
+  readEntries(file: string, most: number): readonly Uint8Array[];
   /** Returns the store of sessions at a path, which does not tell the fleet. */
   storeAt(file: string): Store;
 }
@@ -73,7 +80,7 @@ export async function arrive(place: ArrivalPlace, where: WantedSession, progress
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
   if (!place.holds(sessionPath)) await makeFromJournal(place, (note) => note.sessionPath === sessionPath);
-  const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
+  const file = place.holds(sessionPath) ? sessionPath : findCopyByPath(place, sessionPath);
   if (file !== undefined) return bringUpToDate(place, file, progress, place.headerAt(file)?.id);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
@@ -89,7 +96,7 @@ const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
  * Returns the file here of the session that is meant by a path at which nothing is: one that another machine has, or had,
  * in another folder.
  */
-export function copyFor(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
+export function findCopyByPath(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
   const id = getIdInPath(path);
   const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? onlyFile(place, id) : undefined;
   if (file === undefined || isUuid(id)) return file;
@@ -155,27 +162,30 @@ async function arriveById(
   const isHere = SESSION_ID.test(id) && place.filesOf(id).length > 0;
   if (!isHere) await makeFromJournal(place, ({ sessionId }) => sessionId === id);
   const files = SESSION_ID.test(id) ? place.filesOf(id) : [];
-  const whole = files[0] ?? spoiltFile(place, id);
+  const whole = files[0] ?? findUnreadableFile(place, id);
   if (whole !== undefined) return bringUpToDate(place, whole, progress, id, files);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
-  const deletion = place.outage?.lasts === true ? null : await deletionOf(place, id).catch(asUnknown);
-  if (deletion) throw deletedSession(id, deletion);
+  const deletion = place.outage?.lasts === true ? null : await readDeletion(place, id).catch(asUnknown);
+  if (deletion) throw makeDeletedFailure(id, deletion);
   if (isWhole) return;
   const begun = localFile(place, id);
   if (begun !== undefined) return bringUpToDate(place, begun, progress, place.headerAt(begun)?.id);
-  return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
+  return fetchSession(place, await place.fleet.look(await resolveWholeId(place.catalog, id)), progress);
 }
 
 /** Returns the path of a copy that has nothing to be found by any more. */
-function spoiltFile({ acknowledged, isSpoilt, isListed }: ArrivalPlace, sessionId: string): string | undefined {
+function findUnreadableFile(
+  { acknowledged, isUnreadable, isListed }: ArrivalPlace,
+  sessionId: string,
+): string | undefined {
   const file = acknowledged({ sessionId })?.sessionPath;
-  return file !== undefined && isListed(file) && isSpoilt(file) ? file : undefined;
+  return file !== undefined && isListed(file) && isUnreadable(file) ? file : undefined;
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
-export async function wholeId(catalog: FleetCatalog | undefined, beginning: string): Promise<string> {
+export async function resolveWholeId(catalog: FleetCatalog | undefined, beginning: string): Promise<string> {
   const ids = (await catalog?.idsBeginning(beginning, MOST_NAMED + 1)) ?? [];
   if (ids.includes(beginning) || ids.length === 0) return beginning;
   if (ids.length === 1) return ids[0];
@@ -217,36 +227,36 @@ async function bringUpToDate(
   id: string | undefined,
   known?: readonly string[],
 ): Promise<void> {
-  if (place.outage?.lasts) return takeKept(place, file);
+  if (place.outage?.lasts) return applyPendingEntries(place, file);
   const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
   // A file elsewhere is that of the person who named its path.
   const isOurs = id !== undefined && files.includes(file);
-  const fact = isOurs ? await whereaboutsOf(place, id).catch(asUnknown) : null;
-  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw deletedSession(id, fact);
+  const fact = isOurs ? await readWhereabouts(place, id).catch(asUnknown) : null;
+  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw makeDeletedFailure(id, fact);
   let log: Log | undefined;
-  let isSpoilt = false;
+  let isUnreadable = false;
   let left: readonly Uint8Array[] = [];
   try {
     log = place.open(file);
     if (log instanceof FileLog) {
-      isSpoilt = isSpoiltLog(log);
-      if (isSpoilt) left = readableLines(log);
-      await log.outside?.follow();
+      isUnreadable = isUnreadableLog(log);
+      if (isUnreadable) left = readableLines(log);
+      await log.replica?.follow();
       await fetchMissing(place.fleet, log, log.header.id);
     }
   } catch (error) {
     // A container without its header is no session that is found.
-    isSpoilt ||= saysSpoilt(error) || (error instanceof Failure && error.name === "session_not_found");
+    isUnreadable ||= isUnreadableError(error) || (error instanceof Failure && error.name === "session_not_found");
     // The next opening meets the same failure, if it is one of the file.
     asUnknown(error);
-    if (!isSpoilt) return;
+    if (!isUnreadable) return;
   } finally {
     log?.close();
   }
-  if (isSpoilt) {
+  if (isUnreadable) {
     // The name of a file says no more than its header.
     const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
-    await fetchedAgain(place, file, progress, meant, left);
+    await refetch(place, file, progress, meant, left);
     return;
   }
   // Whoever named a path means that file, and needs no other one out of the way.
@@ -264,7 +274,7 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
   if (!note || !headerLine || !stored) return false;
   const { sessionPath: file } = note;
   try {
-    if (place.isSpoilt(file) && place.putAside(file) === null) return false;
+    if (place.isUnreadable(file) && place.moveToBackup(file) === null) return false;
     (await place.storeAt(file).publish({ headerLine, header: toReadableHeader(stored), file }, [])).close();
     return true;
   } catch (error) {
@@ -274,10 +284,12 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
 }
 
 /** Adds what the journal has, and the copy at a path lacks. The next opening meets what fails. */
-async function takeKept(place: ArrivalPlace, file: string): Promise<void> {
+async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<void> {
   try {
-    if (place.isSpoilt(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
-    await useAndClose(place.open(file), async (log) => (log instanceof FileLog ? log.outside?.takeKept() : undefined));
+    if (place.isUnreadable(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
+    await useAndClose(place.open(file), async (log) =>
+      log instanceof FileLog ? log.replica?.applyPending() : undefined,
+    );
   } catch (error) {
     asUnknown(error);
   }
@@ -293,25 +305,25 @@ function asUnknown(error: unknown): null {
  * Fetches the copy at a path again where it is spoilt, and the fleet has its session. What was there stays as a backup, and
  * entries in it that the fleet lacks are kept. Returns whether it was fetched.
  */
-async function fetchedAgain(
+async function refetch(
   place: ArrivalPlace,
   file: string,
   progress: Progress | undefined,
   id: string | undefined,
   left: readonly Uint8Array[] = [],
 ): Promise<boolean> {
-  if (!place.isSpoilt(file)) return false;
+  if (!place.isUnreadable(file)) return false;
   // What a name says counts where sessions are.
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
   if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
   if (!(await mayBeOf(place, session, file))) return false;
-  const backup = place.putAside(file);
+  const backup = place.moveToBackup(file);
   if (!backup) return false;
   try {
     await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file, left);
   } catch (error) {
-    place.putBack(backup, file);
+    place.restoreBackup(backup, file);
     throw error;
   }
   return true;
@@ -323,7 +335,11 @@ const MOST_COMPARED = 200;
 const MOST_LEFT = 64 << 20;
 
 /** Returns whether a spoilt file may be a copy of a session: it has no entries that can be read, or one of that session. */
-async function mayBeOf({ fleet, entriesIn }: ArrivalPlace, { id, end }: FleetSession, file: string): Promise<boolean> {
+async function mayBeOf(
+  { fleet, readEntries: entriesIn }: ArrivalPlace,
+  { id, end }: FleetSession,
+  file: string,
+): Promise<boolean> {
   const here = new Set(entriesIn(file, MOST_COMPARED).map((line) => decodeText(trimLine(line))));
   if (here.size === 0) return true;
   for await (const lines of fleet.lines(id, 0, end.entries))
@@ -359,9 +375,9 @@ async function fetchSession(
   const beginning = { headerLine: session.headerLine, header: toReadableHeader(stored) };
   const at = file ?? place.placeFor(beginning.header).path;
   // The file of an earlier copy may have the name, and be none any more.
-  if (file === undefined && (await fetchedAgain(place, at, progress, session.id))) return;
+  if (file === undefined && (await refetch(place, at, progress, session.id))) return;
   await transfer(place, session, file === undefined ? beginning : { ...beginning, file }, progress);
   // Also what a process left that was killed after it put a file aside.
   place.salvage(at, left);
-  if (session.archived) await bringHere(place, session.id, placeOf(session));
+  if (session.archived) await bringHere(place, session.id, toWhereabouts(session));
 }

@@ -9,13 +9,16 @@ interface WithAttachments {
 }
 
 /** Returns the attachments that lines name. */
-export function attachmentsOf({ attachments }: WithAttachments, lines: readonly Uint8Array[]): FleetAttachment[] {
+export function listNamedAttachments(
+  { attachments }: WithAttachments,
+  lines: readonly Uint8Array[],
+): FleetAttachment[] {
   const named = new Set(lines.flatMap(findAttachments));
   return Array.from(named, (sha256) => ({ sha256, read: () => attachments.read(sha256) }));
 }
 
 /** Returns all attachments that a log has. */
-export function attachmentsBeside({ attachments }: WithAttachments): FleetAttachment[] {
+export function listStoredAttachments({ attachments }: WithAttachments): FleetAttachment[] {
   return attachments.names().map((sha256) => ({ sha256, read: () => attachments.read(sha256) }));
 }
 
@@ -46,13 +49,13 @@ async function fetchAll(fleet: Fleet, { attachments }: WithAttachments, named: I
 }
 
 /** Gives the fleet the attachments of a session that is there: those that it lacks, or has damaged. */
-export async function giveMissing(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
-  const there = attachmentsBeside(log);
+export async function uploadMissingAttachments(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
+  const there = listStoredAttachments(log);
   if (there.length > 0) await fleet.attach(sessionId, there);
 }
 
 /** Yields the attachments that a session has in the fleet, each with its bytes; null where these are missing or others. */
-export async function* attachmentsThere(
+export async function* fetchAttachments(
   fleet: Pick<Fleet, "attachments" | "attachment">,
   sessionId: string,
   isChecked: (sha256: string) => boolean = () => false,

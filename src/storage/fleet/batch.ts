@@ -3,14 +3,14 @@
 import { Failure } from "../../core/failure.ts";
 import type { FleetAttachment, FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { CopiedLog } from "../log/outside.ts";
-import { attachmentsBeside, attachmentsOf } from "./attachments.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
+import { listNamedAttachments, listStoredAttachments } from "./attachments.ts";
 import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
-import { pastOf } from "./ends.ts";
+import { findPositionAfter } from "./ends.ts";
 import type { CopyFacts } from "./facts.ts";
-import { headText } from "./heads.ts";
+import { makeHeadText } from "./heads.ts";
 import type { FleetOptions } from "./options.ts";
-import { stretchesOf } from "./pack.ts";
+import { computeStretches } from "./pack.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const PART_BYTES = 2 << 20;
@@ -28,12 +28,12 @@ export function isLong(
   { long, partBytes = PART_BYTES }: Pick<FleetOptions, "long" | "partBytes">,
 ): boolean {
   const most = Math.min(long ?? (from === 0 ? LONG_AT_FIRST : PART_BYTES), partBytes);
-  return pastOf(log, from, count, most) < count;
+  return findPositionAfter(log, from, count, most) < count;
 }
 
 /** A log whose lines are sent. */
 interface Sending {
-  readonly log: CopiedLog;
+  readonly log: ReplicatedLog;
   readonly facts: CopyFacts;
   /** Whether the fleet has the facts of all entries before. */
   readonly isIndexed: boolean;
@@ -51,7 +51,7 @@ type SentLines = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
  * Returns the next statement of a commit after an end of the session: all that is left, if that is little, else a part,
  * and at last the one that shows what is kept. What is long has no facts but what lists show.
  */
-export function stepAfter(
+export function prepareStep(
   from: Sending,
   end: FleetEnd,
   commit: RunningCommit,
@@ -91,20 +91,20 @@ function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommi
   const stretches = source?.ends.filter(({ entries }) => entries > start.entries).slice(0, MOST_COPIED) ?? [];
   const after = stretches.at(-1);
   if (!source || !after) return undefined;
-  return { after, lines: [], heads: [], stretches, attachments: attachmentsBeside(log), source: source.sessionId };
+  return { after, lines: [], heads: [], stretches, attachments: listStoredAttachments(log), source: source.sessionId };
 }
 
 /** Returns the lines after an end that are sent together, of the first `count`. */
 function linesAfter({ log, partBytes = PART_BYTES }: Sending, start: FleetEnd, count: number): SentLines {
-  const past = pastOf(log, start.entries, count, partBytes);
-  const lines = linesOf(log, start.entries, past);
-  const stretches = stretchesOf(start, lines);
-  const heads = lines.map((_, i) => headText(log.nodes, start.entries + i));
-  return { after: stretches.at(-1) ?? start, lines, heads, stretches, attachments: attachmentsOf(log, lines) };
+  const past = findPositionAfter(log, start.entries, count, partBytes);
+  const lines = readUploadLines(log, start.entries, past);
+  const stretches = computeStretches(start, lines);
+  const heads = lines.map((_, i) => makeHeadText(log.nodes, start.entries + i));
+  return { after: stretches.at(-1) ?? start, lines, heads, stretches, attachments: listNamedAttachments(log, lines) };
 }
 
 /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
-export function linesOf(log: Log, from: number, to: number): Uint8Array[] {
+export function readUploadLines(log: Log, from: number, to: number): Uint8Array[] {
   const { losses } = log.nodes;
   const lines = [...log.readMany(Int32Array.from({ length: to - from }, (_, i) => from + i))];
   if (log.nodes.losses === losses) return lines;

@@ -2,7 +2,7 @@
 
 import type { FleetAttachment, FleetBatch, FleetEnd, FleetPart } from "../../core/ports/fleet.ts";
 import { isSameEnd } from "./ends.ts";
-import { unknown } from "./failures.ts";
+import { makeUnknownFailure } from "./failures.ts";
 
 /** Times that a commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
@@ -113,8 +113,9 @@ export class RunningCommit {
   /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
   doubted(error: unknown, end: FleetEnd): unknown {
     const { doubt, first } = this;
-    if (doubt !== undefined) return unknown(`Whether the fleet has it is not known (${doubt}).`, error);
-    if (end.entries > first) return unknown("The fleet has it, or a part of it, and this machine has not.", error);
+    if (doubt !== undefined) return makeUnknownFailure(`Whether the fleet has it is not known (${doubt}).`, error);
+    if (end.entries > first)
+      return makeUnknownFailure("The fleet has it, or a part of it, and this machine has not.", error);
     return error;
   }
 }

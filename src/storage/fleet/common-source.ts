@@ -5,13 +5,13 @@ import type { Log } from "../../core/ports/store.ts";
 import { getIdInPath } from "../../core/search/listing.ts";
 import { getHeaderFacts } from "../catalog/summary.ts";
 import type { CommonSource } from "./commit.ts";
-import { endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { computeEnd, isSameEnd, NOTHING } from "./ends.ts";
 
 /** Stretches that are compared before others have their turn: 2 ms each. */
 const AT_ONCE = 4;
 
 /** Returns it for the first `count` entries of a log; undefined where there is none. */
-export async function commonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
+export async function findCommonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
   const { parentSession } = getHeaderFacts(log.header);
   if (parentSession === null || !fleet.stretches) return undefined;
   const sessionId = getIdInPath(parentSession);
@@ -27,7 +27,7 @@ export async function commonSource(fleet: Fleet, log: Log, count: number): Promi
   for (const there of known) {
     if (there.entries > count) break;
     if (ends.length % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setImmediate(resolve));
-    end = endIn(log, there.entries, end);
+    end = computeEnd(log, there.entries, end);
     if (!isSameEnd(end, there)) break;
     ends.push(end);
   }

@@ -1,7 +1,7 @@
 /** A fleet as the settings name it, put together. Nothing is connected before it is first asked. */
 
 import { hostname } from "node:os";
-import { type Address, AddressError, addressOf } from "./address.ts";
+import { type Address, AddressError, parseAddress } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
 import type { KnownStore } from "./identity.ts";
@@ -9,8 +9,8 @@ import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
 import type { FleetProcesses } from "./processes.ts";
 import { FleetPruning } from "./pruning.ts";
+import { SqlAdminQueries } from "./sql-admin-queries.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
-import { SqlKeeper } from "./sql-keeper.ts";
 import type { FleetConnection } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
@@ -46,7 +46,7 @@ interface FleetPlace {
 interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
-  readonly keeper: SqlKeeper;
+  readonly adminQueries: SqlAdminQueries;
   readonly pruning: FleetPruning;
   /** The address without its password, and the tenant that it names; empty: none. */
   readonly shown: string;
@@ -63,7 +63,7 @@ export function connectFleet(
   isSeen: boolean,
   whenAway: "refuse" | "journal" = "refuse",
 ): PostgresConnection {
-  const address = addressOf(urlIn(text, place), place.readFile);
+  const address = parseAddress(urlIn(text, place), place.readFile);
   if (isSeen && address.hasPassword && !text.startsWith("file:"))
     throw new AddressError(
       "A password in the arguments can be read by everybody on this machine. Put the URL into PI_FLEET_URL or a file (--fleet file:/path), or the password into PGPASSWORD or ~/.pgpass.",
@@ -93,7 +93,7 @@ export function connectFleet(
   return {
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, place.processId, tenant, LEASE, keepsWords),
+    adminQueries: new SqlAdminQueries(connections, place.processId, tenant, LEASE, keepsWords),
     pruning: new FleetPruning(connections, tenant),
     ...{ shown: address.shown, tenant },
     trustedFor: (LEASE * 2) / 3,
@@ -116,7 +116,7 @@ function rereading(text: string, place: FleetPlace, first: Address): () => Addre
   let last = first;
   return () => {
     try {
-      const now = addressOf(urlIn(text, place), place.readFile);
+      const now = parseAddress(urlIn(text, place), place.readFile);
       if (now.tenant === first.tenant) last = now;
     } catch (error) {
       if (!(error instanceof AddressError)) throw error;

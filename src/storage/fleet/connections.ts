@@ -8,16 +8,16 @@ import { Failure } from "../../core/failure.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
-import { unfit, ValueRefusal } from "./failures.ts";
-import { type KnownStore, metStore, reasonAgainst, requireSameStore } from "./identity.ts";
+import { makeUnfitFailure, ValueRefusal } from "./failures.ts";
+import { explainMismatch, type KnownStore, makeKnownStore, requireSameStore } from "./identity.ts";
 import {
-  forgetfulness,
+  explainForgetting,
+  getServerName,
   isFormer,
-  nameOf,
-  placeNamed,
+  parseServerPlace,
+  readServerFact,
   type ServerFact,
   type ServerPlace,
-  serverFact,
 } from "./server-fact.ts";
 
 /** The outcome of a statement. */
@@ -53,11 +53,11 @@ const ENDING = new Set<unknown>(["FATAL", "PANIC"]);
 const MOST_AGAIN = 5;
 /** SQLSTATEs for a schema, a table and a column that are not there. */
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
-const LACKS_TABLES =
+const TABLES_MISSING =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
 /** Sentences in place of the server's own, which does not say how to go on, by SQLSTATE. */
 const SENTENCES: ReadonlyMap<string, string> = new Map([
-  ...[...NO_TABLES].map((code) => [code, LACKS_TABLES] as const),
+  ...[...NO_TABLES].map((code) => [code, TABLES_MISSING] as const),
   [READ_ONLY, READS_ONLY],
 ]);
 /**
@@ -177,7 +177,7 @@ export class Connections {
 
   constructor(options: ConnectionLimits) {
     this.options = options;
-    this.store = options.store ?? metStore();
+    this.store = options.store ?? makeKnownStore();
   }
 
   /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
@@ -205,8 +205,9 @@ export class Connections {
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
-    const refusal = refusalIn(answer);
-    if (refusal !== undefined) throw unfit(refusal, refusesValue(answer) ? new ValueRefusal(refusal) : undefined);
+    const refusal = explainRefusal(answer);
+    if (refusal !== undefined)
+      throw makeUnfitFailure(refusal, isValueRefused(answer) ? new ValueRefusal(refusal) : undefined);
     const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
     throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
@@ -318,11 +319,11 @@ export class Connections {
    */
   private doubtIn(connection: DatabaseConnection, row: Readonly<Record<string, unknown>>): string | undefined {
     if (connection.warnings.length > 0) return connection.warnings.join("; ");
-    const place = placeNamed(row.server);
-    const against = isFormer(place, this.latest) ? reasonAgainst(place, this.store) : undefined;
+    const place = parseServerPlace(row.server);
+    const against = isFormer(place, this.latest) ? explainMismatch(place, this.store) : undefined;
     if (against !== undefined) return against;
     if (place) this.note(connection, place);
-    return forgetfulness(row);
+    return explainForgetting(row);
   }
 
   /** Notes which server answers at the other end of a connection. */
@@ -331,14 +332,14 @@ export class Connections {
       this.latest = place;
       void this.store.note({ latest: place });
     }
-    if (nameOf(connection.fact) !== nameOf({ ...connection.fact, place }))
+    if (getServerName(connection.fact) !== getServerName({ ...connection.fact, place }))
       connection.fact = { ...connection.fact, place };
     this.fact = connection.fact;
   }
 
   /** Returns whether a statement is meant for a server, as far as either is known. */
   private isMeant(fact: ServerFact, { server }: SqlStatement): boolean {
-    const name = nameOf(fact);
+    const name = getServerName(fact);
     return server === undefined || name === undefined || (server === name && !isFormer(fact.place, this.latest));
   }
 
@@ -382,7 +383,7 @@ export class Connections {
       await connection.client.connect();
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
-      connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
+      connection.fact = await readServerFact(ask, () => this.hears(connection), connection.client.processID);
       if (connection.fact.isDirect) await ask({ text: OWN_SETTINGS });
       await requireSameStore(ask, connection.fact.place, this.store, this.options.store !== undefined);
       if (this.isClosed) throw new Error(CLOSED);
@@ -429,16 +430,16 @@ function isUndone(code: string, severity: unknown): boolean {
 }
 
 /** Returns whether an answer is that the server does not take a value, however often it is sent. Nothing was done. */
-export function refusesValue(answer: SqlAnswer): boolean {
+export function isValueRefused(answer: SqlAnswer): boolean {
   if (answer.kind !== "failed" || [NOT_PROVEN, LACKED, FASTER].includes(answer.code)) return false;
   return answer.code === UNMADE || OF_VALUES.test(answer.code);
 }
 
 /** Returns why a server refuses what was sent however often it is, and what to do; undefined where it may do it another time. */
-export function refusalIn(answer: SqlAnswer): string | undefined {
+export function explainRefusal(answer: SqlAnswer): string | undefined {
   if (answer.kind !== "failed") return undefined;
   const { code, reason } = answer;
-  if (refusesValue(answer)) return `${reason}; write it otherwise, or without --fleet`;
+  if (isValueRefused(answer)) return `${reason}; write it otherwise, or without --fleet`;
   const remedy = REMEDIES.get(code);
   if (remedy !== undefined) return `${reason}; ${remedy}`;
   return code === REFUSED || NO_TABLES.has(code) ? reason : undefined;

@@ -3,7 +3,7 @@
 import { concat, trimLine } from "../../core/json/json.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { chained, GENESIS, sha256 } from "../v2/frame.ts";
+import { extendChain, GENESIS, sha256 } from "../v2/frame.ts";
 
 /** FleetOptions.heldBytes where nothing else is said. */
 export const HELD_BYTES = 64 << 20;
@@ -12,11 +12,11 @@ export const HELD_BYTES = 64 << 20;
 export const NOTHING: FleetEnd = { entries: 0, bytes: 0, chain: GENESIS };
 
 /** Returns the end after more lines. Spaces around a line do not count, because containers do not keep them. */
-export function endAfter(before: FleetEnd, lines: Iterable<Uint8Array>): FleetEnd {
+export function extendEnd(before: FleetEnd, lines: Iterable<Uint8Array>): FleetEnd {
   let { entries, bytes, chain } = before;
   for (const line of lines) {
     const payload = trimLine(line);
-    chain = chained(chain, sha256(payload));
+    chain = extendChain(chain, sha256(payload));
     bytes += payload.length;
     entries++;
   }
@@ -28,13 +28,13 @@ export function isSameEnd(a: FleetEnd, b: FleetEnd): boolean {
 }
 
 /** Returns the end of the first `count` entries of a log, of which the first ones are known to end at `known`. */
-export function endIn(log: Log, count: number, known: FleetEnd): FleetEnd {
+export function computeEnd(log: Log, count: number, known: FleetEnd): FleetEnd {
   const before = known.entries <= count ? known : NOTHING;
-  return endAfter(before, storedLines(log, before.entries, count));
+  return extendEnd(before, storedLines(log, before.entries, count));
 }
 
 /** Returns the position after the lines from one on, at least one, that have so many bytes together. */
-export function pastOf(log: Log, from: number, count: number, bytes: number): number {
+export function findPositionAfter(log: Log, from: number, count: number, bytes: number): number {
   let past = from;
   for (let sum = 0; past < count && (past === from || sum + log.length(past) <= bytes); past++) sum += log.length(past);
   return past;
@@ -47,19 +47,19 @@ const IN_A_TURN = 5 << 20;
  * Returns what endIn does, and lets others have their turn in between: a long session takes a second. Returns null where the
  * log has fewer entries by then.
  */
-export async function endInTurns(log: Log, count: number, known: FleetEnd): Promise<FleetEnd | null> {
+export async function computeEndInTurns(log: Log, count: number, known: FleetEnd): Promise<FleetEnd | null> {
   let end = known.entries <= count ? known : NOTHING;
   for (;;) {
     if (log.nodes.count < count) return null;
-    end = endIn(log, pastOf(log, end.entries, count, IN_A_TURN), end);
+    end = computeEnd(log, findPositionAfter(log, end.entries, count, IN_A_TURN), end);
     if (end.entries === count) return end;
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
 /** Returns an end, if a log begins with those lines; the first ones are known to end at `known`. */
-export function prefixIn(log: Log, there: FleetEnd, known: FleetEnd): FleetEnd | null {
-  return isSameEnd(endIn(log, there.entries, known), there) ? there : null;
+export function findPrefix(log: Log, there: FleetEnd, known: FleetEnd): FleetEnd | null {
+  return isSameEnd(computeEnd(log, there.entries, known), there) ? there : null;
 }
 
 /** Yields the lines of a log as they are stored, each valid until the next is asked for. */
@@ -80,13 +80,13 @@ function* storedLines(log: Log, from: number, to: number): Generator<Uint8Array>
 }
 
 /** Returns the end that a row of the database has. */
-export function endOf(row: Readonly<Record<string, unknown>>): FleetEnd {
+export function parseEnd(row: Readonly<Record<string, unknown>>): FleetEnd {
   const chain = Buffer.from(row.chain as Uint8Array).toString("hex");
   return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
 }
 
 /** Returns the ends before some positions, in their order; null where the lines do not lead to the session's last end. */
-export async function endsAt(
+export async function fetchEnds(
   fleet: Pick<Fleet, "lines">,
   id: string,
   last: FleetEnd,
@@ -98,17 +98,17 @@ export async function endsAt(
     const past = end.entries + lines.length;
     let done = 0;
     for (let at = positions[found.length]; at !== undefined && at < past; at = positions[found.length]) {
-      end = endAfter(end, lines.slice(done, at - past + lines.length));
+      end = extendEnd(end, lines.slice(done, at - past + lines.length));
       done = at - past + lines.length;
       found.push(end);
     }
-    end = endAfter(end, lines.slice(done));
+    end = extendEnd(end, lines.slice(done));
   }
   return isSameEnd(end, last) && end.bytes === last.bytes ? found : null;
 }
 
 /** Returns the lines between two ends, "long" if they have more bytes than are held, null if one does not lead to the other. */
-export async function linesBetween(
+export async function fetchLinesBetween(
   fleet: Fleet,
   sessionId: string,
   here: FleetEnd,
@@ -119,7 +119,7 @@ export async function linesBetween(
   const held: Uint8Array[] = [];
   let end = here;
   for await (const lines of fleet.lines(sessionId, here.entries, there.entries)) {
-    end = endAfter(end, lines);
+    end = extendEnd(end, lines);
     if (!isLong) for (const line of lines) held.push(line);
   }
   if (!isSameEnd(end, there)) return null;

@@ -72,7 +72,7 @@ export interface SentFacts extends Partial<Pick<FleetFacts, "texts" | "spendings
 }
 
 /** Returns the parts for the facts of the sessions of `held`, in the order of their numbers; a part without rows is missing. */
-export function factParts(sent: readonly SentFacts[], values: SqlValues): string[] {
+export function makeFactParts(sent: readonly SentFacts[], values: SqlValues): string[] {
   const rows = {
     described: rowsOf(sent, ({ described }) => (described ? [described] : [])),
     placed: rowsOf(sent, ({ placed }) => (placed ? [placed] : [])),
@@ -95,7 +95,7 @@ export function isFound({ texts, spendings }: Pick<FleetFacts, "texts" | "spendi
 }
 
 /** Returns facts without what the database may not take: lines that are not found are better than none. */
-export function unfound<T extends Pick<FleetFacts, "texts" | "spendings">>(facts: T): T {
+export function dropSearchFacts<T extends Pick<FleetFacts, "texts" | "spendings">>(facts: T): T {
   return { ...facts, texts: [], spendings: [] };
 }
 
@@ -103,12 +103,12 @@ export function unfound<T extends Pick<FleetFacts, "texts" | "spendings">>(facts
 const LEFT_OUT = { position: -1, kind: "", nth: 0, role: "", time: null, words: [], marks: [] };
 
 /** Returns facts without their texts, of which one row says that there are some. */
-export function wordless<T extends Pick<FleetFacts, "texts">>(facts: T): T {
+export function dropWords<T extends Pick<FleetFacts, "texts">>(facts: T): T {
   return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as unknown as FleetText] };
 }
 
 /** Returns the condition that words of a session were left out, as a row of its texts says. */
-export function isWordless(session: string): string {
+export function makeWordlessCondition(session: string): string {
   return `exists (select from pi_fleet.said l where l.tenant = ${session}.tenant and l.session_id = ${session}.id
     and l.generation = ${session}.generation and l.seq = ${LEFT_OUT.position})`;
 }
@@ -122,26 +122,26 @@ const LONGEST_NAME = 255;
 
 /** Returns the id of the session that a path is of; null where no file can have such a name. */
 function parentIn(path: string): string | null {
-  const id = storable(getIdInPath(path));
+  const id = toStorableText(getIdInPath(path));
   return Buffer.byteLength(id) > LONGEST_NAME ? null : id;
 }
 
 /** Returns a description as its part takes it. */
-export function describedRow(id: string, description: FleetDescription): object {
+export function toDescriptionRow(id: string, description: FleetDescription): object {
   const { cwd, name, firstMessage, parentSession, timestamp } = description;
   return {
     facts: JSON.stringify(description),
-    cwd: storable(cwd),
-    parent_path: storable(parentSession),
+    cwd: toStorableText(cwd),
+    parent_path: toStorableText(parentSession),
     parent_id: parentSession ? parentIn(parentSession) : null,
     created: parseTime(timestamp),
-    name_sought: name === null ? null : storable(fold(name)),
-    sought: storable(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
+    name_sought: name === null ? null : toStorableText(fold(name)),
+    sought: toStorableText(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
   };
 }
 
 /** Returns a description as it is stored; undefined for what is none, as of a row that was tampered with. */
-export function descriptionIn(facts: unknown): FleetDescription | undefined {
+export function parseDescription(facts: unknown): FleetDescription | undefined {
   if (typeof facts !== "string") return undefined;
   let value: unknown;
   try {
@@ -157,7 +157,7 @@ export function descriptionIn(facts: unknown): FleetDescription | undefined {
 }
 
 function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): object {
-  const all = storable([...words, ...marks].map((word) => `'${word}'`).join(" "));
+  const all = toStorableText([...words, ...marks].map((word) => `'${word}'`).join(" "));
   return { seq: position, kind, nth, role, at: time, words: all };
 }
 
@@ -165,7 +165,7 @@ function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): 
 function spentRows(spendings: readonly FleetSpending[]): object[] {
   const sums = new Map<string, number[]>();
   for (const { quarter, provider, model, isInherited, numbers } of spendings) {
-    const key = JSON.stringify([quarter, storable(provider ?? ""), storable(model ?? ""), isInherited]);
+    const key = JSON.stringify([quarter, toStorableText(provider ?? ""), toStorableText(model ?? ""), isInherited]);
     const sum = sums.get(key);
     sums.set(key, sum ? sum.map((number, n) => number + numbers[n]) : [...numbers]);
   }
@@ -176,6 +176,6 @@ function spentRows(spendings: readonly FleetSpending[]): object[] {
 }
 
 /** Returns a string as a column of text can hold it: without NUL, and halves of surrogate pairs replaced. */
-export function storable<T extends string | null>(text: T): T {
+export function toStorableText<T extends string | null>(text: T): T {
   return (text === null ? null : Buffer.from(text).toString("utf8").replaceAll("\0", " ")) as T;
 }

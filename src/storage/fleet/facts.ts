@@ -65,10 +65,10 @@ export class CopyFacts {
     const isPlain = there?.isPlain ?? (start.isPlain && isOnePath(log, before.entries, past));
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
     const description = { cwd, name, firstMessage, parentSession, timestamp };
-    const base = factsBase(log.header);
+    const base = makeFactsBase(log.header);
     const found = areBehind
       ? { texts: [], spendings: [], begins: start.begins === false ? false : undefined }
-      : foundIn(log, base, start.begins ?? beginsAt(log, base, before.entries), before.entries, past);
+      : extractFacts(log, base, start.begins ?? isAllInherited(log, base, before.entries), before.entries, past);
     if (this.coming.push({ end: after, summary, isPlain, begins: found.begins, description }) > MOST_COMING)
       this.coming.shift();
     const isKnown = start.description && JSON.stringify(start.description) === JSON.stringify(description);
@@ -97,7 +97,7 @@ export class CopyFacts {
     const { log } = this;
     const { entries } = end;
     const summary = entries === 0 ? EMPTY : summariseLog(log, EMPTY, entries);
-    const begins = beginsAt(log, factsBase(log.header), entries);
+    const begins = isAllInherited(log, makeFactsBase(log.header), entries);
     const isPlain = isOnePath(log, 0, entries);
     return { end: entries === 0 ? NOTHING : end, summary, isPlain, begins, description: undefined };
   }
@@ -109,7 +109,7 @@ export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "t
 };
 
 /** Returns that part of a header. */
-export function factsBase(header: SessionHeader): FactsBase {
+export function makeFactsBase(header: SessionHeader): FactsBase {
   return { ...getHeaderFacts(header), id: header.id, importedFrom: header.importedFrom };
 }
 
@@ -117,7 +117,7 @@ export function factsBase(header: SessionHeader): FactsBase {
 export type FactsSource = Pick<Log, "nodes" | "length" | "read">;
 
 /** Returns whether the first `count` entries of a session were all taken over from the one that it was forked from. */
-export function beginsAt(source: FactsSource, base: FactsBase, count: number): boolean {
+export function isAllInherited(source: FactsSource, base: FactsBase, count: number): boolean {
   const counter = counterOf(base, base.parentSession !== null);
   const look = (position: number): void => {
     const entry = entryAt(source, position);
@@ -133,7 +133,7 @@ export function beginsAt(source: FactsSource, base: FactsBase, count: number): b
  * Returns the texts and the usage of entries, and whether what follows may still be taken over, as what comes before is if
  * `begins`. `offset`: position of the first entry of the source in its session.
  */
-export function foundIn(
+export function extractFacts(
   source: FactsSource,
   base: FactsBase,
   begins: boolean,

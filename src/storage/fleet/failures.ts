@@ -1,18 +1,18 @@
 /** Failures of writes to sessions of a fleet, and what decides between them. */
 
 import { Failure } from "../../core/failure.ts";
-import type { Taking } from "../../core/ports/fleet.ts";
+import type { LeaseResult } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 
 /** Returns the failure of a commit of which nobody knows what became. */
-export function unknown(known: string, cause: unknown): Failure {
+export function makeUnknownFailure(known: string, cause: unknown): Failure {
   const sentence = `${known} Send the same request with its idempotencyKey again, or read the state and decide again.`;
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
 const NOT_REACHED = "database cannot be reached";
 
-export function away(reason: string): Failure {
+export function makeAwayFailure(reason: string): Failure {
   return new Failure("storage_failed", `The fleet's ${NOT_REACHED} (${reason}). Nothing was changed; try again.`, {
     fleet: true,
   });
@@ -22,7 +22,7 @@ export function away(reason: string): Failure {
  * Returns the failure for what the database refuses, with what to do about it. That is no outage: whoever waits, or goes on
  * alone, waits for ever.
  */
-export function unfit(reason: string, cause?: ValueRefusal): Failure {
+export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure {
   const sentence = `The fleet cannot do it, however often it is asked: ${reason}. Nothing was changed.`;
   return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
 }
@@ -31,7 +31,7 @@ export function unfit(reason: string, cause?: ValueRefusal): Failure {
 export class ValueRefusal extends Error {}
 
 /** Returns what a failure says. That nothing was changed is left out: it was the rest of a change, and the first part is done. */
-export function reasonOf({ message }: Error): string {
+export function getFailureReason({ message }: Error): string {
   return message.replace(/ Nothing was changed\b[^.]*\./, "");
 }
 
@@ -41,13 +41,13 @@ export function isAway(error: unknown): boolean {
 }
 
 /** Returns what a failure says where the database answers others, and is not away. */
-export function stopped({ name, message, details, retryable, cause }: Failure): Failure {
+export function makeStoppedFailure({ name, message, details, retryable, cause }: Failure): Failure {
   const sentence = message.replace(NOT_REACHED, "database is there, and did not do it");
   return new Failure(name, sentence, details, { cause, retryable });
 }
 
 /** Returns the failure of a commit that others were faster than each time. */
-export function tooSlow(): Failure {
+export function makeTooSlowFailure(): Failure {
   return new Failure(
     "storage_failed",
     "Other machines took the session each time before it could be written to. Nothing was changed; try again.",
@@ -61,7 +61,7 @@ function deleted(sessionId: string): Failure {
 }
 
 /** Returns the failure for a session that only the fleet may have, where nothing is brought here. */
-export function notBroughtHere(sessionId: string): Failure {
+export function makeNotFetchedFailure(sessionId: string): Failure {
   return new Failure(
     "session_not_found",
     `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
@@ -70,7 +70,7 @@ export function notBroughtHere(sessionId: string): Failure {
 }
 
 /** Returns the failure for a session that another machine has. */
-export function locked(holder: Holder): Failure {
+export function makeLockedFailure(holder: Holder): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;
   return new Failure(
     "session_locked",
@@ -80,14 +80,14 @@ export function locked(holder: Holder): Failure {
 }
 
 /** Returns the failure for a session that cannot be had, however often it is asked for. */
-export function notTaken(taking: Exclude<Taking, { kind: "taken" | "away" }>, sessionId: string): Failure {
-  if (taking.kind === "held") return locked(taking.holder);
-  return taking.kind === "unfit" ? unfit(taking.reason) : deleted(sessionId);
+export function toLeaseFailure(taking: Exclude<LeaseResult, { kind: "taken" | "away" }>, sessionId: string): Failure {
+  if (taking.kind === "held") return makeLockedFailure(taking.holder);
+  return taking.kind === "unfit" ? makeUnfitFailure(taking.reason) : deleted(sessionId);
 }
 
 /** Returns the failure for lines that others were faster than. */
-export function overtaken(taking: Taking): Failure {
-  if (taking.kind === "held") return locked(taking.holder);
+export function makeOvertakenFailure(taking: LeaseResult): Failure {
+  if (taking.kind === "held") return makeLockedFailure(taking.holder);
   return new Failure(
     "content_modified",
     "Another machine wrote to this session, or another program changed its file here. Nothing was changed, and the fleet's entries count. Read the new state and decide again.",
@@ -96,19 +96,19 @@ export function overtaken(taking: Taking): Failure {
   );
 }
 
-export function asFailure(error: unknown): Failure {
+export function requireFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
   throw error;
 }
 
 /** Returns the failure of a copy that could not be brought up to date, because its file was another one meanwhile. */
-export function unsettled(sessionPath: string | null): Failure {
+export function makeFileChangedFailure(sessionPath: string | null): Failure {
   const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
   return new Failure("storage_failed", sentence, { sessionPath });
 }
 
 /** Returns a failure that others are the reason of, with the place in which its lines are kept, if they can be. */
-export function byOthers(failure: Failure, keep: () => string | undefined = () => undefined): Failure {
+export function toQuarantinedFailure(failure: Failure, keep: () => string | undefined = () => undefined): Failure {
   let keptAt: string | undefined;
   try {
     keptAt = keep();
@@ -120,7 +120,7 @@ export function byOthers(failure: Failure, keep: () => string | undefined = () =
 }
 
 /** Returns the failure for a session of the fleet whose lines are not those that its end says. */
-export function incomplete(sessionId: string): Failure {
+export function makeIncompleteFailure(sessionId: string): Failure {
   return new Failure(
     "storage_failed",
     "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",

@@ -8,7 +8,7 @@ import { type EntryHead, HeadReader } from "../../core/format/head.ts";
 import { HEAD_SUMMARY, Nodes, ROLES, type Role, unpackId } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
-export function headText(nodes: Nodes, position: number): string {
+export function makeHeadText(nodes: Nodes, position: number): string {
   const parent = nodes.parent(position);
   const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), nodes.type(position), nodes.role(position)];
   const follows = nodes.parentIdOf(position) === null || (parent >= 0 && parent < position);
@@ -23,7 +23,7 @@ interface StoredHead extends Omit<EntryHead, "flags"> {
 }
 
 /** Returns a stored head; undefined for what is none. */
-export function storedHead(text: string): StoredHead | undefined {
+export function parseStoredHead(text: string): StoredHead | undefined {
   let head: unknown;
   try {
     head = JSON.parse(text);
@@ -43,7 +43,7 @@ export class HeadCheck {
 
   /** Returns whether a head can be one of a line. Where it has no flags, its node says more than the line. */
   fits(text: string, line: Uint8Array): boolean {
-    const head = storedHead(text);
+    const head = parseStoredHead(text);
     const own = this.line;
     if (!head) return false;
     if (!own.readFast(line, 0, line.length) && own.readAny(line, 0, line.length, () => "") !== null) return true;

@@ -6,7 +6,7 @@ import type { Holder } from "../../core/ports/store.ts";
 export const HOLDER = "holder_name, holder_host, holder_since";
 
 /** Returns who has a session, from a row with these columns. */
-export function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
+export function parseHolderRow({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
   const client = String(holder_name ?? "another server");
   const host = String(holder_host ?? "another machine");
   return { client, pid: 0, since: String(holder_since ?? ""), host };

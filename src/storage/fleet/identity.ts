@@ -12,7 +12,7 @@ import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
 import { readIfPresent, writeTemporary } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
 import { SCHEMA_VERSION } from "./schema.ts";
-import { type AskServer, isFormer, nameOf, placeNamed, type ServerPlace } from "./server-fact.ts";
+import { type AskServer, getServerName, isFormer, parseServerPlace, type ServerPlace } from "./server-fact.ts";
 
 /** The facts that are known of the database at an address. */
 interface StoreNote {
@@ -61,7 +61,7 @@ export async function requireSameStore(
       `another database is at this address than before: its store is ${met}, and this machine's sessions are in ${known}. Nothing is sent to it. Have the address lead to the former database; if this one is to have the sessions from now on, ${store.remedy}`,
     );
   await store.note({ store: met, latest: place });
-  const reason = reasonAgainst(place, store);
+  const reason = explainMismatch(place, store);
   if (reason !== undefined) throw new Error(reason);
 }
 
@@ -76,7 +76,7 @@ function otherVersion(version: number): Failure {
 }
 
 /** Returns why a server is not used, if it is a former primary. */
-export function reasonAgainst(place: ServerPlace | undefined, { known, remedy }: KnownStore): string | undefined {
+export function explainMismatch(place: ServerPlace | undefined, { known, remedy }: KnownStore): string | undefined {
   const { latest } = known();
   if (!place || !isFormer(place, latest)) return undefined;
   return `this server is a former primary: it has timeline ${place.timeline}, and this machine has met timeline ${latest?.timeline}. Nothing is acknowledged there, and nothing more is sent to it. Have the address lead to the present primary; if this server is to be used from now on, ${remedy}`;
@@ -88,7 +88,7 @@ function joined(noted: StoreNote, { store, latest }: StoreNote): StoreNote {
 }
 
 /** Returns the store that this process met at an address, for when nobody else remembers. */
-export function metStore(): KnownStore {
+export function makeKnownStore(): KnownStore {
   let met: StoreNote = {};
   return {
     remedy: "start this program again",
@@ -100,7 +100,7 @@ export function metStore(): KnownStore {
 }
 
 /** Returns the store that this machine has met at an address (without its password). */
-export function notedStore(disk: Disk, stateFolder: string, shown: string): KnownStore {
+export function openKnownStore(disk: Disk, stateFolder: string, shown: string): KnownStore {
   const folder = join(stateFolder, "fleet-stores");
   const file = join(folder, `${sha256(shown).slice(0, 32)}.json`);
   /** The facts that the disk does not have, not yet or because it fails. */
@@ -111,7 +111,7 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
     const bytes = readIfPresent(() => readWhole(disk, file));
     try {
       const { store, server } = (bytes ? parse(bytes) : {}) as { store?: unknown; server?: unknown };
-      return { store: typeof store === "string" ? store : undefined, latest: placeNamed(server) };
+      return { store: typeof store === "string" ? store : undefined, latest: parseServerPlace(server) };
     } catch {
       return {};
     }
@@ -126,7 +126,7 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
     return last;
   };
   const textOf = ({ store, latest }: StoreNote): string =>
-    JSON.stringify({ address: shown, store, server: nameOf({ place: latest }) });
+    JSON.stringify({ address: shown, store, server: getServerName({ place: latest }) });
   return {
     remedy: `remove ${file}`,
     known,
@@ -153,8 +153,8 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
 }
 
 /** Returns the fleet at an address (without its password), as far as this machine has met it until it is asked. */
-export function fleetAt(disk: Disk, stateFolder: string, shown: string): NotedFleet {
-  const met = notedStore(disk, stateFolder, shown);
+export function readNotedFleet(disk: Disk, stateFolder: string, shown: string): NotedFleet {
+  const met = openKnownStore(disk, stateFolder, shown);
   return {
     address: shown,
     tenant: new URL(shown).searchParams.get("tenant") ?? "",

@@ -39,7 +39,7 @@ import type { LocalCatalog } from "../catalog/catalog.ts";
 import { mergeHits, parseCursors } from "../catalog/joint.ts";
 import { deriveOriginalIds } from "../catalog/originals.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
-import { storable } from "./fact-parts.ts";
+import { toStorableText } from "./fact-parts.ts";
 import { RemoteSearch } from "./remote-search.ts";
 
 export interface FleetCatalogOptions {
@@ -125,14 +125,14 @@ export class JointFleetCatalog implements Catalog {
         const isBehind = (id: string): boolean => isLeftToFleet(local.get(id)?.messageCount ?? 0, known.get(id));
         const except = [...local.keys()].filter((id) => !isBehind(id));
         const toListed = (session: FleetListed): Listed => this.listed(session, local);
-        const missing = Promise.all([this.coming("words"), there.lacksWords(except)]);
+        const missing = Promise.all([this.coming("words"), there.isMissingWords(except)]);
         missing.catch(() => {});
         const mine = await this.searchHere({ ...request, cursor: own }, isBehind, progress);
         const found = await new RemoteSearch({ there, except, toListed }, request, query).page(other);
         const hits = mergeHits(mine.hits, found.hits, own, other).slice(0, request.limit);
         const left = mine.hits.length + found.hits.length - hits.length;
-        const [coming, lacksWords] = await missing;
-        const limited = sentences(found.limited, coming, lacksWords ? WORDLESS : undefined);
+        const [coming, isMissingWords] = await missing;
+        const limited = sentences(found.limited, coming, isMissingWords ? WORDLESS : undefined);
         return { hits, more: mine.more || found.more || left > 0, limited };
       },
       async () => {
@@ -391,7 +391,7 @@ function renumbered(
 /** Returns the value by which a session is sorted, as the database has it. */
 function sortedBy(listed: Listed, order: Order): number | string {
   const key = getSortKey(listed, order);
-  return typeof key === "string" ? storable(key) : key;
+  return typeof key === "string" ? toStorableText(key) : key;
 }
 
 /** Returns how two keys are ordered, the first of a list first: names by their bytes. */

@@ -19,7 +19,7 @@ import { sha256 } from "../v2/frame.ts";
 import { AcknowledgedEnds } from "./acknowledged-ends.ts";
 import { NOTHING } from "./ends.ts";
 import { isSameFleet } from "./identity.ts";
-import { isEntry } from "./kept.ts";
+import { isEntry } from "./quarantined-entries.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
@@ -54,7 +54,7 @@ export class Journal {
   readonly ends: AcknowledgedEnds;
 
   /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
-  readonly giving = new Map<string, Promise<void>>();
+  readonly uploading = new Map<string, Promise<void>>();
 
   /** The fleet of this process; without it, every note is taken for its own. */
   private readonly own: NotedFleet | undefined;
@@ -132,7 +132,7 @@ export class Journal {
   }
 
   /** Returns the paths of the copies of a session that owe something to this fleet: of the one at a path, and of others. */
-  owedBy(sessionId: string, file: string): string[] {
+  listPendingFiles(sessionId: string, file: string): string[] {
     const others = this.all().filter(
       (one) => one.sessionId === sessionId && one.from !== null && !this.isOf(one, file),
     );
@@ -140,7 +140,7 @@ export class Journal {
   }
 
   /** Returns a note of what a session owes to another fleet, or of what may be that, and cannot be read. Throws storage_failed. */
-  owedToOthers(sessionId: string): JournaledSession | undefined {
+  findPendingElsewhere(sessionId: string): JournaledSession | undefined {
     return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
   }
 
@@ -195,12 +195,14 @@ export class Journal {
   all(): JournaledSession[] {
     const notes = this.notes();
     const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
-    const all = Array.from(new Set(own.map(keyOf)), (key) => merged(own.filter((note) => keyOf(note) === key)));
+    const all = Array.from(new Set(own.map(getNoteKey)), (key) =>
+      merged(own.filter((note) => getNoteKey(note) === key)),
+    );
     return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
   }
 
   /** Returns the notes of what is owed to other fleets. */
-  ofOthers(): JournaledSession[] {
+  listElsewhere(): JournaledSession[] {
     return this.notes().filter((note) => note.unreadable === undefined && note.from !== null && !this.isOwn(note));
   }
 
@@ -221,9 +223,9 @@ export class Journal {
     if (!known?.from) this.dropOrphans(sessionId, sessionPath, lost);
     if (!known?.from || known.sessionPath !== sessionPath || lost) {
       const now = { since: this.now(), from };
-      const { since, from: owed } = known?.from ? known : now;
+      const { since, from: pending } = known?.from ? known : now;
       const header = headerLine === undefined ? {} : { headerLine };
-      const next = { conflicts: [], ...known, ...header, sessionId, sessionPath, since, from: owed };
+      const next = { conflicts: [], ...known, ...header, sessionId, sessionPath, since, from: pending };
       known = await this.write(lost ? { ...next, lost } : next);
     }
     return known;
@@ -249,12 +251,12 @@ export class Journal {
   }
 
   /** Notes that the fleet has all of it, and whether somebody was told of the latest conflict. Where that fails, it is found out again. */
-  async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
+  async end({ isUntold, ...known }: JournaledSession, wasReported: boolean): Promise<void> {
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
       else {
         removeQuietly(this.disk, this.linesFile(known.sessionId, known.sessionPath));
-        await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
+        await this.write({ ...known, from: null, ...(isUntold && !wasReported ? { isUntold } : {}) });
       }
     } catch {
       // The next process that opens the session compares, and tries again.
@@ -299,7 +301,7 @@ export class Journal {
     const { sessionId, sessionPath } = note;
     try {
       const before = this.lines(sessionId, sessionPath);
-      await this.setLines(sessionId, sessionPath, joined(before, lines));
+      await this.setLines(sessionId, sessionPath, mergeLines(before, lines));
     } catch (error) {
       throw toStorageFailure(error, "keeping what the fleet lacks");
     }
@@ -372,7 +374,7 @@ export class Journal {
 }
 
 /** Returns lines, and after them those of others that are not among them. */
-export function joined(lines: readonly Uint8Array[], others: readonly Uint8Array[]): Uint8Array[] {
+export function mergeLines(lines: readonly Uint8Array[], others: readonly Uint8Array[]): Uint8Array[] {
   const known = new Set(lines.map((line) => sha256(line)));
   return [...lines, ...others.filter((line) => !known.has(sha256(line)))];
 }
@@ -388,7 +390,7 @@ function stemOf(sessionId: string): string {
 }
 
 /** Returns what stands for a copy of a session. */
-export function keyOf({ sessionId, sessionPath }: JournaledSession): string {
+export function getNoteKey({ sessionId, sessionPath }: JournaledSession): string {
   return `${sessionId}\n${sessionPath}`;
 }
 
@@ -399,9 +401,9 @@ function merged(notes: readonly JournaledSession[]): JournaledSession | null {
   const conflicts = new Map(
     notes.flatMap((note) => note.conflicts.map((one) => [`${one.at} ${one.lastEntryId}`, one])),
   );
-  const owed = notes.find(({ from }) => from !== null) ?? notes[0];
+  const pending = notes.find(({ from }) => from !== null) ?? notes[0];
   const isUntold = notes.some((note) => note.isUntold === true);
-  return { ...owed, conflicts: [...conflicts.values()], ...(isUntold ? { isUntold } : {}) };
+  return { ...pending, conflicts: [...conflicts.values()], ...(isUntold ? { isUntold } : {}) };
 }
 
 function parsedRecord(bytes: Uint8Array): JournaledSession | null {

@@ -2,10 +2,10 @@
 
 import type { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
-import type { CopiedLog } from "../log/outside.ts";
-import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
+import { computeEnd, computeEndInTurns, findPrefix, isSameEnd, NOTHING } from "./ends.ts";
 import type { LateStretch } from "./late-facts.ts";
-import type { Tenure } from "./tenure.ts";
+import type { Lease } from "./lease.ts";
 
 /**
  * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
@@ -14,7 +14,7 @@ import type { Tenure } from "./tenure.ts";
 export const COMPARED_FIRST = 1 << 20;
 
 export class KnownEnd {
-  private readonly log: CopiedLog;
+  private readonly log: ReplicatedLog;
   /** The end up to which copy and fleet are known to have the same. */
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
@@ -29,7 +29,7 @@ export class KnownEnd {
   private readonly opened: number;
 
   /** `had`: number of entries that the fleet had as this machine noted it. */
-  constructor(log: CopiedLog, had: number) {
+  constructor(log: ReplicatedLog, had: number) {
     this.log = log;
     this.had = had;
     this.opened = log.nodes.count;
@@ -39,7 +39,7 @@ export class KnownEnd {
    * Whether what the copy has beyond the fleet can be owed to it. Of lines that were there before and never compared nobody
    * knows who was told of them; those that came since, as an agent's turns, were told here.
    */
-  get mayBeOwed(): boolean {
+  get mayBePending(): boolean {
     return this.isCompared || this.log.durableCount > this.opened;
   }
 
@@ -80,22 +80,22 @@ export class KnownEnd {
   }
 
   /** Returns where facts are missing, for who has the session. */
-  lateStretch(tenure: Tenure): LateStretch | null {
+  lateStretch(lease: Lease): LateStretch | null {
     const { indexed, entries } = this;
-    const { epoch } = tenure;
+    const { epoch } = lease;
     if (epoch === null || indexed >= entries) return null;
     const added = (to: number): number => (this.indexed = Math.max(this.indexed, to));
-    return { epoch, from: indexed, to: entries, added, doubted: () => tenure.letGo(epoch) };
+    return { epoch, from: indexed, to: entries, added, doubted: () => lease.letGo(epoch) };
   }
 
   /** Returns the end of the first `count` entries of the copy. */
   at(count: number): FleetEnd {
-    return endIn(this.log, count, this.now);
+    return computeEnd(this.log, count, this.now);
   }
 
   /** Returns an end of the fleet, if the copy begins with those lines. */
   prefix(there: FleetEnd): FleetEnd | null {
-    return prefixIn(this.log, there, this.now);
+    return findPrefix(this.log, there, this.now);
   }
 
   /**
@@ -108,7 +108,7 @@ export class KnownEnd {
     if (other?.count === count && isSameEnd(other.end, there)) return other.left === undefined;
     if (there.entries > count) return true;
     if (isSameEnd(there, this.now) || there.bytes - this.now.bytes > most) return false;
-    const here = await endInTurns(log, there.entries, this.now);
+    const here = await computeEndInTurns(log, there.entries, this.now);
     if (here === null || !isSameEnd(here, there)) {
       this.other = { end: there, count };
       return true;

@@ -13,7 +13,10 @@ const LIFETIME = 3_600_000;
 const ASCII = /^[a-z0-9_]+$/;
 
 /** Returns the words of texts whose parts are looked for, in an order in which no two processes wait for each other. */
-export function asciiWords(texts: readonly FleetText[], isKnown: (word: string) => boolean = () => false): string[] {
+export function listAsciiWords(
+  texts: readonly FleetText[],
+  isKnown: (word: string) => boolean = () => false,
+): string[] {
   const found = new Set<string>();
   for (const { words } of texts) for (const word of words) if (!isKnown(word) && ASCII.test(word)) found.add(word);
   return [...found].sort();
@@ -36,7 +39,7 @@ export class KnownWords {
       this.known.clear();
       this.since = this.now();
     }
-    return asciiWords(texts, (word) => this.known.has(word));
+    return listAsciiWords(texts, (word) => this.known.has(word));
   }
 
   /** Notes words that the fleet has. */

@@ -6,10 +6,10 @@
 
 import { parseSessionHeader, toReadableHeader } from "../../core/format/entry.ts";
 import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
-import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
+import type { BehindSession } from "../../core/ports/fleet-admin-queries.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
-import { pastOf } from "./ends.ts";
-import { beginsAt, type FactsBase, type FactsSource, factsBase, foundIn } from "./facts.ts";
+import { findPositionAfter } from "./ends.ts";
+import { extractFacts, type FactsBase, type FactsSource, isAllInherited, makeFactsBase } from "./facts.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
 const PIECE_BYTES = 128 << 10;
@@ -75,10 +75,10 @@ export class LateWork {
       if (stretch === null) return;
       const { epoch, from } = stretch;
       const { log } = this;
-      const base = factsBase(log.header);
-      const begins = this.known?.at === from ? this.known.begins : beginsAt(log, base, from);
-      const to = pastOf(log, from, stretch.to, this.pieceBytes);
-      const found = foundIn(log, base, begins, from, to);
+      const base = makeFactsBase(log.header);
+      const begins = this.known?.at === from ? this.known.begins : isAllInherited(log, base, from);
+      const to = findPositionAfter(log, from, stretch.to, this.pieceBytes);
+      const found = extractFacts(log, base, begins, from, to);
       const outcome = await this.fleet.addFacts({ sessionId: base.id, epoch, from, to, ...factsIn(found) });
       if (outcome.kind === "refused" || outcome.kind === "unknown") stretch.doubted();
       if (outcome.kind !== "committed") return;
@@ -88,7 +88,7 @@ export class LateWork {
   }
 }
 
-function factsIn({ texts, spendings }: ReturnType<typeof foundIn>): Pick<LateFacts, "texts" | "spendings"> {
+function factsIn({ texts, spendings }: ReturnType<typeof extractFacts>): Pick<LateFacts, "texts" | "spendings"> {
   return { texts, spendings };
 }
 
@@ -105,7 +105,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
   const stored = parseSessionHeader(headerLine);
   if (!stored) return false;
   const header = toReadableHeader(stored);
-  const base: FactsBase = { ...factsBase(header), id };
+  const base: FactsBase = { ...makeFactsBase(header), id };
   const sourceOf = (lines: readonly Uint8Array[]): FactsSource => {
     const log = place.memory.create({ headerLine, header });
     log.append(lines);
@@ -120,7 +120,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
         bytes += lines[past].length;
         if (bytes > PIECE_BYTES) break;
       }
-      const found = foundIn(sourceOf(lines.slice(first, past)), base, begins, 0, past - first, from);
+      const found = extractFacts(sourceOf(lines.slice(first, past)), base, begins, 0, past - first, from);
       const to = from + past - first;
       const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, ...factsIn(found) });
       if (outcome.kind !== "committed") return false;
@@ -141,7 +141,7 @@ async function beginsBefore(
   for (const from of [indexed - 1, 0]) {
     let begins = base.parentSession !== null;
     for await (const lines of begins ? fleet.lines(id, from, indexed) : [])
-      begins &&= beginsAt(sourceOf(lines), base, lines.length);
+      begins &&= isAllInherited(sourceOf(lines), base, lines.length);
     if (!begins) return false;
   }
   return true;

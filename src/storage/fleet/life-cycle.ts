@@ -7,7 +7,7 @@
 import { Failure } from "../../core/failure.ts";
 import { parseSessionHeader } from "../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
-import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
+import type { AdminQueries, SessionDisposition } from "../../core/ports/fleet-admin-queries.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { toConflictFailure } from "../../core/session/history.ts";
@@ -17,14 +17,14 @@ import type { SessionPlace } from "../lifecycle/bring.ts";
 import { getPreviousCwd } from "../lifecycle/header-lines.ts";
 import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
-import { FleetCopy } from "./copy.ts";
-import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
-import { isAway, locked, reasonOf, unfit } from "./failures.ts";
-import { giveFrom, meet } from "./giving.ts";
-import { bringCopy, placeOf, type WhereaboutsPlace } from "./whereabouts.ts";
+import { computeEndInTurns, isSameEnd, NOTHING } from "./ends.ts";
+import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "./failures.ts";
+import { FleetReplica } from "./fleet-replica.ts";
+import { identifyFleet, uploadFrom } from "./uploads.ts";
+import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "./whereabouts.ts";
 
 export interface LifeCyclePlace extends WhereaboutsPlace {
-  readonly keeper: FleetKeeper;
+  readonly adminQueries: AdminQueries;
   /** Returns the id of the session at a path; undefined where it cannot be read. */
   idAt(file: string): string | undefined;
   /** Returns the ids of the session in a file, and of those within another agent's. */
@@ -34,7 +34,7 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
   arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
 
-export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
+export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
   const move = async <T extends { readonly movedTo: string }>(file: string, run: (file: string) => Promise<T>) =>
     withSession(place, whereNow(own, place, file), run, ({ movedTo }) => whereItIs(place, movedTo), {
       prepare: bringRest,
@@ -42,11 +42,11 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     });
   return {
     ...own,
-    async delete(path, permanent, wishes) {
+    async delete(path, permanent, options) {
       let cause: unknown;
       const run = async (file: string) => {
         try {
-          return await own.delete(file, permanent, wishes);
+          return await own.delete(file, permanent, options);
         } catch (error) {
           // The disk may refuse what comes after. One that another program took away before is not deleted.
           if (isUnknown(error) || !isGone(own, file)) throw error;
@@ -54,7 +54,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           return undefined;
         }
       };
-      const kept: Kept = { as: permanent ? "gone" : "deleted" };
+      const kept: SessionDisposition = { as: permanent ? "gone" : "deleted" };
       const prepare = permanent ? undefined : requireWhole;
       const deleted = await withSession(place, whereNow(own, place, path), run, () => kept, { prepare });
       if (deleted === undefined) throw cause;
@@ -64,8 +64,8 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       await requireThere(place);
       try {
         const restored = await own.restore(where, (found) => requireFit(place, found));
-        await toldOfReturn(place, restored.sessionId, restored.movedTo);
-        return { ...restored, movedTo: await broughtTo(place, restored.sessionId, restored.movedTo) };
+        await reportReturn(place, restored.sessionId, restored.movedTo);
+        return { ...restored, movedTo: await bringToPlace(place, restored.sessionId, restored.movedTo) };
       } catch (error) {
         // The session may be here already, or in no trash.
         const back = await backWithoutTrash(own, place, where, error);
@@ -73,8 +73,8 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         throw error;
       }
     },
-    archive: (file, wishes) => move(file, (now) => own.archive(now, wishes)),
-    unarchive: (file, wishes) => move(file, (now) => own.unarchive(now, wishes)),
+    archive: (file, options) => move(file, (now) => own.archive(now, options)),
+    unarchive: (file, options) => move(file, (now) => own.unarchive(now, options)),
     async relocate(file, cwd, allowMissing) {
       return withSession(
         place,
@@ -90,7 +90,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       for (const id of place.idsIn(path)) await place.arrive(id, true).catch(unlessDeleted);
       const imported = await own.import(path, progress);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
-        await givenTo(place, sessionId, sessionPath);
+        await uploadImported(place, sessionId, sessionPath);
       return imported;
     },
     async takeBack(operation, as) {
@@ -122,8 +122,8 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         if (here !== undefined) throw toConflictFailure(`The session is at ${here} already.`, { path: here });
         const taken = await run();
         if (taken.sessionPath === undefined) return taken;
-        await toldOfReturn(place, sessionId, taken.sessionPath);
-        return { ...taken, sessionPath: await broughtTo(place, sessionId, taken.sessionPath) };
+        await reportReturn(place, sessionId, taken.sessionPath);
+        return { ...taken, sessionPath: await bringToPlace(place, sessionId, taken.sessionPath) };
       } catch (error) {
         if (!isDone || !(error instanceof Failure)) throw error;
         // The next undo takes another operation back.
@@ -141,7 +141,7 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   const [path] = place.filesOf(sessionId);
   if (path !== undefined)
     throw new Failure("already_exists", `The session is at ${path} already.`, { sessionId, path });
-  const end = await place.keeper.removedEnd(sessionId);
+  const end = await place.adminQueries.removedEnd(sessionId);
   if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
 }
 
@@ -159,7 +159,7 @@ function requireNotRelocated(
 }
 
 /** Has a session that came back be where it is for all machines. Returns the path of its file. */
-async function broughtTo({ arrive, filesOf }: LifeCyclePlace, id: string, file: string): Promise<string> {
+async function bringToPlace({ arrive, filesOf }: LifeCyclePlace, id: string, file: string): Promise<string> {
   try {
     await arrive(id, false);
   } catch (error) {
@@ -188,8 +188,8 @@ async function backWithoutTrash(
   if (sessionId === undefined) return undefined;
   const [file] = place.filesOf(sessionId);
   if (file !== undefined) {
-    if (!(await toldOfReturn(place, sessionId, file))) return undefined;
-    return { sessionId, sessionPath: file, movedTo: await broughtTo(place, sessionId, file) };
+    if (!(await reportReturn(place, sessionId, file))) return undefined;
+    return { sessionId, sessionPath: file, movedTo: await bringToPlace(place, sessionId, file) };
   }
   return isThere ? undefined : fetchedBack(own, place, sessionId);
 }
@@ -199,19 +199,24 @@ async function backWithoutTrash(
  * it has all of them: another machine may have written more, and has that in its own trash. Returns whether it was deleted
  * there, and is not any more.
  */
-async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<boolean> {
-  if (await keeper.restore(id)) return true;
-  const end = await keeper.removedEnd(id);
+async function broughtBack(
+  { fleet, adminQueries, ...place }: LifeCyclePlace,
+  id: string,
+  file: string,
+): Promise<boolean> {
+  if (await adminQueries.restore(id)) return true;
+  const end = await adminQueries.removedEnd(id);
   const log = place.open(file);
   try {
     if (end && !(await hasAll(log, end))) throw partOnly(id, file);
     // One that the fleet never had stays here.
     if (!end && (await fleet.look(id)) === null) return false;
-    if (end && !(await keeper.beginAgain(id, log.headerLine, end))) throw away("another machine changes it just now");
+    if (end && !(await adminQueries.beginAgain(id, log.headerLine, end)))
+      throw away("another machine changes it just now");
   } finally {
     log.close();
   }
-  if (!end) await pushed(place, file);
+  if (!end) await pushQuietly(place, file);
   else {
     await push(place, file);
     // Alone, a machine keeps for later what it gives; until then the session stays deleted for others.
@@ -235,11 +240,11 @@ function partOnly(sessionId: string, sessionPath: string): Failure {
 /** Brings a session here whose rows the fleet has, and back if it is deleted. Returns undefined where there is none. */
 async function fetchedBack(
   own: LifeCycle,
-  { fleet, keeper, arrive }: LifeCyclePlace,
+  { fleet, adminQueries, arrive }: LifeCyclePlace,
   sessionId: string,
 ): Promise<MovedSession | undefined> {
   // It is there already where a restore was interrupted before its lines came.
-  if (!(await keeper.restore(sessionId)) && (await fleet.look(sessionId)) === null) return undefined;
+  if (!(await adminQueries.restore(sessionId)) && (await fleet.look(sessionId)) === null) return undefined;
   await arrive(sessionId, false);
   const sessionPath = own.locate({ sessionId });
   return { sessionId, sessionPath, movedTo: sessionPath };
@@ -283,17 +288,17 @@ function whereNow(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): strin
 }
 
 async function hasAll(log: Log, end: FleetEnd): Promise<boolean> {
-  const here = await endInTurns(log, end.entries, NOTHING);
+  const here = await computeEndInTurns(log, end.entries, NOTHING);
   return here !== null && isSameEnd(here, end);
 }
 
 /** Returns how a session is kept that is at a path. */
-function whereItIs({ isArchived }: LifeCyclePlace, file: string): Kept {
+function whereItIs({ isArchived }: LifeCyclePlace, file: string): SessionDisposition {
   return { as: "there", archived: isArchived(file) };
 }
 
 /** Returns how a session is kept whose header may be another one now. */
-function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
+function asItIs({ open, isArchived }: LifeCyclePlace, file: string): SessionDisposition {
   const log = open(file);
   try {
     const { name, first: firstMessage } = summariseLog(log);
@@ -325,17 +330,17 @@ async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
   run: (file: string) => Promise<T>,
-  keptAs: (result: T) => Kept,
+  keptAs: (result: T) => SessionDisposition,
   { prepare, brings = false, requireFact }: Precautions = {},
 ): Promise<T> {
-  const { fleet, keeper } = place;
+  const { fleet, adminQueries } = place;
   const id = place.idAt(file);
-  if (id !== undefined) await giveOwed(place, id, file);
+  if (id !== undefined) await uploadPendingFirst(place, id, file);
   const taking = id === undefined ? undefined : await fleet.take(id, 0);
   if (taking?.kind === "away") throw away(taking.reason);
-  if (taking?.kind === "held") throw locked(taking.holder);
+  if (taking?.kind === "held") throw makeLockedFailure(taking.holder);
   // Who may not ask knows nothing of what the fleet has.
-  if (taking?.kind === "unfit" && !taking.isOfValue) throw unfit(taking.reason);
+  if (taking?.kind === "unfit" && !taking.isOfValue) throw makeUnfitFailure(taking.reason);
   // What the fleet lacks, cannot have, or has deleted already, is a file like any other.
   if (id === undefined || taking?.kind !== "taken") return run(file);
   let isCopy = true;
@@ -343,8 +348,8 @@ async function withSession<T>(
   try {
     if (prepare) isCopy = await prepare(place, id, file, taking.end);
     const fact = isCopy && (brings || requireFact) ? await fleet.look(id) : null;
-    if (fact) requireFact?.(placeOf(fact));
-    result = await run(fact && brings ? await bringCopy(place, file, placeOf(fact)) : file);
+    if (fact) requireFact?.(toWhereabouts(fact));
+    result = await run(fact && brings ? await bringCopy(place, file, toWhereabouts(fact)) : file);
   } catch (error) {
     await fleet.release(id, taking.epoch);
     throw error;
@@ -353,11 +358,11 @@ async function withSession<T>(
     await fleet.release(id, taking.epoch);
     return result;
   }
-  let kept: Kept | undefined;
+  let kept: SessionDisposition | undefined;
   let cause: unknown;
   try {
     kept = keptAs(result);
-    if (await keeper.keep(id, taking.epoch, kept)) return result;
+    if (await adminQueries.keep(id, taking.epoch, kept)) return result;
   } catch (error) {
     cause = error;
   }
@@ -371,7 +376,7 @@ async function withSession<T>(
 }
 
 /** Returns the method that has a session kept so, also where it is so on this machine. What is changed may be unreadable now. */
-function whatDoes(kept: Kept | undefined): string {
+function whatDoes(kept: SessionDisposition | undefined): string {
   if (kept === undefined) return "relocate_session to the directory that it has here";
   if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
   if (kept.as === "changed") return `relocate_session to ${kept.description.cwd}`;
@@ -379,7 +384,7 @@ function whatDoes(kept: Kept | undefined): string {
 }
 
 /** Tells the fleet of a deleted session that is here again. Returns whether it was deleted there. Throws storage_failed. */
-async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<boolean> {
+async function reportReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<boolean> {
   try {
     return await broughtBack(place, sessionId, path);
   } catch (error) {
@@ -387,7 +392,7 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
     const { retryable } = error;
     const sentence = retryable
       ? "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it."
-      : `It is back on this machine, and the fleet was not told of it, so that other machines may have it as deleted: ${reasonOf(error)} When that is mended, restore it again, unless a list shows it.`;
+      : `It is back on this machine, and the fleet was not told of it, so that other machines may have it as deleted: ${getFailureReason(error)} When that is mended, restore it again, unless a list shows it.`;
     const details = { fleet: true, sessionId, sessionPath: path };
     throw new Failure("storage_failed", sentence, details, { cause: error, retryable });
   }
@@ -400,8 +405,8 @@ async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, th
   try {
     await useAndClose(open(file), async (log) => {
       // All of it is compared: a long one may have other lines, too.
-      if (log instanceof FileLog && log.outside instanceof FleetCopy)
-        await log.outside.follow(Number.POSITIVE_INFINITY);
+      if (log instanceof FileLog && log.replica instanceof FleetReplica)
+        await log.replica.follow(Number.POSITIVE_INFINITY);
     });
   } catch (error) {
     if (error instanceof Failure && error.name === "read_only") return false;
@@ -414,7 +419,7 @@ async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, th
 async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
   return useAndClose(open(file), async (log) => {
     if (!(log instanceof FileLog)) return true;
-    if (log.nodes.count < there.entries) await log.outside?.follow();
+    if (log.nodes.count < there.entries) await log.replica?.follow();
     await fetchMissing(fleet, log, id);
     if (await hasAll(log, there)) return true;
     throw new Failure(
@@ -426,18 +431,18 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
 }
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that, or another has to. */
-async function giveOwed({ fleet, journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
+async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
   let cause: unknown;
   try {
-    if (journal.owedToOthers(id)) await meet(fleet);
-    for (const at of journal.owedBy(id, file)) await giveFrom({ journal, openCopy: open }, id, at);
+    if (journal.findPendingElsewhere(id)) await identifyFleet(fleet);
+    for (const at of journal.listPendingFiles(id, file)) await uploadFrom({ journal, openCopy: open }, id, at);
   } catch (error) {
     if (!isAway(error)) throw error;
     cause = error;
   }
-  const other = journal.owedToOthers(id);
-  if (other) throw owedElsewhere(other, id);
-  if (journal.owedBy(id, file).length === 0) return;
+  const other = journal.findPendingElsewhere(id);
+  if (other) throw makeElsewhereFailure(other, id);
+  if (journal.listPendingFiles(id, file).length === 0) return;
   throw new Failure(
     "storage_failed",
     "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again when the database is there.",
@@ -447,7 +452,7 @@ async function giveOwed({ fleet, journal, open }: LifeCyclePlace, id: string, fi
 }
 
 /** Returns the failure of an operation on a session with entries that only this machine has, for another fleet. */
-function owedElsewhere({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
+function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
   const sentence =
     unreadable === undefined
       ? `It has entries for another fleet, which only this machine has. Nothing was changed. fleet push with the address of that one gives them to it, ${fleet?.address}; try again then.`
@@ -456,7 +461,7 @@ function owedElsewhere({ fleet, sessionPath, unreadable }: JournaledSession, ses
 }
 
 /** Gives the fleet what an import brought. Throws why the fleet has not got it. */
-async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: string): Promise<void> {
+async function uploadImported(place: LifeCyclePlace, sessionId: string, sessionPath: string): Promise<void> {
   try {
     await push(place, sessionPath);
   } catch (error) {
@@ -464,7 +469,7 @@ async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: st
     const isOpen = isAway(error) || error.name === "outcome_unknown";
     const sentence = isOpen
       ? "It is on this machine now, and the fleet's database has not confirmed it. Import it again when the database is there."
-      : `It is on this machine now, and the fleet did not take it: ${reasonOf(error)}`;
+      : `It is on this machine now, and the fleet did not take it: ${getFailureReason(error)}`;
     const details = { ...error.details, fleet: true, sessionId, sessionPath };
     const retryable = isOpen || error.retryable;
     throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error, retryable });
@@ -472,7 +477,7 @@ async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: st
 }
 
 /** Gives the fleet what it lacks of a session. Where that fails, the first write to it does so. */
-async function pushed(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
+async function pushQuietly(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   try {
     await push(place, file);
   } catch (error) {
@@ -482,7 +487,7 @@ async function pushed(place: Pick<LifeCyclePlace, "open">, file: string): Promis
 
 async function push({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   await useAndClose(open(file), async (log) => {
-    if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+    if (log instanceof FileLog) await log.replica?.replicate(log.nodes.count);
   });
 }
 

@@ -3,7 +3,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Connections } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
-import { linesIn } from "./pack.ts";
+import { unpackLines } from "./pack.ts";
 
 /** Bytes of lines that are fetched together, without the last line or pack. */
 const FETCH_BYTES = 2 << 20;
@@ -78,26 +78,26 @@ export class LineReader {
       if (first > from + lines.length) break;
       for (const line of own.slice(Math.max(0, from - first), to - first)) lines.push(line);
     }
-    if (lines.length === 0) throw lacking(sessionId);
+    if (lines.length === 0) throw makeMissingLinesFailure(sessionId);
     return { lines, past: from + lines.length };
   }
 
   private async linesOf({ ends, codec, packed, lines, count }: ReadRow): Promise<readonly Uint8Array[]> {
     if (packed) {
       const own = String(ends).split(",").map(Number);
-      return linesIn({ ends: own, codec: Number(String(codec)), lines: Buffer.from(String(packed), "base64") });
+      return unpackLines({ ends: own, codec: Number(String(codec)), lines: Buffer.from(String(packed), "base64") });
     }
-    if (!count) throw lacking(this.sessionId);
+    if (!count) throw makeMissingLinesFailure(this.sessionId);
     const bytes = lines as Uint8Array;
     const found = split(bytes, Number(String(count)));
-    if (found.length !== Number(String(count))) throw lacking(this.sessionId);
+    if (found.length !== Number(String(count))) throw makeMissingLinesFailure(this.sessionId);
     const mean = bytes.length / found.length;
     this.size = Math.max(1, Math.min(MOST_FETCHED, Math.round(FETCH_BYTES / Math.max(1, mean))));
     return found;
   }
 }
 
-export function lacking(sessionId: string): Failure {
+export function makeMissingLinesFailure(sessionId: string): Failure {
   return new Failure(
     "storage_failed",
     `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,

@@ -118,7 +118,7 @@ function single(name: string, help: string, value: number): FleetMetric {
 }
 
 /** Returns whether the database answers, as a figure. */
-export function answeringMetric(isAnswering: boolean): FleetMetric {
+export function makeAnsweringMetric(isAnswering: boolean): FleetMetric {
   return single(
     "up",
     "1 if the database answers and has the tables of this program, 0 otherwise.",
@@ -127,7 +127,7 @@ export function answeringMetric(isAnswering: boolean): FleetMetric {
 }
 
 /** Returns the figures of the database. Throws storage_failed. */
-export async function databaseMetrics(connections: Connections, lease: number): Promise<FleetMetric[]> {
+export async function readDatabaseMetrics(connections: Connections, lease: number): Promise<FleetMetric[]> {
   const found: FleetMetric[] = [];
   for (const { text, values, label, columns } of metricGroups(lease)) {
     const statement = { text, values: [...(values ?? [])] };
@@ -150,15 +150,15 @@ export async function databaseMetrics(connections: Connections, lease: number): 
 }
 
 /** Returns the figures of this machine: of notes about entries that it alone has, and of files of entries that were refused. */
-export function machineMetrics(notes: readonly JournaledSession[], keptFiles: number, now: number): FleetMetric[] {
-  const owed = notes.filter(({ from, unreadable }) => from !== null && unreadable === undefined);
-  const ages = owed.map(({ since }) => (now - Date.parse(since)) / 1000).filter((age) => age > 0);
+export function makeMachineMetrics(notes: readonly JournaledSession[], keptFiles: number, now: number): FleetMetric[] {
+  const pending = notes.filter(({ from, unreadable }) => from !== null && unreadable === undefined);
+  const ages = pending.map(({ since }) => (now - Date.parse(since)) / 1000).filter((age) => age > 0);
   const unreadable = notes.filter((note) => note.unreadable !== undefined).length;
   return [
     single(
       "local_sessions",
       "Sessions with entries that only this machine has.",
-      new Set(owed.map(({ sessionId }) => sessionId)).size,
+      new Set(pending.map(({ sessionId }) => sessionId)).size,
     ),
     single(
       "local_oldest_seconds",

@@ -1,9 +1,9 @@
 /** The tables of a database: made where there are none, and refused where they have another version. */
 
 import { Failure } from "../../core/failure.ts";
-import { type Connections, NO_TABLES, refusalIn, type SqlAnswer } from "./connections.ts";
-import { unfit } from "./failures.ts";
-import { keepLong, PATIENCE, whyUnchanged } from "./keeping.ts";
+import { BULK_TIMEOUT, explainUnchanged, setColumnStorage } from "./column-storage.ts";
+import { type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { makeUnfitFailure } from "./failures.ts";
 import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
 /** The versions of the tables before `migrate` and after it; 0 where there were none. */
@@ -15,7 +15,7 @@ export interface MigratedTables {
 }
 
 /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
-export async function schemaVersion(connections: Connections): Promise<number> {
+export async function readSchemaVersion(connections: Connections): Promise<number> {
   const answer = await connections.run({ text: VERSION_QUERY });
   if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
   if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
@@ -24,22 +24,22 @@ export async function schemaVersion(connections: Connections): Promise<number> {
 
 /** Makes the tables where there are none. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
-  const before = await schemaVersion(connections);
+  const before = await readSchemaVersion(connections);
   requireKnown(before);
   await requireUtf8(connections);
   if (before === 0) {
-    const answer = await connections.run({ text: MAKE_TABLES, within: PATIENCE });
+    const answer = await connections.run({ text: MAKE_TABLES, within: BULK_TIMEOUT });
     // Another process may have made them, so that this one fails.
-    if (answer.kind !== "done" && (await schemaVersion(connections)) === 0) throw unusable(answer);
+    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === 0) throw unusable(answer);
   }
-  const after = await schemaVersion(connections);
+  const after = await readSchemaVersion(connections);
   requireKnown(after);
-  return { before, after, unkept: await keepLong(connections) };
+  return { before, after, unkept: await setColumnStorage(connections) };
 }
 
 /** Throws storage_failed where there are no tables, and unsupported_version where they have another version. */
 export async function requireTables(connections: Connections): Promise<void> {
-  const version = await schemaVersion(connections);
+  const version = await readSchemaVersion(connections);
   requireKnown(version);
   if (version === SCHEMA_VERSION) return;
   throw new Failure(
@@ -76,9 +76,9 @@ function requireKnown(version: number): void {
 }
 
 function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
-  const refusal = refusalIn(answer);
-  if (refusal !== undefined) return unfit(refusal);
-  return new Failure("storage_failed", `The fleet's database cannot be used (${whyUnchanged(answer)}).`, {
+  const refusal = explainRefusal(answer);
+  if (refusal !== undefined) return makeUnfitFailure(refusal);
+  return new Failure("storage_failed", `The fleet's database cannot be used (${explainUnchanged(answer)}).`, {
     fleet: true,
   });
 }

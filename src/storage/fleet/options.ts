@@ -16,7 +16,7 @@ export interface FleetOptions {
   /** Waits before the n-th time, from 0 on, that the fleet is asked again; first was at `since`. Returns false to give up. */
   readonly patience: (tries: number, since: number) => Promise<boolean>;
   /** Keeps lines that were refused, or gave way. Returns their path. */
-  readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
+  readonly quarantineEntries: (log: Log, lines: readonly Uint8Array[]) => string;
   readonly journal: Journal;
   /** Bytes of lines beyond which a commit is kept in packs, and its facts follow behind it. */
   readonly long?: number;

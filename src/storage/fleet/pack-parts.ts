@@ -5,12 +5,12 @@ import type { Pack } from "./pack.ts";
 import type { SqlValues } from "./sql-values.ts";
 
 /** Returns the generation that the packs of a place have: none that a session ever has, so that nobody reads them. */
-export function placeOf(place: number): number {
+export function getPlaceGeneration(place: number): number {
   return -place;
 }
 
 /** Returns the part that copies packs of another session, to a generation other than that of the held one if need be. */
-export function copyPart(
+export function makeCopyPart(
   source: string,
   from: FleetEnd,
   after: FleetEnd,
@@ -31,14 +31,14 @@ export function copyPart(
 const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
 
 /** Returns the part that shows the packs of a place. Their lines stay where they are on the server's disk. */
-export function showPart(generation: string): string {
+export function makeShowPart(generation: string): string {
   return `update pi_fleet.pack p set generation = held.generation from held
     where p.tenant = held.tenant and p.session_id = held.id and p.generation = ${generation}
     returning p.seq + p.count as past, p.count, p.chain`;
 }
 
 /** Returns what fails, and the statement with it, unless the packs that were put there are those that are meant. */
-export function packsProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
+export function makePacksProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
   const after = stretches.at(-1) ?? before;
   const isAll = `(select pg_catalog.sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
   const each = `(select count(*) from put_0 join rows from (
@@ -49,7 +49,7 @@ export function packsProof(before: FleetEnd, stretches: readonly FleetEnd[], val
 }
 
 /** Returns the part with a row for each pack. */
-export function packPart(packs: readonly Pack[], values: SqlValues, generation = "held.generation"): string {
+export function makePackPart(packs: readonly Pack[], values: SqlValues, generation = "held.generation"): string {
   const starts: number[] = [];
   let start = 1;
   for (const { lines } of packs) {

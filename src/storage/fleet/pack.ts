@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { FleetEnd } from "../../core/ports/fleet.ts";
 import { LF } from "../log/lines.ts";
-import { endAfter } from "./ends.ts";
+import { extendEnd } from "./ends.ts";
 
 const compress = promisify(brotliCompress);
 const decompress = promisify(brotliDecompress);
@@ -30,7 +30,7 @@ const AS_IT_IS = 0;
 const BROTLI = 1;
 
 /** The part of a pack that is read without its lines. */
-interface SpineRow {
+interface RowRange {
   /** Position of its first line. */
   readonly seq: number;
   readonly count: number;
@@ -47,13 +47,13 @@ interface PackedLines {
   readonly lines: Uint8Array;
 }
 
-export interface Pack extends SpineRow, PackedLines {
+export interface Pack extends RowRange, PackedLines {
   /** The session's end after its last line. */
   readonly end: FleetEnd;
 }
 
 /** Returns the ends after the stretches into which lines are cut. */
-export function stretchesOf(before: FleetEnd, lines: readonly Uint8Array[]): FleetEnd[] {
+export function computeStretches(before: FleetEnd, lines: readonly Uint8Array[]): FleetEnd[] {
   const ends: FleetEnd[] = [];
   let end = before;
   for (let first = 0; first < lines.length; ) {
@@ -62,7 +62,7 @@ export function stretchesOf(before: FleetEnd, lines: readonly Uint8Array[]): Fle
       bytes += lines[past].length;
       if (bytes > PACK_BYTES) break;
     }
-    end = endAfter(end, lines.slice(first, past));
+    end = extendEnd(end, lines.slice(first, past));
     ends.push(end);
     first = past;
   }
@@ -70,7 +70,7 @@ export function stretchesOf(before: FleetEnd, lines: readonly Uint8Array[]): Fle
 }
 
 /** Packs lines that follow an end, each stretch up to one of the others. */
-export async function packed(
+export async function packLines(
   before: FleetEnd,
   lines: readonly Uint8Array[],
   heads: readonly string[],
@@ -84,8 +84,8 @@ export async function packed(
       const joined = joinedByFeeds(own);
       const ends: number[] = [];
       for (const line of own) ends.push((ends.length === 0 ? -1 : (ends.at(-1) as number)) + 1 + line.length);
-      const spine = { seq: firstOf(n), count: own.length, ends, heads: heads.slice(from, past).join("\n") };
-      return { ...spine, end, ...(await compressed(joined)) };
+      const row = { seq: firstOf(n), count: own.length, ends, heads: heads.slice(from, past).join("\n") };
+      return { ...row, end, ...(await compressed(joined)) };
     }),
   );
 }
@@ -103,7 +103,7 @@ async function compressed(joined: Uint8Array): Promise<Pick<Pack, "codec" | "lin
 }
 
 /** Returns the lines of a pack, parts of one array. Throws storage_failed where they are not what it says. */
-export async function linesIn({ codec, ends, lines }: PackedLines): Promise<Uint8Array[]> {
+export async function unpackLines({ codec, ends, lines }: PackedLines): Promise<Uint8Array[]> {
   const length = ends.at(-1) ?? 0;
   if (codec !== BROTLI && codec !== AS_IT_IS)
     throw unreadable(`The fleet has lines in a form (${codec}) that this program does not know. Use a newer one.`);
@@ -127,12 +127,12 @@ function unreadable(sentence: string): Failure {
 }
 
 /** Returns the heads of a pack's lines, as JSON. */
-export function headsIn({ heads }: Pick<SpineRow, "heads">): string[] {
+export function parsePackHeads({ heads }: Pick<RowRange, "heads">): string[] {
   return heads.split("\n");
 }
 
 /** The spine of a stretch, packed or not: $1 tenant, $2 session, from position $3 up to $4. Rows are those of SpineRow. */
-export const SPINE = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
+export const ROWS_AND_PACKS = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
   select p.seq, p.count, p.ends, p.heads from s
     join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation
     where p.seq < $4 and p.seq + p.count > $3
@@ -145,12 +145,12 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
  * Returns the heads from one position up to another at most, from a row with those of consecutive rows and packs. Returns
  * undefined where some are missing.
  */
-export function headsFrom(
+export function parseHeads(
   { first, past, heads }: Readonly<Record<string, unknown>>,
   from: number,
   to: number,
 ): readonly string[] | undefined {
-  const found = headsIn({ heads: String(heads) });
+  const found = parsePackHeads({ heads: String(heads) });
   if (found.length !== Number(past) - Number(first) || Number(first) > from) return undefined;
   return found.slice(from - Number(first), to - Number(first));
 }

@@ -1,7 +1,7 @@
 /** Single entries of packs, for a search: each pack is fetched once, whatever number of its entries is asked for. */
 
 import type { Connections } from "./connections.ts";
-import { linesIn } from "./pack.ts";
+import { unpackLines } from "./pack.ts";
 
 /** Bytes of a pack, as it is kept, beyond which it is not fetched for one entry of it. */
 const LARGEST_PACK = 8 << 20;
@@ -36,6 +36,6 @@ export class PackedEntries {
       values,
     });
     if (!row) return [];
-    return linesIn({ ends: row.ends as number[], codec: Number(row.codec), lines: row.lines as Uint8Array });
+    return unpackLines({ ends: row.ends as number[], codec: Number(row.codec), lines: row.lines as Uint8Array });
   }
 }

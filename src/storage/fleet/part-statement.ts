@@ -4,35 +4,45 @@
  */
 
 import type { FleetPart } from "../../core/ports/fleet.ts";
-import { type Appender, continues, leaseFor, onServer, statementOf } from "./append-statement.ts";
+import {
+  type Appender,
+  makeContinuesCondition,
+  makeGuardedStatement,
+  makeLeaseEnd,
+  makeServerCondition,
+} from "./append-statement.ts";
 import type { SqlStatement } from "./driver.ts";
 import type { Pack } from "./pack.ts";
-import { copyPart, packPart, packsProof, placeOf } from "./pack-parts.ts";
+import { getPlaceGeneration, makeCopyPart, makePackPart, makePacksProof } from "./pack-parts.ts";
 import { WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
 /** Returns the statement that keeps a part, if epoch and end are those of the session; a row says that it was done. */
-export function partStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
+export function makePartStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
   const values = new SqlValues();
   const held = heldBy(part, by, values);
-  const generation = `${values.add(placeOf(part.place))}::int`;
+  const generation = `${values.add(getPlaceGeneration(part.place))}::int`;
   const after = part.stretches.at(-1) ?? part.from;
   const { source } = part;
   const put =
     source === undefined
-      ? packPart(packs ?? [], values, generation)
-      : copyPart(source, part.from, after, values, generation);
-  const proof = source === undefined ? "" : `, ${packsProof(part.from, part.stretches, values)} as proven`;
-  return statementOf(`with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`, by, values);
+      ? makePackPart(packs ?? [], values, generation)
+      : makeCopyPart(source, part.from, after, values, generation);
+  const proof = source === undefined ? "" : `, ${makePacksProof(part.from, part.stretches, values)} as proven`;
+  return makeGuardedStatement(
+    `with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`,
+    by,
+    values,
+  );
 }
 
 /** Returns the statement that removes what earlier commits, which came to nothing, have left in other places. */
-export function clearStatement(part: FleetPart, by: Appender): SqlStatement {
+export function makeClearStatement(part: FleetPart, by: Appender): SqlStatement {
   const values = new SqlValues();
   const held = heldBy(part, by, values);
   const gone = `delete from pi_fleet.pack p using held where p.tenant = held.tenant and p.session_id = held.id
-    and p.generation < 0 and p.generation <> ${values.add(placeOf(part.place))}::int`;
-  return statementOf(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
+    and p.generation < 0 and p.generation <> ${values.add(getPlaceGeneration(part.place))}::int`;
+  return makeGuardedStatement(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
 }
 
 /**
@@ -40,10 +50,10 @@ export function clearStatement(part: FleetPart, by: Appender): SqlStatement {
  * nothing. Whoever takes the session waits until the statement is over.
  */
 function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: SqlValues): string {
-  const lease = leaseFor(by, values);
+  const lease = makeLeaseEnd(by, values);
   return `update pi_fleet.session s set lease_until = ${lease}
     where tenant = ${values.add(by.tenant)} and id = ${values.add(sessionId)} and epoch = ${values.add(epoch)}
-      and holder = ${values.add(by.holder)} and state < 2 ${onServer(by, values)}
-      and ${continues(`${values.add(before.entries)}::bigint`, values.add(Buffer.from(before.chain, "hex")))}
+      and holder = ${values.add(by.holder)} and state < 2 ${makeServerCondition(by, values)}
+      and ${makeContinuesCondition(`${values.add(before.entries)}::bigint`, values.add(Buffer.from(before.chain, "hex")))}
     returning tenant, id, epoch`;
 }

@@ -13,38 +13,38 @@ import type {
   FleetPart,
   FleetSession,
   LateFacts,
-  Taking,
+  LeaseResult,
 } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Appender, appendStatement, lateStatement, type SentBatch } from "./append-statement.ts";
+import { type Appender, makeAppendStatement, makeLateStatement, type SentBatch } from "./append-statement.ts";
 import {
   type Connections,
+  explainRefusal,
+  isValueRefused,
   LACKED,
   MOVED,
   NOT_PROVEN,
-  refusalIn,
-  refusesValue,
   type SqlAnswer,
   type SqlQuestion,
 } from "./connections.ts";
-import { endOf, isSameEnd, NOTHING } from "./ends.ts";
-import { describedRow, isFound, storable, unfound, wordless } from "./fact-parts.ts";
+import { isSameEnd, NOTHING, parseEnd } from "./ends.ts";
+import { dropSearchFacts, dropWords, isFound, toDescriptionRow, toStorableText } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
-import { storedHead } from "./heads.ts";
-import { holderOf } from "./holders.ts";
+import { parseStoredHead } from "./heads.ts";
+import { parseHolderRow } from "./holders.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
-import { LineReader, lacking } from "./line-reader.ts";
-import { databaseMetrics, type FleetMetric } from "./metrics.ts";
-import { type MigratedTables, migrate, requireTables, schemaVersion } from "./migration.ts";
-import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
-import { clearStatement, partStatement } from "./part-statement.ts";
+import { LineReader, makeMissingLinesFailure } from "./line-reader.ts";
+import { type FleetMetric, readDatabaseMetrics } from "./metrics.ts";
+import { type MigratedTables, migrate, readSchemaVersion, requireTables } from "./migration.ts";
+import { type Pack, packLines, parseHeads, ROWS_AND_PACKS } from "./pack.ts";
+import { makeClearStatement, makePartStatement } from "./part-statement.ts";
 import type { FleetProcesses } from "./processes.ts";
-import { BEGINS_AGAIN } from "./schema.ts";
-import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
+import { makeBeginsAgainCondition } from "./schema.ts";
+import { getProvenDurability, getServerName, makeServerColumn, type ServerFact, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
-import { type FleetStatus, statusOf } from "./status.ts";
+import { type FleetStatus, readFleetStatus } from "./status.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
 export const LEASE = 30_000;
@@ -97,16 +97,16 @@ interface PendingAppend extends JointAppend {
 }
 
 /** One that begins again has none of the lines that it had. */
-const END = `case when ${BEGINS_AGAIN()} then 0 else entries end as entries,
-  case when ${BEGINS_AGAIN()} then 0 else bytes end as bytes,
-  case when ${BEGINS_AGAIN()} then pg_catalog.decode('${NOTHING.chain}', 'hex') else chain end as chain`;
+const END = `case when ${makeBeginsAgainCondition()} then 0 else entries end as entries,
+  case when ${makeBeginsAgainCondition()} then 0 else bytes end as bytes,
+  case when ${makeBeginsAgainCondition()} then pg_catalog.decode('${NOTHING.chain}', 'hex') else chain end as chain`;
 
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8::float8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
-    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or holder = $9 or lease_until <= clock_timestamp()))
-  returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
+    and (holder = $4 or not ${makeBeginsAgainCondition()} and (holder is null or holder = $9 or lease_until <= clock_timestamp()))
+  returning epoch, ${END}, indexed, ${makeServerColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -114,9 +114,9 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 /** Also tells of which server nothing is said of a session. */
 const LOOK = (
   fact: ServerFact,
-): string => `select header, ${END}, epoch, state, ${BEGINS_AGAIN()} as begins_again, holder_name, holder_host,
+): string => `select header, ${END}, epoch, state, ${makeBeginsAgainCondition()} as begins_again, holder_name, holder_host,
     holder_since, case when holder <> $3 and lease_until > clock_timestamp() then holder end as held, archived, one.server
-  from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
+  from (select ${makeServerColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
@@ -140,7 +140,7 @@ const STRETCHES = `select past as entries, bytes, chain
 
 /** The heads of a stretch in one row, with line feeds between them. */
 const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past, pg_catalog.string_agg(heads, e'\\n') as heads
-  from (${SPINE}) as spine`;
+  from (${ROWS_AND_PACKS}) as spine`;
 
 export class PostgresFleet implements Fleet {
   private readonly connections: Connections;
@@ -181,10 +181,10 @@ export class PostgresFleet implements Fleet {
   }
 
   get server(): string | undefined {
-    return this.connections.fact && nameOf(this.connections.fact);
+    return this.connections.fact && getServerName(this.connections.fact);
   }
 
-  async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+  async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<LeaseResult> {
     if (!this.isNoted) this.writer.processes?.note(this.writer.id);
     this.isNoted = true;
     let ended: string | undefined;
@@ -208,7 +208,7 @@ export class PostgresFleet implements Fleet {
     above: number,
     headerLine: Uint8Array | undefined,
     ended: string | undefined,
-  ): Promise<Taking | string | undefined> {
+  ): Promise<LeaseResult | string | undefined> {
     const { id, shown } = this.writer;
     const by = [id, shown.client, shown.host ?? null, shown.since, this.lease];
     const values = [this.tenant, sessionId, above, ...by, ended ?? null];
@@ -216,10 +216,16 @@ export class PostgresFleet implements Fleet {
     if (taken.kind !== "done") return failed(taken);
     const [row] = taken.rows;
     if (row) {
-      const end = endOf(row);
-      this.hold(sessionId, { server: nameOf(taken.by), entries: end.entries });
+      const end = parseEnd(row);
+      this.hold(sessionId, { server: getServerName(taken.by), entries: end.entries });
       const numbers = { epoch: Number(row.epoch), indexed: Number(row.indexed) };
-      return { kind: "taken", ...numbers, end, durability: provenBy(taken.by, row), server: nameOf(taken.by) };
+      return {
+        kind: "taken",
+        ...numbers,
+        end,
+        durability: getProvenDurability(taken.by, row),
+        server: getServerName(taken.by),
+      };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run(this.looking(sessionId));
@@ -229,7 +235,7 @@ export class PostgresFleet implements Fleet {
       const holder = this.holderIn(there);
       // One that was to begin again, and whose lines did not come, is as deleted as before.
       if (there.state === 2 || (there.begins_again && !holder)) return { kind: "deleted" };
-      if (holder) return { kind: "held", holder, end: endOf(there) };
+      if (holder) return { kind: "held", holder, end: parseEnd(there) };
       return there.held === null ? undefined : String(there.held);
     }
     if (!headerLine) return { kind: "missing" };
@@ -243,7 +249,7 @@ export class PostgresFleet implements Fleet {
 
   /** Returns who else has a session, and is not known to have ended. */
   private holderIn(row: SqlRow): Holder | null {
-    return row.held && !this.writer.processes?.hasEnded(String(row.held)) ? holderOf(row) : null;
+    return row.held && !this.writer.processes?.hasEnded(String(row.held)) ? parseHolderRow(row) : null;
   }
 
   private looking(sessionId: string): SqlQuestion {
@@ -269,7 +275,7 @@ export class PostgresFleet implements Fleet {
       (isNew || isInTurn) && asked - written < LONGEST_SILENCE;
     const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
     if (sessions.size === 0) return;
-    const known = Array.from(sessions, ([id, { entries }]) => ({ id: storable(id), entries }));
+    const known = Array.from(sessions, ([id, { entries }]) => ({ id: toStorableText(id), entries }));
     const answer = await this.connections.run({
       text: RENEW,
       values: [this.tenant, this.writer.id, JSON.stringify(known), this.lease],
@@ -293,7 +299,7 @@ export class PostgresFleet implements Fleet {
 
   async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
     const rows = await this.connections.read({ text: STRETCHES, values: [this.tenant, sessionId] });
-    return rows.map((row) => endOf(row));
+    return rows.map((row) => parseEnd(row));
   }
 
   prepare(part: FleetPart): void {
@@ -305,7 +311,7 @@ export class PostgresFleet implements Fleet {
   private packed(sent: FleetPart | FleetBatch, from: FleetEnd): Promise<Pack[]> | undefined {
     const { lines, heads, stretches } = sent;
     if (!stretches || lines.length === 0) return undefined;
-    const packs = this.packing.get(sent) ?? packed(from, lines, heads, stretches);
+    const packs = this.packing.get(sent) ?? packLines(from, lines, heads, stretches);
     this.packing.set(sent, packs);
     return packs;
   }
@@ -313,10 +319,10 @@ export class PostgresFleet implements Fleet {
   async keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome> {
     const by = this.appender(part.sessionId);
     if (isSameEnd(part.from, part.before)) {
-      const cleared = await this.commit(clearStatement(part, by), []);
+      const cleared = await this.commit(makeClearStatement(part, by), []);
       if (cleared.kind !== "committed") return cleared;
     }
-    return this.commit(partStatement(part, by, await this.packed(part, part.from)), [], sent);
+    return this.commit(makePartStatement(part, by, await this.packed(part, part.from)), [], sent);
   }
 
   private appender(sessionId: string): Appender {
@@ -339,7 +345,7 @@ export class PostgresFleet implements Fleet {
   private async appendOnce(batch: FleetBatch): Promise<FleetOutcome> {
     let attached: readonly string[];
     try {
-      attached = await this.blobs.give(batch.attachments ?? []);
+      attached = await this.blobs.put(batch.attachments ?? []);
     } catch (error) {
       // The disk may have refused one, or the database for good.
       if (!isAway(error)) throw error;
@@ -360,7 +366,9 @@ export class PostgresFleet implements Fleet {
     const batches = appends.map((append) => this.sentBatch(append));
     // By the server that was noted when they came: what has become of the first session since then is no matter of the others.
     const by = { ...this.appender(sessionId), server };
-    const answer = await this.connections.run((fact) => appendStatement(batches, { ...by, isDirect: fact.isDirect }));
+    const answer = await this.connections.run((fact) =>
+      makeAppendStatement(batches, { ...by, isDirect: fact.isDirect }),
+    );
     // Nothing was done; what the database refuses for one is not refused for others.
     if (answer.kind === "failed" && appends.length > 1)
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
@@ -368,13 +376,13 @@ export class PostgresFleet implements Fleet {
       const outcome = this.outcomeOf(answer);
       const [{ batch }] = appends;
       const outcomes =
-        refusesValue(answer) && isFound(batch.facts)
-          ? await this.appendAll([{ ...appends[0], batch: { ...batch, facts: unfound(batch.facts) } }])
+        isValueRefused(answer) && isFound(batch.facts)
+          ? await this.appendAll([{ ...appends[0], batch: { ...batch, facts: dropSearchFacts(batch.facts) } }])
           : appends.map(() => outcome);
       if (answer.kind === "failed" && outcome.kind !== "refused") this.alone.add(sessionId);
       return outcomes;
     }
-    const durability = provenBy(answer.by, answer.rows[0]);
+    const durability = getProvenDurability(answer.by, answer.rows[0]);
     const done = new Set(String(answer.rows[0].done ?? "").split(","));
     return batches.map(({ batch, facts }, n) => {
       if (!done.has(String(n))) return { kind: "refused" };
@@ -392,8 +400,8 @@ export class PostgresFleet implements Fleet {
   }
 
   private sentBatch({ batch, attached, packs }: PendingAppend): SentBatch {
-    const { description, texts, spendings } = this.keepsWords ? batch.facts : wordless(batch.facts);
-    const described = description && describedRow(batch.sessionId, description);
+    const { description, texts, spendings } = this.keepsWords ? batch.facts : dropWords(batch.facts);
+    const described = description && toDescriptionRow(batch.sessionId, description);
     const lease = this.isInTurnAfter(batch) ? this.lease : Math.min(IDLE_LEASE, this.lease);
     return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs, lease };
   }
@@ -404,11 +412,13 @@ export class PostgresFleet implements Fleet {
   }
 
   async addFacts(late: LateFacts): Promise<FleetOutcome> {
-    const facts = this.keepsWords ? late : wordless(late);
+    const facts = this.keepsWords ? late : dropWords(late);
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
-    const outcome = await this.commit(() => lateStatement(facts, by, { ...facts, words }), words);
-    return outcome.kind === "unfit" && outcome.isOfValue && isFound(facts) ? this.addFacts(unfound(facts)) : outcome;
+    const outcome = await this.commit(() => makeLateStatement(facts, by, { ...facts, words }), words);
+    return outcome.kind === "unfit" && outcome.isOfValue && isFound(facts)
+      ? this.addFacts(dropSearchFacts(facts))
+      : outcome;
   }
 
   /** Runs a statement that returns a row if it was done. */
@@ -417,7 +427,7 @@ export class PostgresFleet implements Fleet {
     if (answer.kind !== "done") return this.outcomeOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
     this.words.note(words);
-    return { kind: "committed", durability: provenBy(answer.by, answer.rows[0]) };
+    return { kind: "committed", durability: getProvenDurability(answer.by, answer.rows[0]) };
   }
 
   /** Returns what an answer other than "done" is to whoever commits. */
@@ -439,7 +449,7 @@ export class PostgresFleet implements Fleet {
     if (row?.state !== 1) return null;
     const holder = this.holderIn(row);
     const [headerLine, epoch, archived] = [row.header as Uint8Array, Number(row.epoch), row.archived === true];
-    return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
+    return { id: sessionId, headerLine, end: parseEnd(row), epoch, holder, archived };
   }
 
   async isMissing(sessionId: string): Promise<boolean> {
@@ -463,8 +473,8 @@ export class PostgresFleet implements Fleet {
     for (let at = from; at < to; ) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
-      const found = row && headsFrom(row, at, to);
-      if (!found || found.length < past - at) throw lacking(sessionId);
+      const found = row && parseHeads(row, at, to);
+      if (!found || found.length < past - at) throw makeMissingLinesFailure(sessionId);
       yield found;
       at += found.length;
     }
@@ -483,7 +493,7 @@ export class PostgresFleet implements Fleet {
   }
 
   schemaVersion(): Promise<number> {
-    return schemaVersion(this.connections);
+    return readSchemaVersion(this.connections);
   }
 
   /** See {@link migrate}. */
@@ -499,12 +509,12 @@ export class PostgresFleet implements Fleet {
   /** Returns the figures of all tenants. Throws storage_failed. */
   async metrics(): Promise<FleetMetric[]> {
     await requireTables(this.connections);
-    return databaseMetrics(this.connections, this.lease);
+    return readDatabaseMetrics(this.connections, this.lease);
   }
 
   /** Returns counts and sizes. Throws storage_failed. */
   async status(): Promise<FleetStatus> {
-    return statusOf(this.connections, this.tenant, await schemaVersion(this.connections));
+    return readFleetStatus(this.connections, this.tenant, await readSchemaVersion(this.connections));
   }
 
   async close(): Promise<void> {
@@ -516,14 +526,14 @@ export class PostgresFleet implements Fleet {
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
 function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
-  const reason = refusalIn(answer);
+  const reason = explainRefusal(answer);
   if (reason === undefined) return { kind: "away", reason: answer.reason } as const;
-  return { kind: "unfit", reason, ...(refusesValue(answer) ? { isOfValue: true } : {}) } as const;
+  return { kind: "unfit", reason, ...(isValueRefused(answer) ? { isOfValue: true } : {}) } as const;
 }
 
 /** Whether a batch leaves a turn unfinished: its last message has to be answered, or calls tools. Undefined: it has none. */
 function leavesTurn({ heads, lines }: FleetBatch): boolean | undefined {
-  const roleAt = (n: number): string => storedHead(heads[n])?.role ?? "";
+  const roleAt = (n: number): string => parseStoredHead(heads[n])?.role ?? "";
   let last = heads.length - 1;
   while (last >= 0 && !OF_TURNS.has(roleAt(last))) last--;
   if (last < 0) return undefined;

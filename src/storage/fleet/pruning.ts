@@ -8,13 +8,13 @@
  */
 
 import type { Progress } from "../../core/ports/catalog.ts";
+import { BULK_TIMEOUT } from "./column-storage.ts";
 import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
-import { descriptionIn } from "./fact-parts.ts";
-import { PATIENCE } from "./keeping.ts";
-import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
-import { LET_GO } from "./sql-keeper.ts";
-import { sentTime } from "./sql-values.ts";
+import { parseDescription } from "./fact-parts.ts";
+import { makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
+import { LET_GO } from "./sql-admin-queries.ts";
+import { makeTimeColumn } from "./sql-values.ts";
 
 /** Sessions that one transaction marks, or whose rows are looked for together. */
 const SESSIONS_AT_ONCE = 100;
@@ -43,7 +43,7 @@ interface IdleChoice {
   readonly archived: boolean;
   readonly named: boolean;
   /** Those of which this machine has entries that the fleet lacks; they stay. */
-  readonly owed: readonly string[];
+  readonly pendingIds: readonly string[];
 }
 
 /** A session that nobody has written to for long. */
@@ -131,7 +131,7 @@ const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and 
     where d.tenant = $1 and d.session_id = s.id and d.name_sought is not null))`;
 
 /** Those that were written to first, each with the sums of all. */
-const IDLE_FOUND = `select s.id, s.entries, s.bytes, ${sentTime("s.changed_at")} as changed_at, d.facts, count(*) over () as all_of_them,
+const IDLE_FOUND = `select s.id, s.entries, s.bytes, ${makeTimeColumn("s.changed_at")} as changed_at, d.facts, count(*) over () as all_of_them,
     pg_catalog.sum(s.bytes) over () as all_bytes, pg_catalog.count(d.name_sought) over () as all_named,
     count(*) filter (where s.archived) over () as all_archived
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
@@ -158,7 +158,7 @@ const FOUND = `select
     (select count(*) from pi_fleet.blob b where ${ORPHANED}) as attachments
   from pi_fleet.session where tenant = $1 and state <> 1`;
 
-const NAMED = `select s.id, s.entries, s.bytes, ${sentTime("s.deleted_at")} as deleted_at, d.facts
+const NAMED = `select s.id, s.entries, s.bytes, ${makeTimeColumn("s.deleted_at")} as deleted_at, d.facts
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
   where s.tenant = $1 and s.state = 2 and s.removed_at is null and s.deleted_at < ${AGE("$2")}
   order by s.deleted_at limit ${MOST_NAMED}`;
@@ -213,7 +213,8 @@ const EMPTIED = `update pi_fleet.session set emptied = generation where tenant =
  */
 function removal(table: (typeof SESSION_ROWS)[number]): string {
   // Words of texts that go may be in no other text.
-  const [returned, noted] = table === "said" ? ["words", `, noted as (${NOTED_WORDS("$1", "gone")})`] : ["1", ""];
+  const [returned, noted] =
+    table === "said" ? ["words", `, noted as (${makeNotedWordsStatement("$1", "gone")})`] : ["1", ""];
   return `with gone as (delete from pi_fleet.${table} where ctid = any(array(
       select ctid from pi_fleet.${table} where tenant = $1 and session_id = $2 and generation >= 0
         and generation < least($3, (select generation from pi_fleet.session where tenant = $1 and id = $2)) limit ${ROWS_AT_ONCE}))
@@ -225,7 +226,7 @@ function removal(table: (typeof SESSION_ROWS)[number]): string {
  * Judges words that may be in no text any more: those that are in one are wanted again. The server looks up each in the
  * index, which is fast for the rare ones that most are.
  */
-const JUDGE_WORDS = `with batch as (
+const CHECK_WORDS = `with batch as (
     select word from pi_fleet.word where tenant = $1 and word > $2 and ${UNUSED} order by word limit ${ROWS_AT_ONCE})
   , judged as materialized (select batch.word, exists (select from pi_fleet.said s
       where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch)
@@ -249,7 +250,7 @@ export class FleetPruning {
   }
 
   private async row(text: string, ...values: readonly unknown[]): Promise<Readonly<Record<string, unknown>>> {
-    const [row] = await this.connections.read({ text, values: [this.tenant, ...values], within: PATIENCE });
+    const [row] = await this.connections.read({ text, values: [this.tenant, ...values], within: BULK_TIMEOUT });
     return row ?? {};
   }
 
@@ -349,7 +350,7 @@ export class FleetPruning {
   private async dropWords(): Promise<number> {
     let rows = 0;
     for (let after: unknown = ""; after !== null; ) {
-      const { last, rows: count } = await this.row(JUDGE_WORDS, after);
+      const { last, rows: count } = await this.row(CHECK_WORDS, after);
       rows += Number(count);
       after = last ?? null;
     }
@@ -357,11 +358,11 @@ export class FleetPruning {
   }
 }
 
-function valuesOf({ age, archived, named, owed }: IdleChoice): unknown[] {
-  return [age, archived, named, owed];
+function valuesOf({ age, archived, named, pendingIds }: IdleChoice): unknown[] {
+  return [age, archived, named, pendingIds];
 }
 
 function nameIn(facts: unknown): string | null {
-  const { name, firstMessage } = descriptionIn(facts) ?? {};
+  const { name, firstMessage } = parseDescription(facts) ?? {};
   return name ?? firstMessage ?? null;
 }

@@ -2,12 +2,12 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
-import type { CopiedLog } from "../log/outside.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
 import { isAway } from "./failures.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Returns the failure of a new session with the id of one that is there. */
-export function taken(sessionId: string): Failure {
+export function makeIdTakenFailure(sessionId: string): Failure {
   const sentence =
     "The fleet has a session with this id. Nothing was changed. new_session begins one with another id; after that, switch_session {sessionId} opens the one that is there.";
   return new Failure("already_exists", sentence, { sessionId });
@@ -17,7 +17,7 @@ export function taken(sessionId: string): Failure {
  * Returns the reason why a process could not write, where only a write finds out whether it still holds. `there`: what the
  * fleet has now, if it was looked at and has it.
  */
-export function stillRefused(refusal: Failure | null, there: FleetSession | null = null): Failure | null {
+export function getLastingRefusal(refusal: Failure | null, there: FleetSession | null = null): Failure | null {
   const { name } = refusal ?? {};
   return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
 }
@@ -31,12 +31,12 @@ export const LONGEST_WAIT = 60_000;
  * lines, where another server answers, and, because a person may have changed something, less and less often. Whoever writes
  * tries them at once.
  */
-export class LinesRefused {
-  private readonly log: CopiedLog;
+export class RefusedLines {
+  private readonly log: ReplicatedLog;
   private readonly options: Pick<FleetOptions, "fleet" | "elapsed">;
   private last: { readonly of: string; readonly until: number; readonly wait: number } | undefined;
 
-  constructor(log: CopiedLog, options: Pick<FleetOptions, "fleet" | "elapsed">) {
+  constructor(log: ReplicatedLog, options: Pick<FleetOptions, "fleet" | "elapsed">) {
     this.log = log;
     this.options = options;
   }
@@ -65,8 +65,8 @@ export class LinesRefused {
 }
 
 /** Ways to deal with lines that nobody waits for. */
-interface Giving {
-  give(): Promise<void>;
+interface UploadAttempt {
+  upload(): Promise<void>;
   /** Notes that they are owed. */
   note(): Promise<void>;
   /** Hears with what they were refused. */
@@ -77,9 +77,9 @@ interface Giving {
  * Gives something to the fleet; where that is away, notes that it is owed. Never rejects: what stands in the way of both is
  * told to the next write.
  */
-export async function givenOrNoted({ give, note, refused }: Giving): Promise<void> {
+export async function uploadOrNote({ upload, note, refused }: UploadAttempt): Promise<void> {
   try {
-    await give();
+    await upload();
   } catch (error) {
     if (isAway(error)) await note().catch(() => {});
     else refused(error);

@@ -178,13 +178,13 @@ const TABLES = `create table pi_fleet.session (
  * The condition of a session that begins again: its lines were removed, and a machine is to give them anew. Until they are
  * there, its row has the end that it had, so that nobody with fewer begins it.
  */
-export const BEGINS_AGAIN = (of = ""): string => `(${of}state = 0 and ${of}deleted_at is not null)`;
+export const makeBeginsAgainCondition = (of = ""): string => `(${of}state = 0 and ${of}deleted_at is not null)`;
 
 /** Tables with rows of a session that have its generation. */
 export const SESSION_ROWS = ["entry", "pack", "said", "spent", "attached"] as const;
 
 /** Returns the statement that notes that words of texts, which were removed, may be in no other text. */
-export const NOTED_WORDS = (tenant: string, removed: string): string => `update pi_fleet.word w
+export const makeNotedWordsStatement = (tenant: string, removed: string): string => `update pi_fleet.word w
   set unused_since = clock_timestamp()
   where w.tenant = ${tenant} and w.unused_since is null
     and w.word in (select distinct pg_catalog.unnest(pg_catalog.tsvector_to_array(words)) from ${removed})`;

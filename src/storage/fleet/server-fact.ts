@@ -50,12 +50,12 @@ const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
 const SILENT = new Set(["error", "fatal", "panic"]);
 
 /** Returns the column with which a statement tells which server runs it, or one without a value where that cannot be asked. */
-export function serverColumn({ place }: ServerFact): string {
+export function makeServerColumn({ place }: ServerFact): string {
   return `${place ? `(${SERVER})` : "null"} as server`;
 }
 
 /** Returns the condition that a statement is run by the server whose name is a parameter. */
-export function isServer(parameter: string): string {
+export function makeIsServerCondition(parameter: string): string {
   return `(select ${SERVER}) = ${parameter}`;
 }
 
@@ -64,7 +64,7 @@ export function isServer(parameter: string): string {
  * `process`: the number of its process that came when the connection was made; a pooler makes one up. Throws where it may
  * not be written to, or where it forgets.
  */
-export async function serverFact(
+export async function readServerFact(
   ask: AskServer,
   hears: () => Promise<boolean>,
   process?: number | null,
@@ -73,7 +73,7 @@ export async function serverFact(
   if (answer.kind !== "done") throw new Error(answer.reason);
   const [row] = answer.rows;
   if (row.standby === true) throw new Error("it is a standby, which cannot be written to");
-  const forgets = forgetfulness(row);
+  const forgets = explainForgetting(row);
   if (forgets !== undefined) throw new Error(forgets);
   const { place, isDirect } = await placeOf(ask, process);
   // Without a timeline nobody sees a promotion, and without warnings nobody a commit that its standby did not get.
@@ -94,12 +94,12 @@ async function placeOf(
   if (answer.kind === "failed") return {};
   if (answer.kind !== "done") throw new Error(answer.reason);
   const [row] = answer.rows;
-  const place = placeNamed(row?.server);
+  const place = parseServerPlace(row?.server);
   return { place, isDirect: place !== undefined && typeof process === "number" && row.process === process };
 }
 
 /** Returns why a commit whose answer has WAITS_FOR may be forgotten, if it may. */
-export function forgetfulness({ commit, fsync }: Readonly<Record<string, unknown>>): string | undefined {
+export function explainForgetting({ commit, fsync }: Readonly<Record<string, unknown>>): string | undefined {
   if (fsync !== "off" && commit !== "off") return undefined;
   const setting = fsync === "off" ? "fsync" : "synchronous_commit";
   return `the database has ${setting} = off, so that it forgets in a crash what it acknowledged; set it to on`;
@@ -113,17 +113,20 @@ function isReplicated({ commit, standbys, told }: Readonly<Record<string, unknow
  * Returns where a commit is whose answer has WAITS_FOR. What was so when the connection was made must be so for the
  * commit: a pooler may have another connection to the server for each, in which others left their settings.
  */
-export function provenBy(fact: ServerFact, row: Readonly<Record<string, unknown>>): ServerFact["durability"] {
+export function getProvenDurability(
+  fact: ServerFact,
+  row: Readonly<Record<string, unknown>>,
+): ServerFact["durability"] {
   return fact.durability === "replicated" && isReplicated(row) ? "replicated" : "primary";
 }
 
 /** Returns the name of a server, which a promoted standby of it does not have. */
-export function nameOf({ place }: Pick<ServerFact, "place">): string | undefined {
+export function getServerName({ place }: Pick<ServerFact, "place">): string | undefined {
   return place && `${place.system}/${place.timeline.toString(16).toUpperCase()}`;
 }
 
 /** Returns the place of the server with a name; undefined for what is none. */
-export function placeNamed(name: unknown): ServerPlace | undefined {
+export function parseServerPlace(name: unknown): ServerPlace | undefined {
   const [system, digits] = typeof name === "string" ? name.split("/") : [];
   const timeline = Number.parseInt(digits ?? "", 16);
   return system && timeline > 0 ? { system, timeline } : undefined;

@@ -7,7 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetAttachment } from "../../core/ports/fleet.ts";
 import { sha256 as digestOf } from "../v2/frame.ts";
 import type { Connections } from "./connections.ts";
-import { storable } from "./fact-parts.ts";
+import { toStorableText } from "./fact-parts.ts";
 
 /** Bytes of one part. */
 const PART = 1 << 20;
@@ -66,17 +66,17 @@ export class SqlBlobs {
   }
 
   /** Gives the fleet attachments. Returns the digests of those that it has then. Throws storage_failed. */
-  async give(attachments: readonly FleetAttachment[]): Promise<string[]> {
+  async put(attachments: readonly FleetAttachment[]): Promise<string[]> {
     const given: string[] = [];
     for (const { sha256, read } of attachments) {
       const since = this.known.get(sha256);
       const isKnown = since !== undefined && Math.abs(this.now() - since) < REMEMBERED;
-      if (isKnown || (await this.giveOne(sha256, read))) given.push(sha256);
+      if (isKnown || (await this.putOne(sha256, read))) given.push(sha256);
     }
     return given;
   }
 
-  private async giveOne(sha256: string, read: () => Uint8Array | null): Promise<boolean> {
+  private async putOne(sha256: string, read: () => Uint8Array | null): Promise<boolean> {
     const bytes = read();
     // An entry may name what this machine never had.
     if (!bytes) return false;
@@ -107,7 +107,7 @@ export class SqlBlobs {
   }
 
   async of(sessionId: string): Promise<string[]> {
-    return (await this.ask(OF, storable(sessionId))).map(({ sha256 }) => String(sha256));
+    return (await this.ask(OF, toStorableText(sessionId))).map(({ sha256 }) => String(sha256));
   }
 
   async read(sha256: string): Promise<Uint8Array | null> {
@@ -132,8 +132,8 @@ export class SqlBlobs {
 
   async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
     for (const { sha256 } of attachments) await this.dropDamaged(sha256);
-    const given = await this.give(attachments);
-    if (given.length > 0) await this.ask(ATTACH, storable(sessionId), given);
+    const given = await this.put(attachments);
+    if (given.length > 0) await this.ask(ATTACH, toStorableText(sessionId), given);
   }
 
   /** Has an attachment be given anew that is damaged there. */

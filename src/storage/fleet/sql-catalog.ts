@@ -16,12 +16,12 @@ import { findUniqueBeginning, getIdInPath } from "../../core/search/listing.ts";
 import { fold, type Sought } from "../../core/search/query.ts";
 import { parseLine } from "../catalog/summary.ts";
 import type { Connections } from "./connections.ts";
-import { descriptionIn, SUMS, storable } from "./fact-parts.ts";
-import { storedHead } from "./heads.ts";
-import { headsIn, SPINE } from "./pack.ts";
+import { parseDescription, SUMS, toStorableText } from "./fact-parts.ts";
+import { parseStoredHead } from "./heads.ts";
+import { parsePackHeads, ROWS_AND_PACKS } from "./pack.ts";
 import { PackedEntries } from "./packed-entries.ts";
-import { BEGINS_AGAIN } from "./schema.ts";
-import { doublesIn, type SqlRow, SqlValues, sentDouble } from "./sql-values.ts";
+import { makeBeginsAgainCondition } from "./schema.ts";
+import { makeDoubleColumn, parseDoubles, type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
 const LONGEST_LINE = 8 << 20;
@@ -41,19 +41,19 @@ const MOST_FORKS = 50;
 const UNKNOWN: FleetDescription = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
 
 /** Columns of a session `s` with its description `d`, whom others may name. */
-const COLUMNS = `s.id, s.messages, ${sentDouble("s.modified")} as modified, s.is_plain, s.entries,
+const COLUMNS = `s.id, s.messages, ${makeDoubleColumn("s.modified")} as modified, s.is_plain, s.entries,
   s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1 as size, s.archived, d.facts`;
 
 /**
  * The ids before and after that of `s`, in their order. Compared together with the tenant, so that the server goes to them
  * by the index: of tables that were filled just now it has no statistics, and would sort all ids for each session.
  */
-const BESIDE = (tenant: string): string => {
-  const beside = (beyond: string, direction: string): string => `(select case when n.tenant = ${tenant} then n.id end
+const makeNeighbourColumns = (tenant: string): string => {
+  const neighbours = (beyond: string, direction: string): string => `(select case when n.tenant = ${tenant} then n.id end
     from (select x.tenant, x.id from pi_fleet.session x
       where x.state = 1 and (x.tenant, x.id collate "C") ${beyond} (${tenant}, s.id)
       order by x.tenant ${direction}, x.id collate "C" ${direction} limit 1) n)`;
-  return `${beside("<", "desc")} as id_before, ${beside(">", "asc")} as id_after`;
+  return `${neighbours("<", "desc")} as id_before, ${neighbours(">", "asc")} as id_after`;
 };
 
 /**
@@ -113,7 +113,7 @@ export class SqlCatalog implements FleetCatalog {
     const [beyond, direction] = sort === "name" ? [">", "asc"] : ["<", "desc"];
     let rest = "";
     if (after) {
-      const [key, id] = [values.add(after.key), values.add(storable(after.id))];
+      const [key, id] = [values.add(after.key), values.add(toStorableText(after.id))];
       const type = sort === "name" ? 'text collate "C"' : "float8";
       const cast = `${key}::${type}`;
       rest = `where fit.key ${beyond} ${cast} or (fit.key = ${cast} and fit.id collate "C" < ${id})`;
@@ -125,7 +125,7 @@ export class SqlCatalog implements FleetCatalog {
         from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}
       ), page as (select * from fit ${rest} ${order} ${limit})
-      select (select count(*) from fit) as total, ${sort === "name" ? "page.key" : `${sentDouble("page.key")} as key`}, ${COLUMNS}, above.parent, above.parent_facts, ${BESIDE(tenant)}
+      select (select count(*) from fit) as total, ${sort === "name" ? "page.key" : `${makeDoubleColumn("page.key")} as key`}, ${COLUMNS}, above.parent, above.parent_facts, ${makeNeighbourColumns(tenant)}
       from page ${LOOKED_UP(tenant, "page.id")} ${PARENT(tenant)}
       order by page.key ${direction}, page.id collate "C" desc`;
     const rows = await this.connections.read({ text, values: values.all });
@@ -155,8 +155,8 @@ export class SqlCatalog implements FleetCatalog {
         from pg_catalog.unnest($2::text[]) as asked (id)
         join pi_fleet.session s on s.tenant = $1 and s.id = asked.id
         left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
-        where s.state = 2 or s.state = 1 and d.session_id is not null or ${BEGINS_AGAIN("s.")}`,
-      values: [this.tenant, ids.map(storable)],
+        where s.state = 2 or s.state = 1 and d.session_id is not null or ${makeBeginsAgainCondition("s.")}`,
+      values: [this.tenant, ids.map(toStorableText)],
     });
     return new Map(
       rows.map(({ id, messages, deleted }) => [
@@ -170,7 +170,7 @@ export class SqlCatalog implements FleetCatalog {
     const rows = await this.connections.read({
       text: `select id from pi_fleet.session where tenant = $1 and state = 1 and id collate "C" >= $2
         and pg_catalog.starts_with(id, $2) order by id collate "C" limit $3`,
-      values: [this.tenant, storable(beginning), most],
+      values: [this.tenant, toStorableText(beginning), most],
     });
     return rows.map(({ id }) => String(id));
   }
@@ -205,10 +205,10 @@ export class SqlCatalog implements FleetCatalog {
     const inCwd =
       cwd === undefined
         ? ""
-        : `join pi_fleet.described d on d.tenant = t.tenant and d.session_id = t.session_id and d.cwd = ${values.add(storable(cwd))}`;
+        : `join pi_fleet.described d on d.tenant = t.tenant and d.session_id = t.session_id and d.cwd = ${values.add(toStorableText(cwd))}`;
     if (except.length > 0)
       filters.push(
-        `not exists (select from pg_catalog.unnest(${values.add(except.map(storable))}::text[]) x where x = t.session_id)`,
+        `not exists (select from pg_catalog.unnest(${values.add(except.map(toStorableText))}::text[]) x where x = t.session_id)`,
       );
     if (after) {
       const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
@@ -241,8 +241,8 @@ export class SqlCatalog implements FleetCatalog {
           )}),
           found as (select * from near where ${near} >= ${most} union all select * from often union all select * from seldom)`;
     const text = `with ${candidates}
-      select f.seq as position, f.kind, f.nth, f.role, ${sentDouble("f.at")} as at, ${COLUMNS}, above.parent,
-        above.parent_facts, ${BESIDE(tenant)},
+      select f.seq as position, f.kind, f.nth, f.role, ${makeDoubleColumn("f.at")} as at, ${COLUMNS}, above.parent,
+        above.parent_facts, ${makeNeighbourColumns(tenant)},
         f.generation, e.pack, e.head, case when pg_catalog.octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
       from found f ${LOOKED_UP(tenant, "f.session_id")}
       cross join lateral (${ENTRY(tenant, "f")}) e ${PARENT(tenant)}
@@ -262,7 +262,8 @@ export class SqlCatalog implements FleetCatalog {
           kind: row.kind as FoundCandidate["kind"],
           // Where its head was tampered with, its line says it.
           entryId:
-            storedHead(String(row.head))?.id ?? String((parseLine(line) as { id?: unknown } | undefined)?.id ?? ""),
+            parseStoredHead(String(row.head))?.id ??
+            String((parseLine(line) as { id?: unknown } | undefined)?.id ?? ""),
           time: timeIn(row.at),
           line,
           session: listedOf(row),
@@ -281,13 +282,13 @@ export class SqlCatalog implements FleetCatalog {
     return Number(row.behind);
   }
 
-  async lacksWords(except: readonly string[]): Promise<boolean> {
+  async isMissingWords(except: readonly string[]): Promise<boolean> {
     // Such a row has no time, and is looked up by that.
     const [row] = await this.connections.read({
       text: `select exists (select from pi_fleet.said t join pi_fleet.session s
           on s.tenant = t.tenant and s.id = t.session_id and s.generation = t.generation and s.state = 1
         where t.tenant = $1 and t.at = '-infinity' and t.seq = -1 and t.session_id <> all($2::text[])) as lacks`,
-      values: [this.tenant, except.map(storable)],
+      values: [this.tenant, except.map(toStorableText)],
     });
     return row.lacks === true;
   }
@@ -311,12 +312,12 @@ export class SqlCatalog implements FleetCatalog {
 
   async heads(sessionId: string): Promise<(readonly [string, string | null])[]> {
     const rows = await this.connections.read({
-      text: SPINE,
-      values: [this.tenant, storable(sessionId), 0, Number.MAX_SAFE_INTEGER],
+      text: ROWS_AND_PACKS,
+      values: [this.tenant, toStorableText(sessionId), 0, Number.MAX_SAFE_INTEGER],
     });
     return rows.flatMap((row) =>
-      headsIn({ heads: String(row.heads) }).map((text): [string, string | null] => {
-        const head = storedHead(text);
+      parsePackHeads({ heads: String(row.heads) }).map((text): [string, string | null] => {
+        const head = parseStoredHead(text);
         return head ? [head.id, head.parentId] : ["", null];
       }),
     );
@@ -339,7 +340,7 @@ export class SqlCatalog implements FleetCatalog {
   ): Promise<{ n: number; parent: FleetListed }[]> {
     const sent = asked.map(({ n, sessionId, entryId, kind, nth, time }) => {
       // The head as it was sent, up to the end of the id.
-      return { n, id: storable(sessionId), head: `[${JSON.stringify(entryId)},`, kind, nth, at: time };
+      return { n, id: toStorableText(sessionId), head: `[${JSON.stringify(entryId)},`, kind, nth, at: time };
     });
     const rows = await this.connections.read({
       text: `select a.n, ${COLUMNS}, null as parent, null as parent_facts, null as id_before, null as id_after
@@ -359,7 +360,7 @@ export class SqlCatalog implements FleetCatalog {
     const values = new SqlValues();
     const tenant = values.add(this.tenant);
     const filters = [
-      ...(cwd === undefined ? [] : [`d.cwd = ${values.add(storable(cwd))}`]),
+      ...(cwd === undefined ? [] : [`d.cwd = ${values.add(toStorableText(cwd))}`]),
       ...(archived ? [] : ["not s.archived"]),
     ];
     const rows = await this.connections.read({
@@ -369,7 +370,7 @@ export class SqlCatalog implements FleetCatalog {
           window beside as (order by x.id collate "C")) s
         cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d
         cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_array(quarter, provider, model, inherited,
-              pg_catalog.encode(${SUMS.map((name) => sentDouble(name)).join(" || ")}, 'base64'))) as spendings
+              pg_catalog.encode(${SUMS.map((name) => makeDoubleColumn(name)).join(" || ")}, 'base64'))) as spendings
           from pi_fleet.spent p where p.tenant = ${tenant} and p.session_id = s.id and p.generation = s.generation) p
         where ${["true", ...filters].join(" and ")}`,
       values: values.all,
@@ -379,7 +380,7 @@ export class SqlCatalog implements FleetCatalog {
       spendings: ((row.spendings as [number, string, string, boolean, string][] | null) ?? []).map(
         ([quarter, provider, model, isInherited, sums]) => ({
           ...{ quarter, provider: provider || null, model: model || null, isInherited },
-          numbers: doublesIn(Buffer.from(sums, "base64")),
+          numbers: parseDoubles(Buffer.from(sums, "base64")),
         }),
       ),
     }));
@@ -403,20 +404,20 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   const { cwd, query, name, named, unnamed, top, parent, since, until, archived, headerOnly } = request;
   const filters = [`s.archived = ${values.add(archived ?? false)}`];
   if (headerOnly !== true) filters.push("s.entries > 0");
-  if (cwd !== undefined) filters.push(`d.cwd = ${values.add(storable(cwd))}`);
+  if (cwd !== undefined) filters.push(`d.cwd = ${values.add(toStorableText(cwd))}`);
   if (since !== undefined) filters.push(`s.modified >= ${values.add(since)}`);
   // What has no time is not known to be old.
   if (until !== undefined) filters.push(`(s.modified is null or s.modified < ${values.add(until)})`);
   if (named) filters.push("d.name_sought is not null");
   if (unnamed) filters.push("d.name_sought is null");
   if (top) filters.push("d.parent_path is null");
-  if (name !== undefined) filters.push(`position(${values.add(storable(fold(name)))} in d.name_sought) > 0`);
+  if (name !== undefined) filters.push(`position(${values.add(toStorableText(fold(name)))} in d.name_sought) > 0`);
   if (parent !== undefined) {
-    const [path, id] = [parent, getIdInPath(parent)].map((text) => values.add(storable(text)));
+    const [path, id] = [parent, getIdInPath(parent)].map((text) => values.add(toStorableText(text)));
     filters.push(`(d.parent_path = ${path} or d.parent_id = ${id})`);
   }
   for (const word of fold(query ?? "").match(/\S+/g) ?? [])
-    filters.push(`position(${values.add(storable(word))} in d.sought) > 0`);
+    filters.push(`position(${values.add(toStorableText(word))} in d.sought) > 0`);
   return filters;
 }
 
@@ -426,30 +427,30 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
  */
 function tsqueryOf(sought: Sought): string {
   const lists = [...sought].sort((a, b) => a.length - b.length);
-  return lists.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
+  return lists.map((any) => `(${any.map((word) => `'${toStorableText(word)}'`).join(" | ")})`).join(" & ");
 }
 
 /** Returns a time of a text; null where none is known. */
 function timeIn(sent: unknown): number | null {
-  const [time] = doublesIn(sent as Uint8Array);
+  const [time] = parseDoubles(sent as Uint8Array);
   return Number.isFinite(time) ? time : null;
 }
 
 function listedOf(row: SqlRow): FleetListed {
   const id = String(row.id);
-  const beside = [row.id_before, row.id_after].filter((one) => typeof one === "string");
-  const parent = row.parent_facts === null ? null : (descriptionIn(row.parent_facts) ?? UNKNOWN);
+  const neighbours = [row.id_before, row.id_after].filter((one) => typeof one === "string");
+  const parent = row.parent_facts === null ? null : (parseDescription(row.parent_facts) ?? UNKNOWN);
   return {
-    ...(descriptionIn(row.facts) ?? UNKNOWN),
+    ...(parseDescription(row.facts) ?? UNKNOWN),
     id,
     messages: Number(row.messages),
-    modified: row.modified === null ? null : doublesIn(row.modified as Uint8Array)[0],
+    modified: row.modified === null ? null : parseDoubles(row.modified as Uint8Array)[0],
     isPlain: row.is_plain === true,
     entries: Number(row.entries),
     sizeBytes: Number(row.size),
     archived: row.archived === true,
-    shortId: findUniqueBeginning(id, beside),
+    shortId: findUniqueBeginning(id, neighbours),
     parent: parent && { id: String(row.parent), name: parent.name },
-    key: row.key instanceof Uint8Array ? doublesIn(row.key)[0] : typeof row.key === "string" ? row.key : 0,
+    key: row.key instanceof Uint8Array ? parseDoubles(row.key)[0] : typeof row.key === "string" ? row.key : 0,
   };
 }

@@ -17,17 +17,17 @@ export class SqlValues {
 }
 
 /** Returns the expression that sends a number of double precision whole, also where a role has few digits for its text. */
-export function sentDouble(expression: string): string {
+export function makeDoubleColumn(expression: string): string {
   return `pg_catalog.float8send(${expression})`;
 }
 
 /** Returns the numbers that were sent so, one behind the other. */
-export function doublesIn(sent: Uint8Array): number[] {
+export function parseDoubles(sent: Uint8Array): number[] {
   const view = new DataView(sent.buffer, sent.byteOffset, sent.length);
   return Array.from({ length: sent.length / 8 }, (_, n) => view.getFloat64(8 * n));
 }
 
 /** Returns the expression for a time in milliseconds since 1970, which is the same in whatever style a role has dates. */
-export function sentTime(expression: string): string {
+export function makeTimeColumn(expression: string): string {
   return `(extract(epoch from ${expression}) * 1000)::bigint`;
 }

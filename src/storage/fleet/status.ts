@@ -1,7 +1,7 @@
 /** The counts and sizes of a fleet, as `fleet status` tells them. */
 
+import { BULK_TIMEOUT } from "./column-storage.ts";
 import type { Connections } from "./connections.ts";
-import { PATIENCE } from "./keeping.ts";
 import { TABLE_SIZES } from "./metrics.ts";
 
 /** Sizes of the sessions of one tenant. */
@@ -57,10 +57,14 @@ const LARGEST = `select tenant, id, entries, bytes from pi_fleet.session where $
   order by bytes desc, tenant, id limit 10`;
 
 /** Returns counts and sizes; `schemaVersion`: 0 where there are no tables. Throws storage_failed. */
-export async function statusOf(connections: Connections, tenant: string, schemaVersion: number): Promise<FleetStatus> {
+export async function readFleetStatus(
+  connections: Connections,
+  tenant: string,
+  schemaVersion: number,
+): Promise<FleetStatus> {
   const [abandoned] = await connections.read({ text: ABANDONED });
   const read = async (text: string) =>
-    schemaVersion === 0 ? [] : connections.read({ text, values: [tenant], within: PATIENCE });
+    schemaVersion === 0 ? [] : connections.read({ text, values: [tenant], within: BULK_TIMEOUT });
   const [row = {}] = await read(STATUS);
   const { fact } = connections;
   const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);

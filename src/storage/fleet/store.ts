@@ -3,8 +3,8 @@
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Catalog } from "../../core/ports/catalog.ts";
+import type { AdminQueries } from "../../core/ports/fleet-admin-queries.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
-import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
@@ -13,49 +13,57 @@ import { useAndClose } from "../fs/files.ts";
 import { findLastBackup } from "../fs/quarantine.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
-import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
-import { type CarePlace, FleetKeeping } from "./care.ts";
-import { FleetCopy } from "./copy.ts";
-import { locked } from "./failures.ts";
-import { BackgroundGiving, type GivingPlace } from "./giving.ts";
-import { fleetAt } from "./identity.ts";
+import { type AdminPlace, FleetAdminService } from "./admin.ts";
+import { type ArrivalPlace, arrive, findCopyByPath } from "./arrival.ts";
+import { makeLockedFailure } from "./failures.ts";
+import { FleetReplica } from "./fleet-replica.ts";
+import { readNotedFleet } from "./identity.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { JOURNAL_FOLDER, Journal } from "./journal.ts";
-import { entriesIn, keepAside, salvage } from "./kept.ts";
-import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
+import { type LifeCyclePlace, makeFleetLifeCycle } from "./life-cycle.ts";
 import type { FleetOptions } from "./options.ts";
+import { quarantineEntries, quarantineMissing, readEntries } from "./quarantined-entries.ts";
+import { BackgroundUploader, type UploadPlace } from "./uploads.ts";
 
 /** A fleet, and how it is asked. */
-export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journal"> {
+export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" | "journal"> {
   readonly catalog?: FleetCatalog;
-  readonly keeper?: FleetKeeper;
+  readonly adminQueries?: AdminQueries;
   /** Its address without a password, by which a machine that uses several knows what it owes to which. */
   readonly shown?: string;
 }
 
 /** The part of a fleet in the stores of one server. */
-export interface InFleet {
-  copying<T extends FileLogOptions>(options: T): T;
+export interface FleetStores {
+  withReplica<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
   /** Throws session_locked where another machine writes to a session. */
   readonly requireFree?: (id: string) => Promise<void>;
   /** Returns operations on whole sessions, of which the fleet is told. */
-  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper" | "journal">): LifeCycle;
+  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "adminQueries" | "journal">): LifeCycle;
   /** Returns the care of the fleet, where there is one. */
-  care(place: Omit<CarePlace, "fleet" | "keeper" | "options">): Pick<Stores, "fleet">;
+  admin(place: Omit<AdminPlace, "fleet" | "adminQueries" | "options">): Pick<Stores, "fleet">;
   /** Returns what gives the fleet, beside everything else, what only this machine has. */
-  giving(place: Omit<GivingPlace, "journal">): Pick<Stores, "uploadPending">;
+  uploader(place: Omit<UploadPlace, "journal">): Pick<Stores, "uploadPending">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
   arrivals(
     place: Omit<
       ArrivalPlace,
-      "fleet" | "keeper" | "journal" | "catalog" | "outage" | "isOpen" | "acknowledged" | "salvage" | "entriesIn"
+      | "fleet"
+      | "adminQueries"
+      | "journal"
+      | "catalog"
+      | "outage"
+      | "isOpen"
+      | "acknowledged"
+      | "salvage"
+      | "readEntries"
     >,
   ): {
     arrive?: Stores["arrive"];
-    /** See {@link copyFor}. */
+    /** See {@link findCopyByPath}. */
     copyFor?(path: string): string | undefined;
   };
 }
@@ -70,22 +78,23 @@ interface FleetPlaces {
 }
 
 /** Returns the part of a fleet in stores. */
-export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFleet {
+export function makeFleetStores(connection: FleetConnection, places: FleetPlaces): FleetStores {
   const { disk, stateFolder, now } = places;
-  const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
-  const { fleet, catalog, keeper, outage, shown } = connection;
-  const own = shown === undefined ? undefined : fleetAt(disk, stateFolder, shown);
+  const quarantine: FleetOptions["quarantineEntries"] = (log, lines) =>
+    quarantineEntries(disk, places.quarantine, log, lines);
+  const { fleet, catalog, adminQueries, outage, shown } = connection;
+  const own = shown === undefined ? undefined : readNotedFleet(disk, stateFolder, shown);
   const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
   return {
-    copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
-    store: fleetStore,
+    withReplica: (options) => withReplica(options, { ...connection, quarantineEntries: quarantine, journal }),
+    store: makeFleetStore,
     async requireFree(id) {
       const there = await fleet.look(id);
-      if (there?.holder) throw locked(there.holder);
+      if (there?.holder) throw makeLockedFailure(there.holder);
     },
     arrivals(own) {
       const place: ArrivalPlace = {
-        ...{ ...own, fleet, keeper, journal, catalog, outage },
+        ...{ ...own, fleet, adminQueries, journal, catalog, outage },
         acknowledged: (of) =>
           "sessionId" in of
             ? journal.ends.of(of.sessionId)
@@ -93,46 +102,47 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
                 .all()
                 .filter(({ sessionPath }) => sessionPath === of.sessionPath)
                 .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
-        entriesIn: (file, most) => entriesIn(disk, file).slice(0, most),
+        readEntries: (file, most) => readEntries(disk, file).slice(0, most),
         salvage(file, lines) {
           const backup = findLastBackup(disk, file, "spoilt");
-          const found = [...(backup === undefined ? [] : entriesIn(disk, backup)), ...lines];
-          if (found.length > 0) useAndClose(own.open(file), (log) => salvage(log, found, aside));
+          const found = [...(backup === undefined ? [] : readEntries(disk, backup)), ...lines];
+          if (found.length > 0) useAndClose(own.open(file), (log) => quarantineMissing(log, found, quarantine));
         },
       };
       return {
-        copyFor: (path) => copyFor(place, path),
+        copyFor: (path) => findCopyByPath(place, path),
         arrive: (where, isOpen, progress) => arrive({ ...place, isOpen }, where, progress),
       };
     },
-    lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
-    care: (place) =>
-      keeper
+    lifeCycle: (own, place) =>
+      adminQueries ? makeFleetLifeCycle(own, { ...place, fleet, adminQueries, journal }) : own,
+    admin: (place) =>
+      adminQueries
         ? {
-            fleet: new FleetKeeping({
+            fleet: new FleetAdminService({
               ...place,
               fleet,
-              keeper,
+              adminQueries,
               options: { ...connection, journal, outage: undefined },
             }),
           }
         : {},
-    giving(place) {
-      const giving = new BackgroundGiving({ ...place, journal }, connection);
-      return { uploadPending: (open) => giving.renew(open) };
+    uploader(place) {
+      const uploader = new BackgroundUploader({ ...place, journal }, connection);
+      return { uploadPending: (open) => uploader.renew(open) };
     },
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };
 }
 
 /** Returns the options of a backend whose logs are working copies of sessions of a fleet. */
-export function copying<T extends FileLogOptions>(options: T, fleet: FleetOptions): T {
+export function withReplica<T extends FileLogOptions>(options: T, fleet: FleetOptions): T {
   // New files are synced, so that a loss of power leaves no empty ones.
-  return { ...options, durability: "sync", outside: (log) => new FleetCopy(log, fleet) };
+  return { ...options, durability: "sync", replica: (log) => new FleetReplica(log, fleet) };
 }
 
 /** Returns a store that publishes a session in the fleet, too, before anybody hears of it. */
-export function fleetStore(store: Store): Store {
+export function makeFleetStore(store: Store): Store {
   return {
     ...store,
     // A fleet is waited for.
@@ -141,7 +151,7 @@ export function fleetStore(store: Store): Store {
       const log = await store.publish(beginning, content);
       try {
         if (log instanceof FileLog) {
-          await log.outside?.push(log.nodes.count);
+          await log.replica?.replicate(log.nodes.count);
           // The fleet has it, or is owed it: whatever fails from here on, it is not removed here alone.
           log.backend.discard = undefined;
         }

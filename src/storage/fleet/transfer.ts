@@ -8,10 +8,10 @@ import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { fetchMissing } from "./attachments.ts";
-import { FleetCopy } from "./copy.ts";
-import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
-import { incomplete, unsettled } from "./failures.ts";
-import { isSpoiltLog } from "./spoilt.ts";
+import { extendEnd, isSameEnd, NOTHING } from "./ends.ts";
+import { makeFileChangedFailure, makeIncompleteFailure } from "./failures.ts";
+import { FleetReplica } from "./fleet-replica.ts";
+import { isUnreadableLog } from "./unreadable-copies.ts";
 
 /** The stores, as a transfer needs them. */
 export interface TransferPlace {
@@ -32,7 +32,7 @@ export async function transfer(
   progress?: Progress,
 ): Promise<void> {
   const log = await copied(place, session, beginning, progress);
-  const copy = log instanceof FileLog ? log.outside : undefined;
+  const copy = log instanceof FileLog ? log.replica : undefined;
   try {
     await copy?.follow();
   } catch (error) {
@@ -55,15 +55,15 @@ async function copied(
   let refusal: unknown;
   for (const store of place.stores)
     try {
-      const log = await store.publish(beginning, linesOf(place.fleet, session, progress));
+      const log = await store.publish(beginning, fetchSessionLines(place.fleet, session, progress));
       await withAttachments(place.fleet, log, session.id);
-      if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
+      if (log instanceof FileLog && log.replica instanceof FleetReplica) log.replica.madeOf(session.end);
       return log;
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
       if (made) return made;
-      if (error.name === "already_exists") throw unsettled(String(error.details.sessionPath));
+      if (error.name === "already_exists") throw makeFileChangedFailure(String(error.details.sessionPath));
       // A container takes only some ids.
       if (error.name !== "invalid_id") throw error;
       refusal = error;
@@ -86,24 +86,24 @@ async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void
 function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
   const log = place.open(String(file));
   // Of one without a header the name alone says whose it is.
-  if (log.header.id === id && !isSpoiltLog(log)) return log;
+  if (log.header.id === id && !isUnreadableLog(log)) return log;
   log.close();
   return undefined;
 }
 
 /** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if they are not all of it. */
-export async function* linesOf(
+export async function* fetchSessionLines(
   fleet: Fleet,
   { id, end: there }: Pick<FleetSession, "id" | "end">,
   progress?: Progress,
 ): AsyncGenerator<Uint8Array> {
   let end = NOTHING;
   for await (const lines of ahead(fleet.lines(id, 0, there.entries))) {
-    end = endAfter(end, lines);
+    end = extendEnd(end, lines);
     progress?.(end.bytes, there.bytes);
     yield concat(lines.flatMap((line) => [line, LF]));
   }
-  if (!isSameEnd(end, there)) throw incomplete(id);
+  if (!isSameEnd(end, there)) throw makeIncompleteFailure(id);
 }
 
 /** Yields what comes, and asks for the next before the one before it is used. */

@@ -5,12 +5,12 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
-import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
+import type { AdminQueries } from "../../core/ports/fleet-admin-queries.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { useAndClose } from "../fs/files.ts";
 import type { SessionPlace } from "../lifecycle/bring.ts";
 import { FileLog } from "../log/file-log.ts";
-import { endAfter, endInTurns, isSameEnd, NOTHING } from "./ends.ts";
+import { computeEndInTurns, extendEnd, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
 
 /** The files of this machine, as they are brought to where their sessions are. */
@@ -23,13 +23,13 @@ export interface SessionFiles {
   /** See `moveToPlace`. */
   bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>): Promise<string>;
   /** See `trashIf`. */
-  setAside(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
+  moveToTrash(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
 }
 
 export interface WhereaboutsPlace extends SessionFiles {
   readonly fleet: Fleet;
   /** Missing where nobody is asked what was deleted. */
-  readonly keeper?: FleetKeeper;
+  readonly adminQueries?: AdminQueries;
   readonly journal: Journal;
 }
 
@@ -42,25 +42,25 @@ interface Whereabouts extends SessionPlace {
 }
 
 /** Returns where a session is; null where the fleet has none, and has deleted none. Throws storage_failed. */
-export async function whereaboutsOf(
-  place: Pick<WhereaboutsPlace, "fleet" | "keeper">,
+export async function readWhereabouts(
+  place: Pick<WhereaboutsPlace, "fleet" | "adminQueries">,
   id: string,
 ): Promise<Whereabouts | null> {
   const there = await place.fleet.look(id);
-  return there ? placeOf(there) : deletionOf(place, id);
+  return there ? toWhereabouts(there) : readDeletion(place, id);
 }
 
 /** Returns the whereabouts of a session that the fleet has. */
-export function placeOf({ headerLine, end, archived = false }: FleetSession): Whereabouts {
+export function toWhereabouts({ headerLine, end, archived = false }: FleetSession): Whereabouts {
   return { headerLine, end, archived, isDeleted: false, isRemoved: false };
 }
 
 /** Returns the whereabouts of a session that is deleted; null where it is not. Throws storage_failed. */
-export async function deletionOf(
-  { keeper }: Pick<WhereaboutsPlace, "keeper">,
+export async function readDeletion(
+  { adminQueries }: Pick<WhereaboutsPlace, "adminQueries">,
   id: string,
 ): Promise<Whereabouts | null> {
-  const row = await keeper?.row(id);
+  const row = await adminQueries?.row(id);
   if (row?.state !== "deleted") return null;
   const { headerLine, end, isRemoved } = row;
   return { headerLine, end, archived: false, isDeleted: true, isRemoved };
@@ -78,12 +78,12 @@ export async function bringHere(
   files = place.filesOf(id),
 ): Promise<boolean> {
   if (fact.isDeleted) {
-    let stays = false;
-    for (const file of files) if (!(await isAside(place, id, file, fact))) stays = true;
-    return stays;
+    let isLeft = false;
+    for (const file of files) if (!(await trashIfStale(place, id, file, fact))) isLeft = true;
+    return isLeft;
   }
   // What only this machine has is noted with the path of its file.
-  if (files.some((file) => isOwed(place, id, file))) return false;
+  if (files.some((file) => hasPendingUploads(place, id, file))) return false;
   const [file] = files.length > 1 ? await onlyOne(place, id, files, fact) : files;
   if (file !== undefined) await quietly(() => bringCopy(place, file, fact));
   return false;
@@ -96,7 +96,7 @@ export async function bringCopy(place: SessionFiles, file: string, fact: Whereab
 }
 
 /** Returns the failure of a session that is deleted. */
-export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): Failure {
+export function makeDeletedFailure(sessionId: string, { isRemoved }: Whereabouts): Failure {
   const next = isRemoved
     ? "The fleet has no lines of it any more; restore_session brings it back on a machine whose trash has all of it."
     : "restore_session with its id brings it back.";
@@ -105,21 +105,21 @@ export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): F
 }
 
 /** Moves the file of a deleted session to the trash. Returns whether it has nothing more than the fleet had. */
-async function isAside(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
+async function trashIfStale(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
   const isMeant = (log: Log): Promise<boolean> => hasNoMore(place, log, id, fact);
   let isStale = true;
   await quietly(async () => {
-    isStale = !isOwed(place, id, file);
+    isStale = !hasPendingUploads(place, id, file);
     if (!isStale) return;
     isStale = await useAndClose(place.open(file), isMeant);
-    if (isStale) await place.setAside(file, isMeant);
+    if (isStale) await place.moveToTrash(file, isMeant);
   });
   return isStale;
 }
 
 /** Returns whether a session has entries that only this machine has. Throws storage_failed where the disk does not say. */
-function isOwed({ journal }: WhereaboutsPlace, id: string, file: string): boolean {
-  return journal.owedBy(id, file).length > 0 || journal.owedToOthers(id) !== undefined;
+function hasPendingUploads({ journal }: WhereaboutsPlace, id: string, file: string): boolean {
+  return journal.listPendingFiles(id, file).length > 0 || journal.findPendingElsewhere(id) !== undefined;
 }
 
 /** Returns whether all entries of a log are those with which the fleet's session begins. */
@@ -132,12 +132,12 @@ async function hasNoMore(place: WhereaboutsPlace, log: Log, id: string, fact: Wh
   if (fact.isRemoved)
     return acknowledged === undefined || (acknowledged.entries === count && (await endsAt(log, acknowledged)));
   let end = NOTHING;
-  for await (const lines of place.fleet.lines(id, 0, count)) end = endAfter(end, lines);
+  for await (const lines of place.fleet.lines(id, 0, count)) end = extendEnd(end, lines);
   return endsAt(log, end);
 }
 
 async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
-  const here = await endInTurns(log, end.entries, NOTHING);
+  const here = await computeEndInTurns(log, end.entries, NOTHING);
   return here !== null && isSameEnd(here, end);
 }
 
@@ -153,14 +153,14 @@ async function onlyOne(
   for (const file of files)
     await quietly(() =>
       useAndClose(place.open(file), async (log) => {
-        if (log instanceof FileLog) await log.outside?.follow();
+        if (log instanceof FileLog) await log.replica?.follow();
         if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
       }),
     );
   if (whole.length === 0) return files;
   const [kept] = whole;
   for (const file of files)
-    if (file !== kept) await quietly(() => place.setAside(file, (log) => hasNoMore(place, log, id, fact)));
+    if (file !== kept) await quietly(() => place.moveToTrash(file, (log) => hasNoMore(place, log, id, fact)));
   return place.filesOf(id);
 }
 

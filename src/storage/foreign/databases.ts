@@ -12,7 +12,7 @@ import type { StoredSession, TableFormat } from "../../core/foreign/rows.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { getInfo, useAndClose } from "../fs/files.ts";
-import { notASession } from "../log/failures.ts";
+import { makeNotASessionFailure } from "../log/failures.ts";
 import { hasDatabaseHeader } from "../sqlite/pages.ts";
 import { DatabaseTables } from "../sqlite/tables.ts";
 import {
@@ -40,7 +40,7 @@ export function gatherDatabaseSession(disk: Disk, path: string): GatheredSession
   if (!hasDatabaseHeader(disk, path)) return undefined;
   const found = withTables(disk, path, (tables, format) => ({ format, sessions: format.sessions(tables) }));
   const damage = found && found.sessions.length > 0 ? undefined : damageIn(disk, path);
-  if (damage !== undefined) throw notASession(path, damagedText("it", damage));
+  if (damage !== undefined) throw makeNotASessionFailure(path, damagedText("it", damage));
   if (!found) return undefined;
   const { format, sessions } = found;
   if (sessions.length === 1) return gatheredOf(disk, path, format, sessions[0].id);

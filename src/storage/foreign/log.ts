@@ -15,7 +15,7 @@ import { Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, getInfoIfPresent } from "../fs/disk.ts";
 import { getInfo, guardErrno, useFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
-import { notASession } from "../log/failures.ts";
+import { makeNotASessionFailure } from "../log/failures.ts";
 import type { CachedLines, CachedSession, DerivationCache } from "./derivation-cache.ts";
 import { Derived, type DerivedOptions, makeForeignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
@@ -317,12 +317,12 @@ export class ForeignLog implements Log {
     try {
       if (gathered) {
         const info = gathered.info();
-        if (!info) throw notASession(this.file, "it is gone");
+        if (!info) throw makeNotASessionFailure(this.file, "it is gone");
         return use(-1, info);
       }
       return useFile(disk, disk.openRead(this.file), (fd) => {
         const info = disk.infoOf(fd);
-        if (info.kind !== "file") throw notASession(this.file, "it is not a regular file");
+        if (info.kind !== "file") throw makeNotASessionFailure(this.file, "it is not a regular file");
         return use(fd, info);
       });
     } catch (error) {

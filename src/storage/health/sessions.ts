@@ -20,7 +20,13 @@ import { getArchiveFolder, isSessionName, listAllFolders, listSessionFolders, ty
 import { getDisplayName } from "../lifecycle/leftovers.ts";
 import { getFileKey } from "../locks/contract.ts";
 import { getLockedFile } from "../locks/lock-paths.ts";
-import { isActive, pointerOf, sourcesOf, status, unlistedContainer } from "../v2/pointer.ts";
+import {
+  findUnlistedContainer,
+  isActive,
+  listMigratedSources,
+  readContainerPointer,
+  readMigrationStatus,
+} from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
 import { explainHidden } from "./visibility.ts";
 
@@ -65,7 +71,7 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
     const folders = entries.filter(({ name, kind }) => kind === "folder" && isContainerName(name));
     const containers = folders.map(({ name }) => join(folder, name)).filter((path) => isSession(disk, path));
     yield* containers;
-    const sources = sourcesOf(disk, containers);
+    const sources = listMigratedSources(disk, containers);
     for (const { name, kind } of entries)
       if (kind !== "folder" && isSessionName(name) && !sources.has(join(folder, name)) && isListed(join(folder, name)))
         yield join(folder, name);
@@ -78,13 +84,13 @@ export function findUnlistedContainers({ disk, paths }: SessionsDeps, archived: 
     const names = listFolderIfAllowed(disk, folder).map(({ name }) => getContainerOfPointer(name) ?? name);
     return [...new Set(names)].filter(isContainerName).map((name) => join(folder, name));
   });
-  return all.map((path) => findAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
+  return all.map((path) => findAllowed(() => findUnlistedContainer(disk, path))).filter((file) => file !== undefined);
 }
 
 /** Returns whether a container is a session; true if that is unknown, so that its problem is reported. */
 function isSession(disk: Disk, container: string): boolean {
   try {
-    return isActive(disk, container) && unlistedContainer(disk, container) === undefined;
+    return isActive(disk, container) && findUnlistedContainer(disk, container) === undefined;
   } catch {
     return true;
   }
@@ -232,12 +238,12 @@ const CUT_OFF =
 /** Returns the unfinished operation on a session. */
 function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
   if (readOnly?.name === "migration_failed") return readOnly.message;
-  if (isContainerName(file)) return (pointerOf(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
+  if (isContainerName(file)) return (readContainerPointer(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
   const container = join(dirname(file), `${header.id}${CONTAINER}`);
   if ([container, `${container}.staging`].every((path) => getInfo(disk, path) === null)) return null;
-  const { interrupted, state } = status(disk, file);
+  const { interrupted, state } = readMigrationStatus(disk, file);
   // A new migration would replace a container that may have entries which this file lacks.
-  if (!interrupted || unlistedContainer(disk, container) !== undefined) return null;
+  if (!interrupted || findUnlistedContainer(disk, container) !== undefined) return null;
   return state === "ROLLED_BACK"
     ? "A rollback of this session was interrupted; its file is the session again. rollback_migration puts the rest in order."
     : "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";

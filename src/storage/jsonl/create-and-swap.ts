@@ -17,7 +17,7 @@ import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { locateLockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { byAnother } from "../log/failures.ts";
+import { makeOtherProgramFailure } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { LF } from "../log/lines.ts";
 import type { WriteState } from "../log/write-state.ts";
@@ -33,7 +33,7 @@ export interface Published {
 const scratch = Buffer.allocUnsafeSlow(1 << 16);
 
 /** Returns lines as they lie in a file; `sealed`: after a line feed. Valid until the next call. */
-export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
+export function encodeFile(lines: readonly Uint8Array[], sealed: boolean): Uint8Array {
   let length = sealed ? 1 : 0;
   for (const line of lines) length += line.length + 1;
   const bytes = length <= scratch.length ? scratch.subarray(0, length) : Buffer.allocUnsafe(length);
@@ -112,7 +112,7 @@ export function swapFile(
   // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
   const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
     if (seen && isSame(disk.info(path), seen)) return;
-    throw byAnother("wrote to the session while it was rewritten. Nothing was changed; try again.");
+    throw makeOtherProgramFailure("wrote to the session while it was rewritten. Nothing was changed; try again.");
   };
   const fill = (fd: number): void => {
     disk.copyMode(path, fd);
@@ -138,7 +138,7 @@ export function swapFile(
  * for entries whose own is missing or was cut off, and those in `repairs`. Returns a function that takes back the last:
  * until they are written, the file has the old lines.
  */
-export function overrideRepaired(entries: KnownEntries, reader: EntryReader, repairs: Repairs): () => void {
+export function setRepairedLines(entries: KnownEntries, reader: EntryReader, repairs: Repairs): () => void {
   const { nodes, damage, overrides, placeholders } = entries;
   const of = (wanted: Damage["kind"]) =>
     new Set(damage.filter(({ kind }) => kind === wanted).map(({ entryId }) => entryId));

@@ -58,7 +58,7 @@ export class FileTail {
   }
 
   /** Forgets the pending writes and their lines. Returns whether the file has them as we wrote them, up to its end. */
-  givePendingUp(): boolean {
+  abandonPending(): boolean {
     const { file, end } = this.parts;
     const { pending } = this;
     this.pending = [];
@@ -118,12 +118,12 @@ export class FileTail {
       if (length > 0) file.disk.truncate(file.fd, size);
       file.seen = file.info();
     } catch {
-      this.giveUpFrom(size);
+      this.abandonFrom(size);
     }
   }
 
   /** Leaves everything from this offset on to the next check to judge. */
-  giveUpFrom(offset: number): void {
+  abandonFrom(offset: number): void {
     const { file, end } = this.parts;
     end.setTorn(offset);
     file.seen = undefined;

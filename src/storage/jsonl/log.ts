@@ -19,11 +19,11 @@ import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { locateLock } from "../locks/lock-paths.ts";
 import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
+import { makeChangedFailure, makeNotASessionFailure, makeRemovedFailure } from "../log/failures.ts";
 import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
-import { createFile, fileBytes, overrideRepaired, type Published, requireNewId, swapFile } from "./create-and-swap.ts";
+import { createFile, encodeFile, type Published, requireNewId, setRepairedLines, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
@@ -164,11 +164,11 @@ export class JsonlBackend implements Backend {
     const { file, scanner, end, others, index } = this;
     const info = file.info();
     file.seen = info;
-    if (info.kind !== "file") throw notASession(this.path, "it is not a regular file");
+    if (info.kind !== "file") throw makeNotASessionFailure(this.path, "it is not a regular file");
     const from = scanner.thorough ? 0 : index.recall(info, written);
     scanner.scan(from);
-    if (!scanner.stored && end.size === 0) throw notASession(this.path, "it is empty", { format: "empty" });
-    if (!scanner.stored) throw notASession(this.path, "it has no header line");
+    if (!scanner.stored && end.size === 0) throw makeNotASessionFailure(this.path, "it is empty", { format: "empty" });
+    if (!scanner.stored) throw makeNotASessionFailure(this.path, "it has no header line");
     if (scanner.stored.readOnly) this.state.readOnly = scanner.stored.readOnly;
     bridgeGaps(this, scanner);
     // After the gaps: if a parent comes later in the file, a bridge may close a cycle, too.
@@ -234,7 +234,7 @@ export class JsonlBackend implements Backend {
     const { kind } = this.others.checkFile(appending);
     if (kind !== "replaced" && kind !== "gone") return;
     state.isConfirmed = false;
-    throw changedByAnother("file");
+    throw makeChangedFailure("file");
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
@@ -291,9 +291,9 @@ export class JsonlBackend implements Backend {
     const { file, entries, end } = this;
     const { first, lines } = entries.heldLines(from, to);
     if (lines.length > 0) {
-      if (!file.seen || !isSameStamp(this.disk.info(this.path), file.seen)) throw changedByAnother("file");
+      if (!file.seen || !isSameStamp(this.disk.info(this.path), file.seen)) throw makeChangedFailure("file");
       const start = this.writeLines(lines);
-      if (start === null) throw changedByAnother("file");
+      if (start === null) throw makeChangedFailure("file");
       this.placeHeld(first, to, start);
     }
     this.markDurable(to, end.size);
@@ -304,7 +304,7 @@ export class JsonlBackend implements Backend {
     const { file, end } = this;
     file.openToWrite();
     const sealed = this.tail.seal(this.stored.header.id);
-    const bytes = fileBytes(lines, sealed);
+    const bytes = encodeFile(lines, sealed);
     const start = end.size;
     let now: FileInfo;
     try {
@@ -325,7 +325,7 @@ export class JsonlBackend implements Backend {
     const { end, state } = this;
     const held = this.entries.heldLines(0, count).lines;
     const { headerLine } = this.stored;
-    const bytes = fileBytes([headerLine, ...held], false);
+    const bytes = encodeFile([headerLine, ...held], false);
     let published: Published;
     if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
     try {
@@ -392,7 +392,7 @@ export class JsonlBackend implements Backend {
     await this.state.unsynced.sync();
     // What is durable in a file without its name is lost.
     if (!isSameFile(disk.info(this.path), file.seen ?? file.info()))
-      throw removedByAnother("replaced the session's file");
+      throw makeRemovedFailure("replaced the session's file");
     requireCurrent();
     this.markDurable(count, size);
   }
@@ -430,7 +430,7 @@ export class JsonlBackend implements Backend {
   rollBack(): boolean {
     const { end, state, file } = this;
     this.others.forgetFrom(state.durableCount);
-    const isOurs = this.tail.givePendingUp();
+    const isOurs = this.tail.abandonPending();
     if (state.created) {
       return this.unmake(state.created, isOurs);
     }
@@ -439,7 +439,7 @@ export class JsonlBackend implements Backend {
       if (!isOurs) throw new Error("another program wrote there too");
       this.disk.truncate(file.fd, end.size);
     } catch {
-      this.tail.giveUpFrom(end.size);
+      this.tail.abandonFrom(end.size);
       return file.isDeleted;
     }
     file.noteOwn(end.size);
@@ -488,7 +488,7 @@ export class JsonlBackend implements Backend {
     this.requireKnown();
     const backup = nameBackup(disk, path, "damaged");
     const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
-    const content = [...kept, fileBytes(lines, false)];
+    const content = [...kept, encodeFile(lines, false)];
     const published = swapFile(disk, state, file, stored.headerLine, content, backup);
     closeQuietly(disk, published.fd);
     published.lock.release();
@@ -497,7 +497,7 @@ export class JsonlBackend implements Backend {
 
   rebuild(repairs: Repairs): string {
     const hadDamagedHeader = this.hasDamagedHeader;
-    const revert = overrideRepaired(this.entries, this.reader, repairs);
+    const revert = setRepairedLines(this.entries, this.reader, repairs);
     const backup = nameBackup(this.disk, this.path, "damaged");
     try {
       this.republish(backup);

@@ -10,7 +10,7 @@ import type { Change } from "../../core/ports/store.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { byAnother } from "../log/failures.ts";
+import { makeOtherProgramFailure } from "../log/failures.ts";
 import type { WriteState } from "../log/write-state.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
@@ -155,7 +155,7 @@ export class OtherWriters {
       const fault = heads.readAny(line, 0, line.length, () => "");
       const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
       if (fault === null && nodes.position(id) >= 0) continue;
-      throw byAnother(
+      throw makeOtherProgramFailure(
         "wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
       );
     }

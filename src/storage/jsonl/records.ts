@@ -6,9 +6,9 @@ import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import { readIfThere } from "../fs/files.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
-import { attachmentFolder } from "../log/attachments.ts";
+import { getAttachmentFolder } from "../log/attachments.ts";
 import { EntryReader, type EntrySource, type Run } from "../log/entry-reader.ts";
-import { beingChanged } from "../log/failures.ts";
+import { makeChangingFailure } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { CHUNK, LF } from "../log/lines.ts";
 import type { FileEnd, SessionFile } from "./session-file.ts";
@@ -37,7 +37,7 @@ export class LineRecords implements EntrySource {
     this.file = file;
     this.entries = entries;
     this.fileEnd = fileEnd;
-    this.attachments = attachmentFolder(file.path);
+    this.attachments = getAttachmentFolder(file.path);
     this.witness = new HeadReader(entries.nodes);
     this.reader = new EntryReader(file.disk, env, entries, this);
   }
@@ -101,7 +101,7 @@ export class LineRecords implements EntrySource {
       const line = piece.subarray(Math.max(0, at), Math.min(piece.length, at + length));
       const isBegun = at >= 0 && at + Math.min(length, HEAD_BYTES) <= piece.length;
       if (line.includes(0x0a) || (isBegun && !this.hasHeadOf(positions[i], line, line.length === length)))
-        throw beingChanged("file");
+        throw makeChangingFailure("file");
     }
   }
 

@@ -21,7 +21,7 @@ import {
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
 import { findHeader, getMarkLength, hasEntriesNearby, SEARCHED_BYTES } from "../fs/header.ts";
-import { notASession } from "../log/failures.ts";
+import { makeNotASessionFailure } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
 import { type FileHeader, makeHeader, parseHeader } from "./header.ts";
@@ -92,7 +92,7 @@ export class LineScanner {
 
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.stored && length > SEARCHED_BYTES)
-      throw notASession(this.file.path, "its first line is too long for a header");
+      throw makeNotASessionFailure(this.file.path, "its first line is too long for a header");
     const { heads } = this.entries;
     const isLegible = (): boolean => {
       const ends = concat([head, this.file.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
@@ -268,7 +268,7 @@ export class LineScanner {
     const late = first ? undefined : findHeader(disk, fd);
     const parsed = first ?? (late ? parseHeader(Uint8Array.from(late.line)) : null);
     if (!parsed && !hasEntriesNearby(disk, fd))
-      throw notASession(path, `line ${number} is not a header with type session and an id`);
+      throw makeNotASessionFailure(path, `line ${number} is not a header with type session and an id`);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.env.sha256);
     if (late) this.headerStart = late.start;
     const { damage } = this.stored;

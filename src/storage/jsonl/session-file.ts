@@ -6,7 +6,7 @@ import { areSameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
 import { hasNoName, readAt, readIfThere } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
-import { changedByAnother, notASession } from "../log/failures.ts";
+import { makeChangedFailure, makeNotASessionFailure } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
@@ -62,7 +62,7 @@ export class SessionFile {
         throw new Failure("session_not_found", `There is no file at ${this.path}. list_sessions shows the sessions.`, {
           sessionPath: this.path,
         });
-      if (isNoFile(error)) throw notASession(this.path, "it is not a regular file");
+      if (isNoFile(error)) throw makeNotASessionFailure(this.path, "it is not a regular file");
       throw toStorageFailure(error, "opening the session");
     }
   }
@@ -77,7 +77,7 @@ export class SessionFile {
     } finally {
       closeQuietly(this.disk, isSame ? this.fd : fd);
     }
-    if (!isSame) throw changedByAnother("file");
+    if (!isSame) throw makeChangedFailure("file");
     this.fd = fd;
     this.isWritable = true;
   }

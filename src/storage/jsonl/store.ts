@@ -13,8 +13,8 @@ import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { locateLock } from "../locks/lock-paths.ts";
 import { runIfLocked } from "../locks/locks.ts";
-import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
-import { notPublished } from "../log/failures.ts";
+import { dropAttachments, getAttachmentFolder, shareAttachments } from "../log/attachments.ts";
+import { makeNotPublishedFailure } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { WrittenLines } from "./file-index.ts";
@@ -23,7 +23,7 @@ import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 /** Bytes after which a sync begins beside the writing: 245 MB are durable after 260 ms, and after 310 with one sync. */
 const SYNCED_EARLY = 1 << 25;
 
-export function jsonlStore(options: JsonlOptions): Store {
+export function makeJsonlStore(options: JsonlOptions): Store {
   const fileOf = (beginning: Beginning): string => beginning.file ?? options.fileFor(beginning.header);
   const publication = (beginning: Beginning): Publication => new Publication(options, beginning, fileOf(beginning));
   return {
@@ -58,7 +58,7 @@ class Publication {
     this.file = file;
     this.unsynced = new UnsyncedFolders(options.disk);
     this.written = new WrittenLines(beginning.headerLine);
-    this.attachments = attachmentFolder(file);
+    this.attachments = getAttachmentFolder(file);
   }
 
   /** Makes the folders, and shares the attachments. Returns the folder of these, if its names are to be synced. */
@@ -68,7 +68,7 @@ class Publication {
     this.unsynced.addFound(makeFolderIn(disk, dirname(this.file)));
     this.unsynced.add(dirname(this.file));
     sweepTemporaryFiles(disk, dirname(this.file), env.now());
-    if (attachmentsOf === undefined || isAbsent(disk, attachmentFolder(attachmentsOf))) return undefined;
+    if (attachmentsOf === undefined || isAbsent(disk, getAttachmentFolder(attachmentsOf))) return undefined;
     this.isFolderOurs = disk.makeFolder(this.attachments).includes(this.attachments);
     shareAttachments(disk, attachmentsOf, this.attachments);
     return durability === "sync" ? this.attachments : undefined;
@@ -104,7 +104,7 @@ class Publication {
     const { file, named } = this;
     if (named) {
       this.unpublish(named);
-      return notPublished(error, this.options.disk, file, this.beginning.header.id);
+      return makeNotPublishedFailure(error, this.options.disk, file, this.beginning.header.id);
     }
     this.dropUnused();
     if (isNameTaken(error))

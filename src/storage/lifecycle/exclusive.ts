@@ -14,7 +14,7 @@ import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
 import { getKind } from "../fs/folders.ts";
 import { getArchiveFolder, getSessionFolder, type StoragePaths } from "../fs/paths.ts";
 import type { Locks } from "../locks/contract.ts";
-import { frozenFrom } from "../v2/pointer.ts";
+import { getUnfrozenPath } from "../v2/pointer.ts";
 
 export interface LifecycleDeps {
   readonly disk: Disk;
@@ -77,7 +77,7 @@ export async function runExclusively<T>(
   return guardErrno(doing, () =>
     useAndClose(deps.open(resolveLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
-      if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
+      if (getUnfrozenPath(path) !== null && log.readOnly) throw log.readOnly;
       log.acquireLock();
       return run({
         // Hosts may still use the path of a file that was migrated.

@@ -27,7 +27,7 @@ import { listNames } from "../fs/folders.ts";
 import type { HeaderPlace } from "../fs/header.ts";
 import { getSessionFolder, makeFileName, toFolderName } from "../fs/paths.ts";
 import { isSameFile } from "../fs/stamps.ts";
-import { attachmentFolder } from "../log/attachments.ts";
+import { getAttachmentFolder } from "../log/attachments.ts";
 import { type LifecycleDeps, requireWritable, runExclusively } from "./exclusive.ts";
 import { readHeaderLine } from "./header-lines.ts";
 import { findBelongings } from "./move.ts";
@@ -354,13 +354,13 @@ const MAX_NAME = 255;
 
 /** Copies the attachments of a session. They are named by their content, so that existing ones are the same. */
 export async function copyAttachments(disk: Disk, from: string, to: string): Promise<void> {
-  const names = listNames(disk, attachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
+  const names = listNames(disk, getAttachmentFolder(from)).filter((name) => /^[0-9a-f]{64}$/.test(name));
   if (names.length === 0) return;
-  const folder = attachmentFolder(to);
+  const folder = getAttachmentFolder(to);
   disk.makeFolder(folder);
   for (const name of names)
     if (!exists(disk, join(folder, name)))
-      await copyFile(disk, join(attachmentFolder(from), name), join(folder, name), false);
+      await copyFile(disk, join(getAttachmentFolder(from), name), join(folder, name), false);
   await disk.syncFolder(folder);
 }
 

@@ -15,7 +15,7 @@ import { getInfo, useAndClose } from "../fs/files.ts";
 import { getKind, listFolderIfAllowed } from "../fs/folders.ts";
 import { listAllFolders } from "../fs/paths.ts";
 import { getFinalName, isAbandoned } from "../fs/staging.ts";
-import { currentPathOf, fileInLedger, status } from "../v2/pointer.ts";
+import { findCurrentPath, findFileInLedger, readMigrationStatus } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 import { hasAllEntries, readAllEntries } from "./import.ts";
 import { getTitleFacts, makeTitle } from "./recorded.ts";
@@ -91,7 +91,7 @@ function ownerOf(disk: Disk, path: string): string | null {
   if (base === undefined) return null;
   const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
   try {
-    const now = currentPathOf(disk, join(dirname(path), container));
+    const now = findCurrentPath(disk, join(dirname(path), container));
     return exists(disk, now) ? now : fileOf(disk, path);
   } catch {
     // With an unreadable pointer or header, the session's own file is unknown.
@@ -101,7 +101,7 @@ function ownerOf(disk: Disk, path: string): string | null {
 
 /** Returns the session file that a leftover container was made from or rolled back to, if it exists. */
 function fileOf(disk: Disk, leftover: string): string | null {
-  const name = fileInLedger(disk, leftover);
+  const name = findFileInLedger(disk, leftover);
   const file = name === undefined ? undefined : join(dirname(leftover), name);
   return file !== undefined && exists(disk, file) ? file : null;
 }
@@ -175,7 +175,7 @@ export async function inspectOwner(deps: LifecycleDeps, log: Log): Promise<Owner
 function isInterrupted({ disk }: LifecycleDeps, { file, readOnly }: Log): boolean {
   if (readOnly?.name === "migration_failed") return true;
   try {
-    return file !== null && status(disk, file).interrupted;
+    return file !== null && readMigrationStatus(disk, file).interrupted;
   } catch {
     return true;
   }
@@ -229,7 +229,7 @@ function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
 }
 
 function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLeftovers) {
-  const owner = sessionPath === undefined ? undefined : currentPathOf(deps.disk, deps.pathOf(sessionPath));
+  const owner = sessionPath === undefined ? undefined : findCurrentPath(deps.disk, deps.pathOf(sessionPath));
   return (file: LeftoverFile): boolean =>
     (owner === undefined || file.sessionPath === owner) &&
     (kinds === undefined || kinds.includes(file.kind)) &&

@@ -16,7 +16,7 @@ import { getKind, listFolder, listNames } from "../fs/folders.ts";
 import { isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
-import { fileInLedger, originOf, pointerOf, snapshotOf } from "../v2/pointer.ts";
+import { findFileInLedger, getFrozenName, readContainerPointer, readOrigin } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|spoilt|relocated)\.bak(?:\.\d+)?|migrated)$/;
@@ -62,7 +62,7 @@ function ofContainer(disk: Disk, container: string, sessionId: string): Belongs 
   const { source, isSettled } = origin;
   // An interrupted rollback or migration left the file. Later, another program made it: it is another session.
   if (isSettled && exists(disk, join(dirname(container), source)))
-    return (name) => isOwn(name) || name === snapshotOf(source);
+    return (name) => isOwn(name) || name === getFrozenName(source);
   return (name) => isOwn(name) || name === source || isRelatedName(name, source);
 }
 
@@ -73,8 +73,9 @@ function ofFile(disk: Disk, file: string, sessionId: string): Belongs {
   const isOwn: Belongs = (name) => isRelatedName(name, own) || (hasDerived && name === derived);
   if (!SESSION_ID.test(sessionId)) return isOwn;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
-  const pointer = pointerOf(disk, container);
-  const isOf: Belongs = (name) => (pointer ? pointer.source : fileInLedger(disk, join(dirname(file), name))) === own;
+  const pointer = readContainerPointer(disk, container);
+  const isOf: Belongs = (name) =>
+    (pointer ? pointer.source : findFileInLedger(disk, join(dirname(file), name))) === own;
   return (name) => {
     if (isOwn(name)) return true;
     if (name === basename(getPointerFile(container))) return isOf(basename(container));
@@ -93,7 +94,7 @@ function isDerived(disk: Disk, container: string): boolean {
 function originIn(disk: Disk, container: string): { source: string; isSettled: boolean } | undefined {
   try {
     const pointer = readPointer(disk, getPointerFile(container));
-    const origin = pointer ?? originOf(disk, container);
+    const origin = pointer ?? readOrigin(disk, container);
     const source = typeof origin === "string" ? null : origin.source;
     if (source === null || basename(source) !== source) return undefined;
     return { source, isSettled: pointer === null || pointer.phase === "completed" };

@@ -3,7 +3,7 @@
 import type { Migrated, Migrations, TransitionOptions } from "../../core/ports/migrations.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
 import { guardErrno, useAndClose } from "../fs/files.ts";
-import { currentPathOf, locationOf, status } from "../v2/pointer.ts";
+import { findCurrentPath, locateSessionFiles, readMigrationStatus } from "../v2/pointer.ts";
 import { type LifecycleDeps, resolveLink } from "./exclusive.ts";
 import { getTitleFacts, makeTitle, runRecorded } from "./recorded.ts";
 
@@ -45,10 +45,10 @@ function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: st
   try {
     return guardErrno("looking for the session", () => {
       const file = resolveLink(disk, deps.allowed(path));
-      const location = locationOf(disk, file);
-      if ((status(disk, file).active === "native_v2") === (kind === "migrate")) return undefined;
+      const location = locateSessionFiles(disk, file);
+      if ((readMigrationStatus(disk, file).active === "native_v2") === (kind === "migrate")) return undefined;
       const { sessionId } = location;
-      const from = currentPathOf(disk, file);
+      const from = findCurrentPath(disk, file);
       const { name, title } = factsAt(deps, from, sessionId);
       const into = kind === "migrate" ? ("v2" as const) : ("jsonl" as const);
       const to = kind === "migrate" ? location.container : (location.source ?? from);

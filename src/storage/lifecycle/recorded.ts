@@ -20,7 +20,7 @@ import { getInfo, isNameTaken } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
 import { listBackups } from "../fs/quarantine.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { folderOf, status } from "../v2/pointer.ts";
+import { readMigrationStatus, resolveContainerFolder } from "../v2/pointer.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
 import { readHeaderText } from "./header-lines.ts";
 import { findItemFrom, findOwnItem, isInTrash, readItem } from "./trash-items.ts";
@@ -130,7 +130,7 @@ function findOutcome(
   }
   if (step.do === "trash") return trashedAs(deps, operation, step);
   if (step.do === "convert") {
-    const { active } = status(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
+    const { active } = readMigrationStatus(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
     return (active === "native_v2") === (step.into === "v2") && step;
   }
   if (step.do === "swap") {
@@ -190,7 +190,7 @@ function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: Step
 
 /** Returns the folder of a container, even if an interrupted swap left it under another name; else the path itself. */
 export function findContainerFolder({ disk }: LifecycleDeps, path: string): string {
-  return isContainerName(path) ? folderOf(disk, path) : path;
+  return isContainerName(path) ? resolveContainerFolder(disk, path) : path;
 }
 
 /** Returns the inode of a session file, or of the header of a container; undefined if it is missing. */

@@ -24,7 +24,7 @@ export class AttachmentFolder {
 
   /** Returns the digests by which its files are named. */
   names(): string[] {
-    return attachmentsIn(this.disk, this.folder);
+    return listAttachments(this.disk, this.folder);
   }
 
   has(sha256: string): boolean {
@@ -65,18 +65,18 @@ export class AttachmentFolder {
 }
 
 /** Returns the digests by which the attachments in a folder are named; none when it is missing. */
-export function attachmentsIn(disk: Disk, folder: string): string[] {
+export function listAttachments(disk: Disk, folder: string): string[] {
   return (readIfPresent(() => listNames(disk, folder)) ?? []).filter((name) => DIGEST.test(name));
 }
 
 /** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */
-export function attachmentFolder(file: string): string {
+export function getAttachmentFolder(file: string): string {
   return file.endsWith(".v2") ? join(file, "blobs") : `${file}.blobs`;
 }
 
 /** Makes a folder with the attachments of a session, if it has any: second names of the same files. */
 export function shareAttachments(disk: Disk, from: string, folder: string): void {
-  const source = attachmentFolder(from);
+  const source = getAttachmentFolder(from);
   if (isAbsent(disk, source)) return;
   disk.makeFolder(folder);
   for (const name of disk.names(source))
@@ -85,7 +85,7 @@ export function shareAttachments(disk: Disk, from: string, folder: string): void
 
 /** Removes the attachments of a session that was removed. Best effort. */
 export function dropAttachments(disk: Disk, file: string): void {
-  const folder = attachmentFolder(file);
+  const folder = getAttachmentFolder(file);
   try {
     if (!exists(disk, folder)) return;
     for (const name of disk.names(folder)) removeQuietly(disk, join(folder, name));

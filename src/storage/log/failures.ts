@@ -5,19 +5,23 @@ import { Failure } from "../../core/failure.ts";
 import { type Disk, isAbsent } from "../fs/disk.ts";
 import { readHeader } from "../fs/header.ts";
 
-export function notASession(file: string, reason: string, details: { readonly format?: string } = {}): Failure {
+export function makeNotASessionFailure(
+  file: string,
+  reason: string,
+  details: { readonly format?: string } = {},
+): Failure {
   const sentence = `${file} is not a session file: ${reason}. It was left as it is.`;
   return new Failure("not_a_session", sentence, { sessionPath: file, ...details });
 }
 
-export function noSession(path: string): Failure {
+export function makeNoSessionFailure(path: string): Failure {
   return new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
     sessionPath: path,
   });
 }
 
 /** Returns the failure of a new session that had its path already, and was to be removed from there. */
-export function notPublished(error: unknown, disk: Disk, sessionPath: string, id: string): Failure {
+export function makeNotPublishedFailure(error: unknown, disk: Disk, sessionPath: string, id: string): Failure {
   const doing = "writing the new session";
   return toStorageFailure(
     toNotMadeFailure(error, doing, { id, sessionPath, found: foundAt(disk, sessionPath) }),
@@ -36,21 +40,21 @@ function foundAt(disk: Disk, path: string): string | null | undefined {
 }
 
 /** Returns the failure of what another program stood in the way of. `deed`: what it did, and what to do now. */
-export function byAnother(deed: string): Failure {
+export function makeOtherProgramFailure(deed: string): Failure {
   return new Failure("storage_failed", `Another program ${deed}`, {}, { byOthers: true });
 }
 
 /** Returns the failure of a write that would have built on something other than what is stored. */
-export function changedByAnother(what: "file" | "files"): Failure {
-  return byAnother(`changed the session's ${what} meanwhile. Nothing was written; try again.`);
+export function makeChangedFailure(what: "file" | "files"): Failure {
+  return makeOtherProgramFailure(`changed the session's ${what} meanwhile. Nothing was written; try again.`);
 }
 
 /** Returns the failure of a commit after which the entries would be gone with the files that another program took away. */
-export function removedByAnother(deed: string): Failure {
-  return byAnother(`${deed}. Try again.`);
+export function makeRemovedFailure(deed: string): Failure {
+  return makeOtherProgramFailure(`${deed}. Try again.`);
 }
 
 /** Returns the failure of a copy that met bytes which another program is changing. */
-export function beingChanged(what: "file" | "files"): Failure {
-  return byAnother(`is changing the session's ${what}. Nothing was done; try again.`);
+export function makeChangingFailure(what: "file" | "files"): Failure {
+  return makeOtherProgramFailure(`is changing the session's ${what}. Nothing was done; try again.`);
 }

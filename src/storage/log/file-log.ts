@@ -23,8 +23,8 @@ import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
-import type { CopiedLog, Outside } from "./outside.ts";
-import { StayedEntries } from "./stayed.ts";
+import type { Replica, ReplicatedLog } from "./replica.ts";
+import { UncertainEntries } from "./uncertain-entries.ts";
 import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
@@ -116,7 +116,7 @@ export interface Backend {
   discard?(): void;
 }
 
-export class FileLog implements CopiedLog {
+export class FileLog implements ReplicatedLog {
   readonly store: string;
   readonly file: string;
   readonly nodes: Nodes;
@@ -124,15 +124,15 @@ export class FileLog implements CopiedLog {
   readonly checkpointNow: Log["checkpointNow"];
   readonly backend: Backend;
   /** The other place that has the entries. */
-  readonly outside: Outside | undefined;
+  readonly replica: Replica | undefined;
   /** Whether something else was put in this one's place here. */
   private isReplaced = false;
-  broughtHere = 0;
+  remoteChangeCount = 0;
   renamed: Log["renamed"];
   private readonly commits: GroupCommit;
   /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
   private certain = 0;
-  private readonly stayed = new StayedEntries();
+  private readonly uncertain = new UncertainEntries();
   /** The first entry that the files lack, where they lack some. Only a copy's do. */
   private heldFrom: number | undefined;
   isDisturbed = false;
@@ -149,11 +149,11 @@ export class FileLog implements CopiedLog {
     this.commits = new GroupCommit({
       commit: () => this.commit(),
       makeDurable: (requireCurrent) => this.makeDurable(requireCurrent),
-      committed: () => (this.outside ? this.committedThere() : backend.committed?.()),
+      committed: () => (this.replica ? this.committedThere() : backend.committed?.()),
       rollBack: (error) => this.rollBack(error),
     });
     backend.state.commits = this.commits;
-    this.outside = backend.state.outside?.(this);
+    this.replica = backend.state.replica?.(this);
   }
 
   get header(): SessionHeader {
@@ -181,12 +181,12 @@ export class FileLog implements CopiedLog {
   }
 
   isCertain(position: number): boolean {
-    if (this.outside || !this.persisted || this.readOnly) return true;
-    return position < this.certain && !this.hasStayed(position);
+    if (this.replica || !this.persisted || this.readOnly) return true;
+    return position < this.certain && !this.hasUncertainOutcome(position);
   }
 
-  hasStayed(position: number): boolean {
-    return this.stayed.has(position);
+  hasUncertainOutcome(position: number): boolean {
+    return this.uncertain.has(position);
   }
 
   get stamp(): FileStamp | null {
@@ -194,11 +194,11 @@ export class FileLog implements CopiedLog {
   }
 
   get lockedBy(): Holder | null {
-    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.outside?.holder ?? null;
+    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.replica?.holder ?? null;
   }
 
   get durability(): Log["durability"] {
-    return this.outside?.durability;
+    return this.replica?.durability;
   }
 
   get lockKind(): LockKind | null {
@@ -215,7 +215,7 @@ export class FileLog implements CopiedLog {
   }
 
   get isCommitDue(): boolean {
-    return this.commits.owesFailure || (!this.outside && this.backend.isCheckpointDue === true);
+    return this.commits.hasUnreportedFailure || (!this.replica && this.backend.isCheckpointDue === true);
   }
 
   get state(): string | undefined {
@@ -274,19 +274,19 @@ export class FileLog implements CopiedLog {
   }
 
   ready(): Promise<void> | undefined {
-    return this.outside?.ready();
+    return this.replica?.ready();
   }
 
   confirm(): Promise<void> | undefined {
-    return this.outside?.confirm();
+    return this.replica?.confirm();
   }
 
   follow(asked?: number): Promise<void> | undefined {
-    return this.outside?.followNow(asked);
+    return this.replica?.followNow(asked);
   }
 
-  give(): Promise<void> | undefined {
-    return this.outside?.give();
+  upload(): Promise<void> | undefined {
+    return this.replica?.upload();
   }
 
   get isHeld(): boolean {
@@ -294,7 +294,7 @@ export class FileLog implements CopiedLog {
   }
 
   acquireLock(): boolean {
-    this.outside?.requireOurs();
+    this.replica?.requireOurs();
     return this.lockHere();
   }
 
@@ -337,7 +337,7 @@ export class FileLog implements CopiedLog {
     if (backend.state.lock.isHeld && this.heldFrom === undefined) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
-    this.outside?.release();
+    this.replica?.release();
   }
 
   settle(): void {
@@ -352,9 +352,9 @@ export class FileLog implements CopiedLog {
   // --- writing -------------------------------------------------------------------------------------------------
 
   append(lines: readonly Uint8Array[], { defer, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
-    const { backend, stayed } = this;
+    const { backend, uncertain } = this;
     const { state } = backend;
-    const { size } = stayed;
+    const { size } = uncertain;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
     this.commits.requireKept();
@@ -365,15 +365,15 @@ export class FileLog implements CopiedLog {
       state.durableCount = this.nodes.count;
       return;
     }
-    if (this.outside && (lines.length > 0 || this.heldFrom !== undefined)) return this.hold(lines, heads);
+    if (this.replica && (lines.length > 0 || this.heldFrom !== undefined)) return this.hold(lines, heads);
     try {
       this.write(lines, heads);
       if (state.isSynced) return;
       backend.markAllDurable();
       this.certain = this.nodes.count;
     } catch (error) {
-      this.commits.told();
-      throw stayed.size > size ? toNotUndoneFailure(error) : toStorageFailure(error, "appending to the session");
+      this.commits.markReported();
+      throw uncertain.size > size ? toNotUndoneFailure(error) : toStorageFailure(error, "appending to the session");
     }
   }
 
@@ -435,16 +435,16 @@ export class FileLog implements CopiedLog {
   }
 
   async commit(): Promise<void> {
-    this.commits.tell();
+    this.commits.throwUnreported();
     if (this.durableCount >= this.nodes.count) return this.backend.commitNothing?.();
     this.requireOpen();
     return this.commits.join(this.nodes.count);
   }
 
   private async makeDurable(requireCurrent: () => void): Promise<void> {
-    const { backend, outside } = this;
+    const { backend, replica } = this;
     const { count } = this.nodes;
-    if (outside) return this.makeDurableThere(outside, count, requireCurrent);
+    if (replica) return this.makeDurableThere(replica, count, requireCurrent);
     try {
       await backend.makeDurable(requireCurrent);
     } catch (error) {
@@ -456,12 +456,12 @@ export class FileLog implements CopiedLog {
   }
 
   /** Makes the first `count` entries durable in the other place. The files get them after that. */
-  private async makeDurableThere(outside: Outside, count: number, requireCurrent: () => void): Promise<void> {
-    await outside.push(count);
+  private async makeDurableThere(replica: Replica, count: number, requireCurrent: () => void): Promise<void> {
+    await replica.replicate(count);
     try {
       requireCurrent();
     } catch (error) {
-      throw outside.lost(error);
+      throw replica.toLostFailure(error);
     }
     this.backend.state.durableCount = count;
   }
@@ -482,8 +482,8 @@ export class FileLog implements CopiedLog {
     try {
       this.backend.state.unsynced.syncNow();
     } catch (error) {
-      const stays = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
-      throw toUnfinishedFailure(error, doing, stays, { backupPath: backup });
+      const isKept = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
+      throw toUnfinishedFailure(error, doing, isKept, { backupPath: backup });
     }
     return backup;
   }
@@ -496,10 +496,10 @@ export class FileLog implements CopiedLog {
     this.commits.requireKept();
     if (this.commits.isRunning || this.durableCount < this.nodes.count)
       throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
-    this.broughtHere++;
+    this.remoteChangeCount++;
   }
 
-  takeIn(lines: readonly Uint8Array[]): void {
+  applyRemote(lines: readonly Uint8Array[]): void {
     this.beginToBring();
     this.hold(lines);
     this.backend.state.durableCount = this.nodes.count;
@@ -507,13 +507,13 @@ export class FileLog implements CopiedLog {
   }
 
   rollBack(error?: unknown): unknown {
-    if (error === undefined) this.commits.told();
+    if (error === undefined) this.commits.markReported();
     if (this.durableCount >= this.nodes.count) return error;
     const { count } = this.nodes;
-    if (this.outside) return this.forgetHeld(count, error);
-    const stays = this.keepAll();
-    const failure = stays || this.backend.rollBack() || !error ? error : toUncertainFailure(error);
-    this.commits.invalidate(count, failure, stays);
+    if (this.replica) return this.forgetHeld(count, error);
+    const isKept = this.keepAll();
+    const failure = isKept || this.backend.rollBack() || !error ? error : toUncertainFailure(error);
+    this.commits.invalidate(count, failure, isKept);
     return failure;
   }
 
@@ -529,12 +529,12 @@ export class FileLog implements CopiedLog {
   private keepAll(): boolean {
     const { durableCount: from } = this;
     if (!this.backend.keepAll?.()) return false;
-    this.stayed.add(from, this.nodes.count);
+    this.uncertain.add(from, this.nodes.count);
     return true;
   }
 
-  takeStayed(): number | undefined {
-    return this.stayed.take();
+  takeFirstUncertain(): number | undefined {
+    return this.uncertain.takeFirst();
   }
 
   private async checkpoint(reason: "manual" | "pre_migration"): Promise<number | null> {
@@ -567,7 +567,7 @@ export class FileLog implements CopiedLog {
     }
     if (isNeeded()) {
       backup = backend.rebuild(repairs);
-      this.stayed.forget();
+      this.uncertain.forget();
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }
@@ -606,6 +606,6 @@ export class FileLog implements CopiedLog {
     backend.reader.isClosed = true;
     // Whoever gets the lock from here on finds nothing to write to.
     backend.state.lock.release();
-    this.outside?.release();
+    this.replica?.release();
   }
 }

@@ -28,7 +28,7 @@ export class GroupCommit {
   /** Number of the log's entries for which somebody waits who is told when they are given up. */
   private asked = 0;
   /** Why entries were given up for which nobody asked yet. */
-  private untold: unknown;
+  private unreported: unknown;
 
   constructor(log: CommittedLog) {
     this.log = log;
@@ -39,27 +39,27 @@ export class GroupCommit {
   }
 
   /** Whether entries were given up of which nobody was told: a commit that comes for them fails. */
-  get owesFailure(): boolean {
-    return this.untold !== undefined;
+  get hasUnreportedFailure(): boolean {
+    return this.unreported !== undefined;
   }
 
   /** Throws the failure of entries that were given up before anybody asked for their commit. */
   requireKept(): void {
-    if (this.owesFailure) throw toStorageFailure(this.untold, "making the changes durable");
+    if (this.hasUnreportedFailure) throw toStorageFailure(this.unreported, "making the changes durable");
   }
 
   /** Throws it once. */
-  tell(): void {
+  throwUnreported(): void {
     try {
       this.requireKept();
     } finally {
-      this.told();
+      this.markReported();
     }
   }
 
   /** Notes that whoever appended knows, or is about to be told, what was given up. */
-  told(): void {
-    this.untold = undefined;
+  markReported(): void {
+    this.unreported = undefined;
   }
 
   /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
@@ -113,7 +113,7 @@ export class GroupCommit {
   }
 
   /** Gives up what is not durable, because of an error of what was to make it so at once. Returns the failure. */
-  giveUp(error: unknown): unknown {
+  abandon(error: unknown): unknown {
     return this.log.rollBack(error);
   }
 
@@ -128,10 +128,10 @@ export class GroupCommit {
    * because of an error: it fails with that. So does the next commit, where nobody waits for the last of them yet. Without an
    * error whoever gives them up tells of it. `stays`: they are there all the same.
    */
-  invalidate(count: number, error: unknown, stays: boolean): void {
+  invalidate(count: number, error: unknown, isKept: boolean): void {
     this.generation++;
-    this.reason = stays ? toNotUndoneFailure(error ?? new Failure("storage_failed")) : error;
-    if (error !== undefined && count > this.asked) this.untold = this.reason;
+    this.reason = isKept ? toNotUndoneFailure(error ?? new Failure("storage_failed")) : error;
+    if (error !== undefined && count > this.asked) this.unreported = this.reason;
     this.asked = 0;
   }
 }

@@ -9,7 +9,7 @@ import { Column, type Head, Nodes } from "../../core/tree/nodes.ts";
 export type KnownHeads = readonly (Head | undefined)[];
 
 /** Returns the line that stands in for a damaged entry: its head and `"damaged":true`. */
-export function placeholder(type: string, id: string, parentId: string | null): Uint8Array {
+export function makePlaceholder(type: string, id: string, parentId: string | null): Uint8Array {
   return toBytes(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
 }
 
@@ -72,7 +72,7 @@ export class KnownEntries {
   replace(position: number): Uint8Array {
     const { nodes } = this;
     const parent = nodes.parent(position);
-    const line = placeholder(nodes.type(position), nodes.id(position), parent < 0 ? null : nodes.id(parent));
+    const line = makePlaceholder(nodes.type(position), nodes.id(position), parent < 0 ? null : nodes.id(parent));
     nodes.lose(position);
     this.placeholders.set(position, line);
     return line;

@@ -24,7 +24,7 @@ interface Recorded extends RecordedLeaf {
 }
 
 /** Returns the store. `durable`: a recorded position survives loss of power, otherwise the end of this process. */
-export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
+export function makeLeafMemory(disk: Disk, stateFolder: string, durable: boolean): LeafMemory {
   const folder = join(stateFolder, "leaves");
   const fileOf = (log: Log): string | undefined => {
     const stamp = log.stamp;

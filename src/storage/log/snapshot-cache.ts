@@ -55,7 +55,7 @@ const PREFIX = 16;
 const ALIGNMENT = 8;
 const LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
 /** Spare elements of a column that is read, so that the next append does not copy all columns. */
-const ROOM = 4096;
+const SPARE = 4096;
 /** Bytes of one read. */
 const PIECE = 1 << 18;
 /** Minimum average length of runs for a column to be stored as runs. */
@@ -189,7 +189,7 @@ function inRuns(name: string, column: SnapshotColumn): [Stored, Stored] | undefi
 
 /** Returns a column with spare elements at its end, but not for the table, which does not grow there. */
 function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SnapshotColumn {
-  return new KINDS[kind](name === "table" ? length : length + ROOM);
+  return new KINDS[kind](name === "table" ? length : length + SPARE);
 }
 
 /** Restores a column that was stored as runs. */
@@ -236,7 +236,7 @@ const MIN_BYTES = 4 << 20;
 const MAX_FILES = 64;
 
 /** `later` runs work when nobody waits for it; without it, nothing is put off. */
-export function snapshotCache(
+export function makeSnapshotCache(
   disk: Disk,
   stateFolder: string,
   minBytes: number = MIN_BYTES,

@@ -7,7 +7,7 @@ import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { GroupCommit } from "./group-commit.ts";
-import type { CopiedLog, Outside } from "./outside.ts";
+import type { Replica, ReplicatedLog } from "./replica.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
@@ -25,7 +25,7 @@ export interface FileLogOptions {
   /** Index snapshots of large sessions. */
   readonly snapshots?: SnapshotCache;
   /** Returns the other place that must have the entries of a log. */
-  readonly outside?: (log: CopiedLog) => Outside;
+  readonly replica?: (log: ReplicatedLog) => Replica;
 }
 
 /** The state of a log that its backend uses too. */
@@ -46,15 +46,15 @@ export class WriteState {
   readOnly: Failure | null;
   /** The commits of the log; null before there is one. */
   commits: GroupCommit | null = null;
-  readonly outside: FileLogOptions["outside"];
+  readonly replica: FileLogOptions["replica"];
 
   constructor(
-    { disk, locks, durability, readOnly, outside }: FileLogOptions,
+    { disk, locks, durability, readOnly, replica }: FileLogOptions,
     findLock: (file: FileKey) => LockLocation | undefined,
   ) {
-    this.outside = readOnly ? undefined : outside;
+    this.replica = readOnly ? undefined : replica;
     this.syncsNewFiles = durability === "sync";
-    this.isSynced = this.syncsNewFiles && this.outside === undefined;
+    this.isSynced = this.syncsNewFiles && this.replica === undefined;
     this.lock = new WriterLock(locks, findLock);
     this.unsynced = new UnsyncedFolders(disk);
     this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;

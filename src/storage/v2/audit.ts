@@ -33,10 +33,11 @@ import { listNames } from "../fs/folders.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
 import { AuditedRows } from "./audited-rows.ts";
 import { AuditedTree } from "./audited-tree.ts";
-import { crc32c, crcText, fastMemory, type SummedMemory } from "./crc32c.ts";
+import { crc32c, formatCrc, makeFastMemory, type SummedMemory } from "./crc32c.ts";
 import {
   type Checkpoint,
   type Counters,
+  getSnapshotRef,
   isUuid,
   type Manifest,
   type Pointer,
@@ -44,9 +45,8 @@ import {
   parseManifest,
   readLedger,
   readPointer,
-  snapshotRef,
 } from "./documents.ts";
-import { chained, decodeFrame, decodeRow, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
+import { decodeFrame, decodeRow, extendChain, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
 import { isUnpointed } from "./pointer.ts";
 
 const INVARIANTS = {
@@ -157,7 +157,7 @@ class Auditor {
 
   /** Goes over a container of this many bytes. Small ones are done before the fast memory would be made. */
   expect(bytes: number): void {
-    if (bytes > 4 * CHUNK) this.memory = fastMemory();
+    if (bytes > 4 * CHUNK) this.memory = makeFastMemory();
   }
 
   /** Reports what costs entries. */
@@ -243,7 +243,7 @@ class Auditor {
   private readCheckpoints(): void {
     const seqs = listNames(this.disk, checkpointFolder(this.container)).map((name) => parseNumberedName(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
-      this.reading("INV-004", snapshotRef(seq), () => {
+      this.reading("INV-004", getSnapshotRef(seq), () => {
         const checkpoint = parseCheckpoint(readWhole(this.disk, checkpointFile(this.container, seq)), seq);
         this.checkpoints.push(checkpoint);
         this.mark(checkpoint.headEntrySeq);
@@ -365,7 +365,7 @@ class Auditor {
     else if (rows.crcs.values[place] !== crc)
       reportRow(
         "INV-003",
-        `checksum mismatch: the row says ${crcText(rows.crcs.values[place])}, the frame has ${crcText(crc)}`,
+        `checksum mismatch: the row says ${formatCrc(rows.crcs.values[place])}, the frame has ${formatCrc(crc)}`,
       );
     const before = tree.positionOf(entryId);
     if (before >= 0) report("INV-002", `duplicate entry_id detected: ${entryId}`);
@@ -412,7 +412,7 @@ class Auditor {
     if (entryType === "message") end.messages++;
     else if (entryType === "compaction") end.compactions++;
     end.bytes += length;
-    end.chain = chained(end.chain, payloadSha256);
+    end.chain = extendChain(end.chain, payloadSha256);
     end.segmentSeq = segmentSeq;
     end.crc = crc;
     if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.audited());
@@ -434,7 +434,7 @@ class Auditor {
         bytesTotal: end.bytes,
       },
       segmentSeq: end.segmentSeq,
-      crc: crcText(end.crc),
+      crc: formatCrc(end.crc),
       segments: this.segmentCount + 1,
     };
   }

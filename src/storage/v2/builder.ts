@@ -19,11 +19,11 @@ import {
   segmentFile,
 } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
-import { placeholder } from "../log/known-entries.ts";
+import { makePlaceholder } from "../log/known-entries.ts";
 import { CHUNK } from "../log/lines.ts";
-import { checkpointOf, ManifestCounters } from "./checkpoints.ts";
+import { ManifestCounters, makeCheckpoint } from "./checkpoints.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { crc32c, crcText, fastMemory, plainMemory, type SummedMemory } from "./crc32c.ts";
+import { crc32c, formatCrc, makeFastMemory, makePlainMemory, type SummedMemory } from "./crc32c.ts";
 import {
   type CheckpointReason,
   encodeCheckpoint,
@@ -31,9 +31,9 @@ import {
   type Manifest,
   type SourceFormat,
 } from "./documents.ts";
-import { EMPTY_END, EMPTY_TAIL, Extents, type FrameExtent, type StoreEnd, type Tail, tailAfter } from "./extents.ts";
-import { encodeHead, encodeRow, FRAME_BYTES, frameBytes, sha256, writeFrame } from "./frame.ts";
-import { coverageOf, encodeBlock } from "./snapshots.ts";
+import { advanceTail, EMPTY_END, EMPTY_TAIL, Extents, type FrameExtent, type StoreEnd, type Tail } from "./extents.ts";
+import { encodeHead, encodeRow, FRAME_BYTES, getFrameLength, sha256, writeFrame } from "./frame.ts";
+import { encodeBlock, getCoverage } from "./snapshots.ts";
 
 type BuilderOptions = Pick<SegmentedOptions, "disk" | "env" | "durability" | "segmentBytes">;
 
@@ -48,22 +48,22 @@ export interface NextFrame {
 }
 
 /** Where a frame is written, and how its checksum is computed there. */
-interface FrameRoom {
+interface FrameAllocator {
   readonly take: (length: number) => Buffer;
   readonly crc: (frame: Buffer) => number;
 }
 
-const NEW_ROOM: FrameRoom = { take: (length) => Buffer.allocUnsafe(length), crc: (frame) => crc32c(frame) };
+const NEW_ALLOCATOR: FrameAllocator = { take: (length) => Buffer.allocUnsafe(length), crc: (frame) => crc32c(frame) };
 
 /** Encodes the frame of an entry after a tail into a room. Throws invalid_entry when it is too large. */
-export function nextFrame(
+export function encodeNextFrame(
   tail: Tail,
   nodes: Nodes,
   position: number,
   payload: Uint8Array,
   now: string,
   segmentBytes: number,
-  room = NEW_ROOM,
+  allocator = NEW_ALLOCATOR,
 ): NextFrame {
   const entryId = nodes.id(position);
   const entry = { entryId, parentEntryId: nodes.parentIdOf(position), entryType: nodes.type(position) };
@@ -72,12 +72,12 @@ export function nextFrame(
   const payloadSha256 = sha256(payload);
   const payloadLength = payload.length;
   let head = encodeHead(at, entry, now, payloadSha256, payloadLength);
-  let length = frameBytes(head, payload);
+  let length = getFrameLength(head, payload);
   const isNew = tail.segmentSeq === 0 || (tail.segmentSize > 0 && tail.segmentSize + length > segmentBytes);
   if (isNew) {
     at = { segmentSeq: tail.segmentSeq + 1, frameSeq: 1, entrySeq };
     head = encodeHead(at, entry, now, payloadSha256, payloadLength);
-    length = frameBytes(head, payload);
+    length = getFrameLength(head, payload);
   }
   const limit = Math.min(segmentBytes, FRAME_BYTES);
   if (length > limit)
@@ -86,18 +86,26 @@ export function nextFrame(
       `The entry ${entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
       { entryId, bytes: length, limit },
     );
-  const bytes = room.take(length);
+  const bytes = allocator.take(length);
   const payloadStart = writeFrame(bytes, head, payload);
-  const crc = room.crc(bytes);
+  const crc = allocator.crc(bytes);
   const start = isNew ? 0 : tail.segmentSize;
   const { segmentSeq, frameSeq } = at;
-  const row = { entrySeq, segmentSeq, frameSeq, entryId, byteOffset: start, byteLength: length, crc32c: crcText(crc) };
+  const row = {
+    entrySeq,
+    segmentSeq,
+    frameSeq,
+    entryId,
+    byteOffset: start,
+    byteLength: length,
+    crc32c: formatCrc(crc),
+  };
   return {
     bytes,
     isNew,
     row: encodeRow(row),
     extent: { segmentSeq, start, length, payloadStart, payloadLength, crc },
-    tail: tailAfter(tail, at, payloadSha256, start, length, crc),
+    tail: advanceTail(tail, at, payloadSha256, start, length, crc),
   };
 }
 
@@ -107,7 +115,7 @@ function placeholderFor(line: Uint8Array): Uint8Array | null {
   const heads = new HeadReader(nodes);
   if (!heads.readFast(line, 0, line.length, false)) return null;
   const position = nodes.add(heads);
-  return placeholder(nodes.type(position), nodes.id(position), nodes.parentIdOf(position));
+  return makePlaceholder(nodes.type(position), nodes.id(position), nodes.parentIdOf(position));
 }
 
 export class Builder implements StoreEnd {
@@ -123,7 +131,7 @@ export class Builder implements StoreEnd {
   private segment = -1;
   private index = -1;
   /** Memory that begins with the frames that are not written yet; the fast one from the second chunk on. */
-  private frames = plainMemory(CHUNK);
+  private frames = makePlainMemory(CHUNK);
   private fast: SummedMemory | undefined;
   private framesLength = 0;
   private now = "";
@@ -186,7 +194,15 @@ export class Builder implements StoreEnd {
     }
     // Frames that are written together share one time: reading the clock costs as much as a checksum.
     if (this.framesLength === 0) this.now = makeTimestamp(this.options.env);
-    const frame = nextFrame(this.tail, nodes, position, payload, this.now, this.options.segmentBytes, this.room);
+    const frame = encodeNextFrame(
+      this.tail,
+      nodes,
+      position,
+      payload,
+      this.now,
+      this.options.segmentBytes,
+      this.allocator,
+    );
     if (frame.isNew) {
       this.flush();
       this.segment = this.options.disk.create(segmentFile(this.folder, frame.extent.segmentSeq));
@@ -201,12 +217,12 @@ export class Builder implements StoreEnd {
   }
 
   /** The room after the frames that wait, which are written first when the next one does not fit. */
-  private readonly room: FrameRoom = {
+  private readonly allocator: FrameAllocator = {
     take: (length) => {
       if (this.framesLength + length > this.frames.bytes.length) {
         this.flush();
-        this.fast ??= fastMemory();
-        this.frames = length > CHUNK ? plainMemory(length) : this.fast;
+        this.fast ??= makeFastMemory();
+        this.frames = length > CHUNK ? makePlainMemory(length) : this.fast;
       }
       return this.frames.bytes.subarray(this.framesLength, this.framesLength + length);
     },
@@ -298,10 +314,10 @@ export class Builder implements StoreEnd {
     const manifest = new ManifestCounters(this.nodes).manifest(this.tail, counted);
     this.write(manifestFile(this.folder), toBytes(encodeManifest(manifest)));
     if (reason === undefined || this.nodes.count === 0) return manifest;
-    const checkpoint = checkpointOf(manifest, 1, at, reason);
+    const checkpoint = makeCheckpoint(manifest, 1, at, reason);
     this.write(checkpointFile(this.folder, 1), toBytes(encodeCheckpoint(checkpoint)));
     if (this.nodes.missingParent.size === 0)
-      this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, coverageOf(this)));
+      this.write(indexSnapshotFile(this.folder), encodeBlock(this.nodes, this.extents, 0, getCoverage(this)));
     return manifest;
   }
 

@@ -22,12 +22,12 @@ import {
   type CheckpointReason,
   encodeCheckpoint,
   encodeManifest,
+  getSnapshotRef,
   type Manifest,
   parseCheckpoint,
   readManifest,
   SOUND,
   sealManifest,
-  snapshotRef,
 } from "./documents.ts";
 import type { Tail } from "./extents.ts";
 import { Malformed } from "./frame.ts";
@@ -39,7 +39,7 @@ interface KnownCheckpoint {
   readonly tail: Pick<Tail, "entrySeq" | "bytesTotal">;
 }
 
-export function checkpointOf(
+export function makeCheckpoint(
   { head, integrity }: Manifest,
   seq: number,
   at: string,
@@ -51,7 +51,7 @@ export function checkpointOf(
     at,
     headEntrySeq: head.entrySeq,
     headEntryId: head.entryId,
-    snapshotRef: snapshotRef(seq),
+    snapshotRef: getSnapshotRef(seq),
     compactedBeforeEntrySeq: 0,
     chainHash: integrity.chainHash,
     reason,
@@ -72,7 +72,7 @@ function checkpointSeqs(disk: Disk, container: string): number[] {
  * Returns the last valid checkpoint; null when there is none. What it names was on the medium before it. A partial one
  * is ignored (seed 003, "Checkpoint failure").
  */
-export function lastCheckpoint(disk: Disk, container: string): Checkpoint | null {
+export function readLastCheckpoint(disk: Disk, container: string): Checkpoint | null {
   for (const seq of checkpointSeqs(disk, container))
     try {
       return parseCheckpoint(readWhole(disk, checkpointFile(container, seq)), seq);
@@ -170,7 +170,7 @@ export class Checkpoints {
     if (this.known) return this.known;
     const { disk, folder } = this.container;
     const [seq = 0] = checkpointSeqs(disk, folder);
-    const entrySeq = lastCheckpoint(disk, folder)?.headEntrySeq ?? 0;
+    const entrySeq = readLastCheckpoint(disk, folder)?.headEntrySeq ?? 0;
     let bytesTotal = 0;
     if (this.snapshots.count === entrySeq)
       for (const length of this.container.extents.lengths.values.subarray(0, entrySeq)) bytesTotal += length;
@@ -191,7 +191,7 @@ export class Checkpoints {
     const seq = this.last().seq + 1;
     const at = makeTimestamp(options.env);
     const manifest = this.manifestNow(at);
-    const checkpoint = checkpointOf(manifest, seq, at, reason);
+    const checkpoint = makeCheckpoint(manifest, seq, at, reason);
     const mark = await this.writeSynced(`${makeNumberedName(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
     // Where this is refused, the name may be taken all the same.
     this.forget();
@@ -206,8 +206,8 @@ export class Checkpoints {
         await disk.syncFolder(container.folder);
       }
     } catch (error) {
-      const stays = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. The next one that is made gets the next number.`;
-      throw toUnfinishedFailure(error, "making a checkpoint", stays);
+      const sentences = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. The next one that is made gets the next number.`;
+      throw toUnfinishedFailure(error, "making a checkpoint", sentences);
     }
     this.manifestDue = container.entries.nodes.count > container.state.durableCount;
   }

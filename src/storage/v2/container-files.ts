@@ -10,10 +10,10 @@ import { listNames } from "../fs/folders.ts";
  * Returns the time of a session's last change in milliseconds; undefined when it is missing. In a container only the
  * files that contain the session count: checkpoints, manifest and index are also written when it is closed.
  */
-export function changeTime(disk: Disk, path: string): number | undefined {
+export function getChangeTime(disk: Disk, path: string): number | undefined {
   try {
     if (!isContainerName(path)) return disk.info(path).modified;
-    return Math.max(...containerFiles(disk, path, getPointerFile(path)).map(({ modified }) => modified));
+    return Math.max(...listContainerFiles(disk, path, getPointerFile(path)).map(({ modified }) => modified));
   } catch {
     // It was removed, or may not be read.
     return undefined;
@@ -21,7 +21,7 @@ export function changeTime(disk: Disk, path: string): number | undefined {
 }
 
 /** Returns the files that contain a session, header first, and of these others the ones that exist. */
-export function containerFiles(disk: Disk, path: string, ...others: string[]): FileInfo[] {
+export function listContainerFiles(disk: Disk, path: string, ...others: string[]): FileInfo[] {
   // A copy of a session without entries may lack the folder of the segments.
   const segments = listNames(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
   return [

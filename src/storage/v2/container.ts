@@ -10,7 +10,7 @@ import { guardErrno, readAt, readIfPresent, useFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { locateLockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
-import { changedByAnother, notASession } from "../log/failures.ts";
+import { makeChangedFailure, makeNotASessionFailure } from "../log/failures.ts";
 import { KnownEntries } from "../log/known-entries.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
 import { isUuid } from "./documents.ts";
@@ -78,7 +78,7 @@ export class Container {
     for (const folder of [this.folder, segments, index])
       for (const { name, kind } of readIfPresent(() => this.disk.list?.(folder)) ?? [])
         if (kind === "link" && (folder !== this.folder || needed.has(name)))
-          throw notASession(this.file, `${name} in it is a link`);
+          throw makeNotASessionFailure(this.file, `${name} in it is a link`);
   }
 
   readHeader(): void {
@@ -99,7 +99,7 @@ export class Container {
   /** Makes up a header for one that is damaged: the session can be read, and repaired or cloned to be written. */
   private makeHeader({ size, modified }: FileInfo): void {
     const id = basename(this.file, CONTAINER);
-    if (!isUuid(id)) throw notASession(this.file, "its header is not one of a session");
+    if (!isUuid(id)) throw makeNotASessionFailure(this.file, "its header is not one of a session");
     const timestamp = new Date(modified).toISOString();
     this.header = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
     this.headerLine = toBytes(JSON.stringify(this.header));
@@ -174,7 +174,7 @@ export class Container {
   /** Returns the failure for files that another program changed. The next refresh compares what is known with them. */
   changedByAnother(): Failure {
     this.state.isConfirmed = false;
-    return changedByAnother("files");
+    return makeChangedFailure("files");
   }
 
   refuseWrites(): void {

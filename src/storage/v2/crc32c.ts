@@ -51,7 +51,7 @@ export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
 const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase().padStart(2, "0"));
 
 /** Returns a CRC as eight upper-case hex digits. */
-export function crcText(crc: number): string {
+export function formatCrc(crc: number): string {
   return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
 }
 
@@ -63,7 +63,7 @@ export interface SummedMemory {
 }
 
 /** Returns memory of any length. */
-export function plainMemory(length: number): SummedMemory {
+export function makePlainMemory(length: number): SummedMemory {
   const bytes = Buffer.allocUnsafe(length);
   return { bytes, crc: (start, end) => crc32c(bytes, start, end) };
 }
@@ -85,7 +85,7 @@ interface ModuleMaker {
 const PLACE = 16 * VALUES * 4;
 
 /** Returns memory of a chunk in a module of its own, made in 0.5 ms; where there is no WebAssembly, plain memory. */
-export function fastMemory(): SummedMemory {
+export function makeFastMemory(): SummedMemory {
   try {
     const { Module, Instance } = (globalThis as unknown as { WebAssembly: ModuleMaker }).WebAssembly;
     const { memory, crc } = new Instance(new Module(Buffer.from(MODULE, "base64"))).exports;
@@ -95,6 +95,6 @@ export function fastMemory(): SummedMemory {
       crc: (start, end) => crc(PLACE + start, PLACE + end) >>> 0,
     };
   } catch {
-    return plainMemory(CHUNK);
+    return makePlainMemory(CHUNK);
   }
 }

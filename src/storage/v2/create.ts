@@ -19,7 +19,7 @@ import type { FileLogOptions } from "../log/write-state.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
 import { appendEventNow, type ErrorClass, type Manifest, readManifest } from "./documents.ts";
-import { dropOrphanPointer, missingParts, newPointer, publishPointer } from "./pointer.ts";
+import { dropOrphanPointer, listMissingParts, makePointer, publishPointer } from "./pointer.ts";
 
 /** Creates a container with these lines, and claims its lock. Throws already_exists, invalid_entry, leaving nothing. */
 export function createContainer(
@@ -41,7 +41,7 @@ export function createContainer(
     lock = state.lock.claim(key, locateLockInContainer(builder.folder));
     disk.rename(builder.folder, file);
     renamed = true;
-    publishPointer(disk, file, newPointer(manifest.integrity.manifestHash, header.id), options.durability);
+    publishPointer(disk, file, makePointer(manifest.integrity.manifestHash, header.id), options.durability);
     return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
@@ -94,15 +94,17 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
 ]);
 
 /** Returns what a copy of the container left out, as damage. */
-export function missingPartsOf({ disk, file, folder }: Container): Damage[] {
-  return guardErrno("looking at the session", () => missingParts(disk, file, folder)).map(({ name, isDamaged }) => ({
-    kind: "bad_index",
-    line: 0,
-    byteOffset: 0,
-    length: 0,
-    reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
-    salvaged: true,
-  }));
+export function findMissingParts({ disk, file, folder }: Container): Damage[] {
+  return guardErrno("looking at the session", () => listMissingParts(disk, file, folder)).map(
+    ({ name, isDamaged }) => ({
+      kind: "bad_index",
+      line: 0,
+      byteOffset: 0,
+      length: 0,
+      reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
+      salvaged: true,
+    }),
+  );
 }
 
 /** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: where what was damaged is kept. */

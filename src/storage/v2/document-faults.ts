@@ -16,11 +16,11 @@ import { getInfo, guardErrno, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
-import { parseCheckpoint, readLedger, readManifest, snapshotRef } from "./documents.ts";
-import { decodeRow, ifSound } from "./frame.ts";
+import { getSnapshotRef, parseCheckpoint, readLedger, readManifest } from "./documents.ts";
+import { decodeRow, readIfSound } from "./frame.ts";
 
 /** Returns what a repair puts in order by building the container anew. Throws storage_failed. */
-export function documentFaultsOf(container: Container): Damage[] {
+export function findDocumentFaults(container: Container): Damage[] {
   return guardErrno("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
     kind: "bad_index",
     line: 0,
@@ -37,8 +37,8 @@ function* faultsOf(container: Container): Generator<string> {
   if (exists(disk, manifest) && readManifest(disk, manifest) === null) yield "manifest.json is damaged";
   for (const name of listNames(disk, checkpointFolder(folder))) {
     const seq = parseNumberedName(name, "json");
-    if (seq > 0 && ifSound(() => parseCheckpoint(readWhole(disk, checkpointFile(folder, seq)), seq)) === null)
-      yield `${snapshotRef(seq)} is damaged`;
+    if (seq > 0 && readIfSound(() => parseCheckpoint(readWhole(disk, checkpointFile(folder, seq)), seq)) === null)
+      yield `${getSnapshotRef(seq)} is damaged`;
   }
   const { fault, torn } = readLedger(disk, ledgerFile(folder));
   const ledger = join("migrations", basename(ledgerFile(folder)));
@@ -59,7 +59,7 @@ function wrongRow({ disk, folder, extents, entries, end }: Container): number {
   const check = (b: Uint8Array, at: number, to: number): void => {
     const place = count++;
     if (wrong > 0 || place >= entries.nodes.count) return;
-    const row = ifSound(() => decodeRow(b, at, to));
+    const row = readIfSound(() => decodeRow(b, at, to));
     const { segmentSeq, start, length, crc } = extents.at(place);
     const isRight =
       row?.entrySeq === place + 1 &&

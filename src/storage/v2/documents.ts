@@ -10,7 +10,7 @@ import { concat, parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
 import { putInPlaceNow, readIfFile, useFile } from "../fs/files.ts";
 import { nameBackup } from "../fs/quarantine.ts";
-import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
+import { CRC, GENESIS, Malformed, NO_CRC, readIfSound, SHA256, sha256, TIME } from "./frame.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
 export const CHECKPOINT_SCHEMA = "pi.session_store_v2.checkpoint.v1";
@@ -181,11 +181,11 @@ export type ManifestFacts = Omit<Manifest, "schema" | "storeVersion" | "files" |
 
 /** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
-  return inOrder(MANIFEST, { ...manifest, integrity: { ...manifest.integrity, manifestHash } });
+  return inOrder(MANIFEST, { ...manifest, integrity: { ...manifest.integrity, manifestHash: manifestHash } });
 }
 
 /** Returns the SHA-256 of a manifest's compact text with the hash itself empty. */
-export function manifestHash(manifest: Manifest): string {
+export function hashManifest(manifest: Manifest): string {
   return sha256(JSON.stringify(withHash(manifest, "")));
 }
 
@@ -204,7 +204,7 @@ export function sealManifest({ segmentCount, chainHash, lastCrc32c, ...facts }: 
     },
     integrity: { chainHash, manifestHash: "", lastCrc32c },
   };
-  return withHash(manifest, manifestHash(manifest));
+  return withHash(manifest, hashManifest(manifest));
 }
 
 export function encodeManifest(manifest: Manifest): string {
@@ -215,13 +215,13 @@ export function encodeManifest(manifest: Manifest): string {
 export function parseManifest(bytes: Uint8Array): Manifest {
   const manifest = documentOf(bytes, "manifest", MANIFEST);
   checkHead(manifest);
-  if (manifestHash(manifest) !== manifest.integrity.manifestHash) throw new Malformed("manifest hash mismatch");
+  if (hashManifest(manifest) !== manifest.integrity.manifestHash) throw new Malformed("manifest hash mismatch");
   return manifest;
 }
 
 /** Returns the manifest at a path, or null when it is missing or invalid: frames have all that depends on it. */
 export function readManifest(disk: Disk, file: string): Manifest | null {
-  return readIfFile(() => ifSound(() => parseManifest(readWhole(disk, file))));
+  return readIfFile(() => readIfSound(() => parseManifest(readWhole(disk, file))));
 }
 
 /** Throws {@link Malformed} unless the manifest has a head exactly when it has entries. */
@@ -253,7 +253,7 @@ export type Checkpoint = Of<typeof CHECKPOINT>;
 export type CheckpointReason = Checkpoint["reason"];
 
 /** Returns the name of a checkpoint's file in its container. */
-export function snapshotRef(checkpointSeq: number): string {
+export function getSnapshotRef(checkpointSeq: number): string {
   return `checkpoints/${String(checkpointSeq).padStart(16, "0")}.json`;
 }
 
@@ -264,7 +264,7 @@ export function encodeCheckpoint(checkpoint: Checkpoint): string {
 /** Parses a checkpoint; `seq` is the number in the file's name. Throws {@link Malformed}. */
 export function parseCheckpoint(bytes: Uint8Array, seq: number): Checkpoint {
   const checkpoint = documentOf(bytes, "checkpoint", CHECKPOINT);
-  if (checkpoint.checkpointSeq !== seq || checkpoint.snapshotRef !== snapshotRef(seq))
+  if (checkpoint.checkpointSeq !== seq || checkpoint.snapshotRef !== getSnapshotRef(seq))
     throw new Malformed(`checkpoint: it is not number ${seq}`);
   if (checkpoint.compactedBeforeEntrySeq > checkpoint.headEntrySeq)
     throw new Malformed("checkpoint: it is compacted beyond its head");

@@ -3,8 +3,8 @@
 import { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import type { SnapshotColumn } from "../log/snapshot-cache.ts";
-import { crcText } from "./crc32c.ts";
-import { type Coordinates, chained, GENESIS, NO_CRC } from "./frame.ts";
+import { formatCrc } from "./crc32c.ts";
+import { type Coordinates, extendChain, GENESIS, NO_CRC } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
 /** The byte range of one frame, and of the payload in it. */
@@ -93,7 +93,7 @@ export const EMPTY_TAIL: Tail = {
 };
 
 /** Returns the end of the store after a frame that follows `tail` and lies at `start`. */
-export function tailAfter(
+export function advanceTail(
   tail: Tail,
   { segmentSeq, frameSeq, entrySeq }: Coordinates,
   payloadSha256: string,
@@ -106,8 +106,8 @@ export function tailAfter(
     frameSeq,
     segmentSize: start + length,
     entrySeq,
-    chainHash: chained(tail.chainHash, payloadSha256),
-    lastCrc: crcText(crc),
+    chainHash: extendChain(tail.chainHash, payloadSha256),
+    lastCrc: formatCrc(crc),
     bytesTotal: tail.bytesTotal + length,
     segmentCount: tail.segmentCount + (segmentSeq === tail.segmentSeq ? 0 : 1),
   };
@@ -137,7 +137,7 @@ export interface TornTail {
   readonly start: number;
   readonly ours: boolean;
   /** Whether a segment holds, from this byte on, what it held when it was examined. */
-  readonly isAsJudged: (segment: Segment, start: number) => boolean;
+  readonly isAsRead: (segment: Segment, start: number) => boolean;
 }
 
 /** The end before an entry of a batch, in case the batch has to be dropped. */

@@ -7,20 +7,20 @@ import { toBytes } from "../../core/json/json.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import type { Container } from "./container.ts";
-import { crcText } from "./crc32c.ts";
-import { tailAfter } from "./extents.ts";
+import { formatCrc } from "./crc32c.ts";
+import { advanceTail } from "./extents.ts";
 import {
-  chained,
   decodeFrame,
   decodeHead,
   encodeRow,
+  extendChain,
   FRAME_HEAD_BYTES,
   type Frame,
   GENESIS,
   type IndexRow,
-  ifSound,
   Malformed,
   PAYLOAD,
+  readIfSound,
   sha256,
 } from "./frame.ts";
 
@@ -70,7 +70,7 @@ function readDamaged(heads: HeadReader, b: Uint8Array, first: number, end: numbe
 }
 
 /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
-export function idIn(heads: HeadReader, b: Uint8Array, first: number, end: number): string | null {
+export function findEntryId(heads: HeadReader, b: Uint8Array, first: number, end: number): string | null {
   return readDamaged(heads, b, first, end) >= 0 ? idsOf(heads).id : null;
 }
 
@@ -94,7 +94,7 @@ export function addFrame(
   const payloadStart = frame.payloadStart - at;
   extents.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
   entries.checked.set(position, 0);
-  end.tail = tailAfter(tail, frame, frame.payloadSha256, start, length, crc);
+  end.tail = advanceTail(tail, frame, frame.payloadSha256, start, length, crc);
   if (end.awaited.has(end.tail.entrySeq)) end.chains.set(end.tail.entrySeq, end.tail.chainHash);
   if (nodes.isBatch(position)) end.batch.push({ position, tail, indexEnd: end.indexEnd, rows: end.rows.length });
   else end.batch.length = 0;
@@ -119,12 +119,12 @@ export function addUnindexed(
   const { segmentSeq, frameSeq, entrySeq, entryId } = frame;
   const position = addFrame(container, frame, byteOffset, byteLength, at, crc);
   container.entries.checked.set(position, 1);
-  const row = { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crcText(crc) };
+  const row = { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: formatCrc(crc) };
   container.end.rows.push(encodeRow(row));
 }
 
 /** Returns the hash chain at a known entry; null where the head of a frame before it cannot be read. */
-export function chainAt({ end, extents, reader }: Container, entrySeq: number): string | null {
+export function readChainAt({ end, extents, reader }: Container, entrySeq: number): string | null {
   let at = 0;
   for (const seq of end.chains.keys()) if (seq > at && seq <= entrySeq) at = seq;
   let chain = end.chains.get(at) ?? GENESIS;
@@ -133,9 +133,9 @@ export function chainAt({ end, extents, reader }: Container, entrySeq: number): 
     const head = reader.bytes(segmentSeq, start, Math.min(length, FRAME_HEAD_BYTES));
     const frame =
       decodeHead(head, 0, head.length) ??
-      ifSound(() => decodeFrame(reader.bytes(segmentSeq, start, length), 0, length - 1, false));
+      readIfSound(() => decodeFrame(reader.bytes(segmentSeq, start, length), 0, length - 1, false));
     if (frame === null) return null;
-    chain = chained(chain, frame.payloadSha256);
+    chain = extendChain(chain, frame.payloadSha256);
   }
   return chain;
 }

@@ -61,7 +61,7 @@ export function sha256(bytes: Uint8Array | string): string {
 }
 
 /** Returns the chain hash after one more payload: the hash of the digits of both hashes. */
-export function chained(before: string, payloadSha256: string): string {
+export function extendChain(before: string, payloadSha256: string): string {
   return sha256(before + payloadSha256);
 }
 
@@ -84,7 +84,7 @@ export function encodeHead(
 }
 
 /** Returns the length of a frame in bytes, line feed included. */
-export function frameBytes(head: string, payload: Uint8Array): number {
+export function getFrameLength(head: string, payload: Uint8Array): number {
   return Buffer.byteLength(head) + payload.length + 2;
 }
 
@@ -114,7 +114,7 @@ export function encodeRow(row: IndexRow): string {
 export class Malformed extends Error {}
 
 /** Returns what `read` returns; null when it throws {@link Malformed}. */
-export function ifSound<T>(read: () => T): T | null {
+export function readIfSound<T>(read: () => T): T | null {
   try {
     return read();
   } catch (error) {

@@ -12,7 +12,7 @@ import type { RowMark, StoreEnd } from "./extents.ts";
 import { decodeFrame, decodeHead, decodeRow, FRAME_HEAD_BYTES, type IndexRow, Malformed } from "./frame.ts";
 import { addDamaged, addFrame, isBound, requireBound } from "./frame-entries.ts";
 import { isOf } from "./salvage.ts";
-import { type Segment, scratchBuffer } from "./segments.ts";
+import { getScratchBuffer, type Segment } from "./segments.ts";
 
 /** Length up to which a frame is read together with those after it when its head is read. */
 const SHORT_FRAME = 8 << 10;
@@ -49,7 +49,7 @@ interface AcceptedRows {
 }
 
 /** Returns the mark of the row that ends at byte `end` of the index. */
-export function rowMark(disk: Disk, fd: number, end: number, length: number): RowMark {
+export function readRowMark(disk: Disk, fd: number, end: number, length: number): RowMark {
   return { length, crc: crc32c(readAt(disk, fd, end - length, length)) };
 }
 
@@ -86,7 +86,7 @@ export class IndexRows {
           forgetRecalled();
           taken = this.addRows(fd);
         }
-        if (taken.before && !this.isLastWhole()) taken = this.giveLastBack(taken.before, taken);
+        if (taken.before && !this.isLastWhole()) taken = this.returnLast(taken.before, taken);
       }
       const { fault, rest, size } = taken;
       end.indexFault = fault;
@@ -114,7 +114,7 @@ export class IndexRows {
   }
 
   /** Undoes the last accepted row, so that it is the first one that was refused. */
-  private giveLastBack(before: LastAccepted, taken: AcceptedRows): AcceptedRows {
+  private returnLast(before: LastAccepted, taken: AcceptedRows): AcceptedRows {
     const { row, nodeCount, aliases, damageCount, end: endBefore } = before;
     const { entries, end } = this.container;
     entries.forgetFrom(nodeCount);
@@ -172,8 +172,9 @@ export class IndexRows {
       fault ??= `a row at byte ${end.indexEnd} is too long`;
       isIntact = false;
     };
-    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, { line, long }, scratchBuffer(), past);
-    const rowBefore = (at: number, length: number): RowMark => (length === 0 ? lastRow : rowMark(disk, fd, at, length));
+    const { size } = scanLines(disk, fd, end.indexEnd, HEAD_BYTES, { line, long }, getScratchBuffer(), past);
+    const rowBefore = (at: number, length: number): RowMark =>
+      length === 0 ? lastRow : readRowMark(disk, fd, at, length);
     end.lastRow = rowBefore(end.indexEnd, length);
     const last = before as LastAccepted | null;
     if (last) before = { ...last, end: { ...last.end, lastRow: rowBefore(last.end.indexEnd, lengthBefore) } };

@@ -20,16 +20,16 @@ import { removeTree } from "../fs/staging.ts";
 import { isSameStamp } from "../fs/stamps.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { noSession } from "../log/failures.ts";
+import { makeNoSessionFailure } from "../log/failures.ts";
 import { type Backend, FileLog } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import type { WriteState } from "../log/write-state.ts";
-import { type NextFrame, nextFrame } from "./builder.ts";
+import { encodeNextFrame, type NextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
-import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
-import { documentFaultsOf } from "./document-faults.ts";
-import { newerPartOf } from "./newer.ts";
+import { createContainer, findMissingParts, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
+import { findDocumentFaults } from "./document-faults.ts";
+import { findNewerPart } from "./newer.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
@@ -102,12 +102,12 @@ export class V2Backend implements Backend {
     const { container, state } = this;
     try {
       this.opener.open((key) => !held && state.lock.findHolder(key) !== null);
-      const newer = newerPartOf(container);
+      const newer = findNewerPart(container);
       if (newer !== null) container.leaveToNewer(newer);
       state.isConfirmed = held;
     } catch (error) {
       this.close();
-      if (isMissing(error)) throw noSession(this.path);
+      if (isMissing(error)) throw makeNoSessionFailure(this.path);
       throw toStorageFailure(error, "reading the session");
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restartFailed();
@@ -146,7 +146,7 @@ export class V2Backend implements Backend {
       // Rows that this log is making durable need not be read back.
       if (this.commits.index.isWriting && state.isConfirmed)
         return { kind: this.commits.index.isOurs ? "none" : "replaced" };
-      if (judging) change = opener.judgeAgain();
+      if (judging) change = opener.replayAgain();
       else change = isOpen ? opener.refresh() : { kind: "none" };
       if (change.kind === "replaced" && isAbsent(container.disk, headerFile(container.folder)))
         change = { kind: "gone" };
@@ -190,7 +190,7 @@ export class V2Backend implements Backend {
         `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
         { sessionPath: this.path },
       );
-    const newer = newerPartOf(this.container);
+    const newer = findNewerPart(this.container);
     if (newer !== null) throw this.container.leaveToNewer(newer);
     this.commits.checkpoints.forget();
     this.hasParts = false;
@@ -224,7 +224,7 @@ export class V2Backend implements Backend {
     if (other && other !== this.commits) other.markAllDurable();
     const change = this.refresh();
     if (change.kind !== "none" && change.kind !== "grown") throw this.container.changedByAnother();
-    if (this.state.outside) this.commits.requireFrames();
+    if (this.state.replica) this.commits.requireFrames();
     // Reading it may have found that nothing may be written.
     if (this.state.readOnly) throw this.state.readOnly;
   }
@@ -237,13 +237,13 @@ export class V2Backend implements Backend {
     const { nodes } = this.entries;
     const first = nodes.count;
     const { aliases } = nodes;
-    const mayLackParents = this.state.outside !== undefined;
+    const mayMissParents = this.state.replica !== undefined;
     for (const [i, line] of lines.entries()) {
       const position = this.entries.add(line, heads?.[i]);
       const fault =
         nodes.aliases > aliases
           ? "its id is taken"
-          : nodes.parent(position) === MISSING && !mayLackParents
+          : nodes.parent(position) === MISSING && !mayMissParents
             ? `its parent ${nodes.missingParent.get(position)} is not an entry of the session`
             : null;
       if (fault === null) continue;
@@ -292,7 +292,7 @@ export class V2Backend implements Backend {
     const now = makeTimestamp(options.env);
     let { tail } = end;
     for (const [i, line] of lines.entries()) {
-      const frame = nextFrame(tail, entries.nodes, first + i, trimLine(line), now, options.segmentBytes);
+      const frame = encodeNextFrame(tail, entries.nodes, first + i, trimLine(line), now, options.segmentBytes);
       frames.push(frame);
       tail = frame.tail;
     }
@@ -401,7 +401,7 @@ export class V2Backend implements Backend {
   get missingParts(): readonly Damage[] {
     const { container } = this;
     if (this.entries.isNewer) return [];
-    return this.persisted ? [...missingPartsOf(container), ...documentFaultsOf(container)] : [];
+    return this.persisted ? [...findMissingParts(container), ...findDocumentFaults(container)] : [];
   }
 
   requireRepairable(): void {

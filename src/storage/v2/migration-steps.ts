@@ -27,14 +27,14 @@ import {
   type SourceFormat,
 } from "./documents.ts";
 import {
+  getRolledBackName,
   isContainer,
   isLeftOver,
   isOfAnother,
   isRenamedCopy,
-  missingPointer,
-  pointerAt,
+  makeMissingPointer,
   putPointer,
-  rolledBackName,
+  readPointerAt,
 } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
@@ -65,12 +65,12 @@ export const NONE_VALID: Verification = { entryCountMatch: false, hashChainMatch
 /** The reason where nobody gave one. */
 export const UNFINISHED = "the cutover was not brought to its end";
 
-export function holds({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
+export function isVerified({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
   return entryCountMatch && hashChainMatch && indexConsistent;
 }
 
 /** Returns the failure of a migration or rollback. */
-export function migrationFailed(
+export function makeMigrationFailure(
   sentence: string,
   details: Failure["details"] = {},
   options: { cause?: unknown; retryable?: boolean } = {},
@@ -79,8 +79,8 @@ export function migrationFailed(
 }
 
 /** Returns the failure for a store that is FAILED. */
-export function operatorNeeded({ reason, source }: Pointer): Failure {
-  return migrationFailed(
+export function makeOperatorFailure({ reason, source }: Pointer): Failure {
+  return makeMigrationFailure(
     `The store is FAILED: ${reason ?? "the migration did not end"}. Put ${source}.migrated back, then use rollback_migration (pi-session-server rollback); if the file is lost, the same command writes it from the container. Until then the session can only be read.`,
     { state: "FAILED", operatorAction: "restore the rollback target, or roll back without it" },
   );
@@ -90,7 +90,7 @@ export function operatorNeeded({ reason, source }: Pointer): Failure {
 function requireOwnName(disk: Disk, { container }: SessionLocation): void {
   if (!isRenamedCopy(disk, container)) return;
   const own = `${readHeader(disk, container)?.id}`;
-  throw migrationFailed(
+  throw makeMigrationFailure(
     `${basename(container)} is a copy of the container of the session ${own}, and its pointer names the files of that one. Nothing was changed. Export the copy to get a session file of it.`,
   );
 }
@@ -100,7 +100,7 @@ export class MigrationRun {
   readonly options: MigrationOptions;
   readonly disk: Disk;
   readonly location: SessionLocation;
-  readonly wishes: TransitionOptions;
+  readonly request: TransitionOptions;
   readonly migrationId: string;
   readonly correlationId: string;
   /** Format of the session outside of the container. */
@@ -116,15 +116,17 @@ export class MigrationRun {
   /** Locks that this has, by the key of their files. */
   private readonly locks = new Map<string, Lock>();
 
-  constructor(options: MigrationOptions, location: SessionLocation, wishes: TransitionOptions) {
+  constructor(options: MigrationOptions, location: SessionLocation, request: TransitionOptions) {
     this.options = options;
     this.disk = options.disk;
     this.location = location;
-    this.wishes = wishes;
+    this.request = request;
     this.migrationId = options.env.sessionId();
-    this.correlationId = wishes.correlationId ?? `migration-${this.migrationId}`;
+    this.correlationId = request.correlationId ?? `migration-${this.migrationId}`;
     if (!CORRELATION.test(this.correlationId))
-      throw migrationFailed("A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.");
+      throw makeMigrationFailure(
+        "A correlation id has 8 to 128 letters, digits, dots, colons, underscores and hyphens.",
+      );
   }
 
   machine(from: StoreState): StateMachine {
@@ -142,10 +144,10 @@ export class MigrationRun {
    */
   pointer(): Pointer | null {
     const { disk, location } = this;
-    const stored = pointerAt(disk, location.pointer);
+    const stored = readPointerAt(disk, location.pointer);
     if (isOfAnother(disk, location, stored)) return null;
     requireOwnName(disk, location);
-    const pointer = stored ?? missingPointer(disk, location.container);
+    const pointer = stored ?? makeMissingPointer(disk, location.container);
     this.format = pointer?.sourceFormat ?? this.format;
     if (this.found === undefined) this.found = pointer;
     return pointer;
@@ -163,28 +165,28 @@ export class MigrationRun {
   }
 
   /** Runs a migration to `wanted`, or a rollback, and says what stays of it where it is refused. Releases the locks. */
-  async tell<T>(doing: string, wanted: "container" | "file", go: () => Promise<T>): Promise<T> {
+  async runReported<T>(doing: string, wanted: "container" | "file", go: () => Promise<T>): Promise<T> {
     try {
       return await go();
     } catch (error) {
       // A store that is FAILED says so itself.
-      const isTold = error instanceof Failure && error.details.state === "FAILED";
-      const { settledAs, sentence = null } = this.hasBegun && !isTold ? this.standing() : {};
-      const stays = [sentence, ...this.moved].filter((one) => one !== null);
-      if (stays.length === 0) throw toStorageFailure(error, doing);
-      throw (settledAs === wanted ? toDoneFailure : toUnfinishedFailure)(error, doing, stays.join(" "));
+      const isReported = error instanceof Failure && error.details.state === "FAILED";
+      const { settledAs, sentence = null } = this.hasBegun && !isReported ? this.describeState() : {};
+      const sentences = [sentence, ...this.moved].filter((one) => one !== null);
+      if (sentences.length === 0) throw toStorageFailure(error, doing);
+      throw (settledAs === wanted ? toDoneFailure : toUnfinishedFailure)(error, doing, sentences.join(" "));
     } finally {
       this.release();
     }
   }
 
   /** Says which store is the session by now, and in a sentence what of that is not as before, or not settled. */
-  private standing(): { readonly sentence: string | null; readonly settledAs?: "container" | "file" } {
+  private describeState(): { readonly sentence: string | null; readonly settledAs?: "container" | "file" } {
     const { disk, location, found = null } = this;
     const { container } = location;
     let now: Pointer | null;
     try {
-      now = pointerAt(disk, location.pointer);
+      now = readPointerAt(disk, location.pointer);
     } catch {
       return {
         sentence: "Where the session can only be read now, rollback_migration makes its file the session again.",
@@ -276,7 +278,7 @@ export class MigrationRun {
   }
 
   /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */
-  async giveUp(error: unknown, verification: Verification): Promise<void> {
+  async abandon(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {
       if (isLeftOver(disk, location.container) && !exists(disk, location.staging))
@@ -303,7 +305,7 @@ export class MigrationRun {
     const isStaging = isLeftOver(disk, location.container) && !exists(disk, location.staging);
     if (isStaging) return disk.rename(location.container, location.staging);
     this.lockPaths(headerFile(location.container));
-    this.setAside();
+    this.moveContainerAway();
   }
 
   /** Removes everything in the staging folder but the ledger. */
@@ -318,9 +320,9 @@ export class MigrationRun {
   }
 
   /** Gives the container, which is not the session any more, a free name. */
-  setAside(): void {
+  moveContainerAway(): void {
     const { disk, location } = this;
-    const keptAt = findFreeName(disk, (n) => rolledBackName(location, n));
+    const keptAt = findFreeName(disk, (n) => getRolledBackName(location, n));
     this.begin();
     disk.rename(location.container, keptAt);
     this.keptAt = keptAt;
@@ -335,18 +337,18 @@ function classOf(error: unknown): ErrorClass {
 }
 
 /** Yields the positions of a log's entries, as many at a time as are handled without a pause. */
-export async function* stretchesOf(log: Log, pauseBytes = PAUSE_BYTES): AsyncGenerator<Int32Array> {
+export async function* chunkPositions(log: Log, pauseBytes = PAUSE_BYTES): AsyncGenerator<Int32Array> {
   for (let first = 0; first < log.nodes.count; ) {
     let past = first;
     for (let bytes = 0; past < log.nodes.count && bytes < pauseBytes && past - first < PAUSE_ENTRIES; past++)
       bytes += log.length(past);
-    yield range(first, past);
+    yield makeRange(first, past);
     first = past;
     await pause();
   }
 }
 
 /** Returns the positions from `first` to before `past`. */
-export function range(first: number, past: number): Int32Array {
+export function makeRange(first: number, past: number): Int32Array {
   return Int32Array.from({ length: past - first }, (_, i) => first + i);
 }

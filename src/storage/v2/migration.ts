@@ -37,30 +37,30 @@ import { Builder } from "./builder.ts";
 import { isUuid, type Manifest, type Pointer, readManifest } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import {
-  holds,
+  chunkPositions,
+  isVerified,
   type MigrationOptions,
   MigrationRun,
-  migrationFailed,
+  makeMigrationFailure,
   NONE_VALID,
-  stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
 import {
-  currentPathOf,
-  folderOf,
+  findCurrentPath,
+  getFrozenName,
   isOfAnother,
-  locationIn,
-  locationOf,
-  noContainer,
-  pointerAt,
-  snapshotOf,
-  status,
+  locateSessionFiles,
+  makeLocation,
+  makeNoContainerFailure,
+  readMigrationStatus,
+  readPointerAt,
+  resolveContainerFolder,
 } from "./pointer.ts";
-import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
+import { finishInterrupted, forceRollBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
 /** Most bytes that a frame has besides its payload, with ids of the usual length. */
-const FRAME_ROOM = 1024;
+const FRAME_OVERHEAD = 1024;
 /** Most obstacles that are reported. */
 const MAX_OBSTACLES = 100;
 
@@ -78,18 +78,18 @@ export function makeMigrations(
     return ours(path);
   };
   return {
-    plan: (path, progress) => plan(options, ours(path), progress),
-    migrate: async (path, wishes) => migrate(options, writable(path), wishes),
-    rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
-    status: (path) => guardErrno("looking at the migration", () => status(disk, ours(path))),
-    currentPathOf: (path) => guardErrno("looking for the session", () => currentPathOf(disk, allowed(path))),
+    plan: (path, progress) => planMigration(options, ours(path), progress),
+    migrate: async (path, request) => migrate(options, writable(path), request),
+    rollBack: async (path, request) => rollBack(options, writable(path), request),
+    status: (path) => guardErrno("looking at the migration", () => readMigrationStatus(disk, ours(path))),
+    currentPathOf: (path) => guardErrno("looking for the session", () => findCurrentPath(disk, allowed(path))),
     audit: (container, progress) =>
       guardErrno("reading the session", async () => audit(disk, allowed(container), { progress })),
   };
 }
 
 /** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
-export async function plan(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
+export async function planMigration(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
   return useAndClose(options.openFile(file, true), (log) =>
     guardErrno("reading the session", () => planOf(options, log, file, true, progress)),
   );
@@ -105,7 +105,7 @@ async function planOf(
 ): Promise<Plan> {
   const { disk, segmentBytes = SEGMENT_BYTES } = options;
   const { nodes, header } = log;
-  const location = locationIn(dirname(file), header.id, basename(file));
+  const location = makeLocation(dirname(file), header.id, basename(file));
   const obstacles: Obstacle[] = [];
   const add = (kind: string, reason: string, entryId?: string): void => {
     if (obstacles.length < MAX_OBSTACLES)
@@ -116,13 +116,13 @@ async function planOf(
   if (isAnother) add("already_exists", takenBy(location));
   if (!isUuid(header.id)) add("invalid_id", `the session id ${header.id} is not a UUID`);
   // With a pointer, a rollback that was cut off left this, and it is finished first.
-  if (exists(disk, snapshotOf(file)) && (isAnother || pointerAt(disk, location.pointer) === null))
+  if (exists(disk, getFrozenName(file)) && (isAnother || readPointerAt(disk, location.pointer) === null))
     add("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, location.container) && !exists(disk, headerFile(location.container)))
     add("already_exists", `${basename(location.container)} exists and is not a container of a session; move it away`);
-  for await (const positions of stretchesOf(log)) {
+  for await (const positions of chunkPositions(log)) {
     for (const p of positions)
-      if (log.length(p) + FRAME_ROOM > segmentBytes)
+      if (log.length(p) + FRAME_OVERHEAD > segmentBytes)
         add("too_large", `the line has ${log.length(p)} bytes, and a segment holds ${segmentBytes}`, nodes.id(p));
       else if (reading) log.read(p);
     progress?.(positions[positions.length - 1] + 1, nodes.count);
@@ -148,10 +148,10 @@ function takenBy({ container, sessionId }: SessionLocation): string {
 export async function migrate(
   options: MigrationOptions,
   path: string,
-  wishes: TransitionOptions = {},
+  request: TransitionOptions = {},
 ): Promise<Migrated> {
-  const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
-  return run.tell("migrating the session", "container", () => forward(run));
+  const run = new MigrationRun(options, locateSessionFiles(options.disk, path), request);
+  return run.runReported("migrating the session", "container", () => forward(run));
 }
 
 async function forward(run: MigrationRun): Promise<Migrated> {
@@ -179,7 +179,8 @@ async function forward(run: MigrationRun): Promise<Migrated> {
 /** Returns the result for a session that is in a container already. */
 function isThere(run: MigrationRun, { snapshotId, correlationId }: Pointer): Migrated {
   const { container } = run.location;
-  if (!exists(run.disk, headerFile(folderOf(run.disk, container)))) throw noContainer(run.disk, container);
+  if (!exists(run.disk, headerFile(resolveContainerFolder(run.disk, container))))
+    throw makeNoContainerFailure(run.disk, container);
   const entryCount = readManifest(run.disk, manifestFile(container))?.counters.entriesTotal ?? 0;
   const active = "native_v2";
   return run.done({ active, sessionPath: container, entryCount, snapshotId, migrationId: null, correlationId });
@@ -210,7 +211,7 @@ async function copy(going: Going): Promise<Migrated> {
     staged = await stage(going);
   } catch (error) {
     machine.to("ROLLED_BACK", "the migration was given up");
-    await run.giveUp(error, going.verification);
+    await run.abandon(error, going.verification);
     throw error;
   }
   const { verification } = going;
@@ -225,7 +226,7 @@ async function copy(going: Going): Promise<Migrated> {
   };
   try {
     await run.publish(marker);
-    const frozen = snapshotOf(source);
+    const frozen = getFrozenName(source);
     disk.rename(source, frozen);
     await disk.syncFolder(dirname(source));
     const isFrozen =
@@ -236,7 +237,7 @@ async function copy(going: Going): Promise<Migrated> {
   } catch (error) {
     // After the marker only going back is allowed (seed 003, "Migration cutover failure").
     machine.to("FAILED", UNFINISHED);
-    await forceBack(run, `the cutover failed: ${(error as Error).message}`, true).catch((refusal) => {
+    await forceRollBack(run, `the cutover failed: ${(error as Error).message}`, true).catch((refusal) => {
       // An operator must act. Where the disk refuses, the next migration or rollback goes back, and the failure says so.
       if (refusal instanceof Failure) throw refusal;
     });
@@ -262,7 +263,7 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   // Building, reading back and hashing the source go over its bytes once each.
   const total = 3 * Math.max(1, stamp.size);
   const report = (part: number, done: number): void =>
-    run.wishes.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
+    run.request.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
   run.clearName();
   run.clearStaging();
   disk.makeFolder(dirname(ledgerFile(location.staging)));
@@ -288,8 +289,8 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
     indexConsistent: found.ok && found.manifest?.integrity.manifestHash === manifestHash,
   };
   going.verification = verification;
-  if (!holds(verification))
-    throw migrationFailed(
+  if (!isVerified(verification))
+    throw makeMigrationFailure(
       `The written container is not as it should be: ${found.findings[0]?.reason ?? "entries are missing"}. The session is unchanged; check the disk and migrate again.`,
       { verification },
     );
@@ -314,11 +315,11 @@ async function build(
   try {
     builder.begin(log.headerLine);
     let bytes = 0;
-    for await (const positions of stretchesOf(log, run.options.pauseBytes)) {
+    for await (const positions of chunkPositions(log, run.options.pauseBytes)) {
       for (const line of log.readMany(positions)) {
         const position = builder.add(line, true);
         if (builder.nodes.id(position) !== log.nodes.id(position))
-          throw migrationFailed("The order of the entries changed. Migrate again.");
+          throw makeMigrationFailure("The order of the entries changed. Migrate again.");
         bytes += line.length + 1;
       }
       progress(bytes);
@@ -332,7 +333,7 @@ async function build(
     return integrity;
   } catch (error) {
     if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
-      throw migrationFailed(`${error.message} Nothing was changed.`, error.details, { cause: error });
+      throw makeMigrationFailure(`${error.message} Nothing was changed.`, error.details, { cause: error });
     throw error;
   }
 }
@@ -349,14 +350,14 @@ function requireNoObstacles(obstacles: readonly Obstacle[]): void {
     .slice(0, 3)
     .map(({ reason, entryId }) => (entryId === undefined ? reason : `${entryId}: ${reason}`));
   const more = obstacles.length > 3 ? ` and ${obstacles.length - 3} more` : "";
-  throw migrationFailed(
+  throw makeMigrationFailure(
     `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session repairs what it can.`,
     { obstacles },
   );
 }
 
 function changedMeanwhile(): Failure {
-  return migrationFailed(
+  return makeMigrationFailure(
     "Another program wrote to the session file while it was migrated. The file is as that program left it; migrate again.",
     {},
     { retryable: true },

@@ -17,19 +17,19 @@ const SCHEMA = /^\s*\{\s*"schema"\s*:\s*"(pi\.session_store_v(\d+)\.(\w+)\.v(\d+
 const SEEN = 1024;
 
 /** Returns a clause about the first part of a container that is of a newer version; null where none is. */
-export function newerPartOf(container: Container): string | null {
+export function findNewerPart(container: Container): string | null {
   const { disk, file, folder, header, entries } = container;
   if (typeof header.version === "number" && header.version > CURRENT_VERSION)
     return `header.jsonl with format version ${header.version}`;
   return (
-    newerPointer(disk, getPointerFile(file)) ??
+    findNewerPointer(disk, getPointerFile(file)) ??
     newerManifest(disk, folder) ??
     (entries.damage.length > 0 ? newerLine(container) : null)
   );
 }
 
 /** Returns the same of a pointer file. */
-export function newerPointer(disk: Disk, file: string): string | null {
+export function findNewerPointer(disk: Disk, file: string): string | null {
   const { active } = documentAt(disk, file);
   const isNewer =
     typeof active === "string" && /^[a-z]+_v[1-9]\d*$/.test(active) && !SOURCE_FORMATS.includes(active as never);

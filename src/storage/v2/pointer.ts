@@ -34,7 +34,7 @@ import {
 import { beginsDatabase, readBegun, readHeader, type StoredHeader } from "../fs/header.ts";
 import { makeFileName } from "../fs/paths.ts";
 import { listBackups, nameBackup } from "../fs/quarantine.ts";
-import { noSession } from "../log/failures.ts";
+import { makeNoSessionFailure } from "../log/failures.ts";
 import type { Durability } from "../log/write-state.ts";
 import {
   encodePointer,
@@ -45,34 +45,34 @@ import {
   readManifest,
   readPointer,
 } from "./documents.ts";
-import { ifSound, Malformed } from "./frame.ts";
-import { newerPointer } from "./newer.ts";
-import { idIn, isDatabase } from "./sqlite-v1.ts";
+import { Malformed, readIfSound } from "./frame.ts";
+import { findNewerPointer } from "./newer.ts";
+import { isDatabase, readDatabaseId } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
 /** Suffix of a session file's name once a container has taken its place. */
 const FROZEN = ".migrated";
 
 /** Returns the name of a session file once a container has taken its place. */
-export function snapshotOf(source: string): string {
+export function getFrozenName(source: string): string {
   return `${source}${FROZEN}`;
 }
 
 /** Returns the path of the session file that this path is the frozen copy of; null for any other path. */
-export function frozenFrom(path: string): string | null {
+export function getUnfrozenPath(path: string): string | null {
   return path.endsWith(FROZEN) && basename(path).length > FROZEN.length ? path.slice(0, -FROZEN.length) : null;
 }
 
 /** Whether the container at a path is a session. */
 export function isActive(disk: Disk, container: string): boolean {
-  return activeSource(disk, container) !== undefined;
+  return readActiveSource(disk, container) !== undefined;
 }
 
 /** Returns the name of the file that a container was migrated from, or null; undefined when it is not the session. */
-export function activeSource(disk: Disk, container: string): string | null | undefined {
-  const pointer = pointerOf(disk, container);
+export function readActiveSource(disk: Disk, container: string): string | null | undefined {
+  const pointer = readContainerPointer(disk, container);
   if (pointer !== null) return isContainer(disk, container, pointer) ? pointer.source : undefined;
-  const origin = originOf(disk, container);
+  const origin = readOrigin(disk, container);
   return typeof origin === "string" ? undefined : origin.source;
 }
 
@@ -88,7 +88,7 @@ export function isContainer(disk: Disk, container: string, pointer: Pointer): bo
 function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean {
   if (source === null) return false;
   try {
-    return headerAt(disk, join(dirname(container), source))?.id === basename(container, CONTAINER);
+    return readFileHeader(disk, join(dirname(container), source))?.id === basename(container, CONTAINER);
   } catch (error) {
     // It cannot be read, so it is no session.
     if (error instanceof Failure || isErrno(error)) return false;
@@ -100,14 +100,14 @@ function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean
  * Returns a sentence where a program that knows no pointer wrote to a session file whose container is the session: what it
  * wrote is in that file alone.
  */
-export function writtenBeside(
+export function findStrayWrites(
   disk: Disk,
   container: string,
   { source, phase, snapshotId }: Pointer,
 ): string | undefined {
   if (source === null) return undefined;
   const file = join(dirname(container), source);
-  const frozen = snapshotOf(file);
+  const frozen = getFrozenName(file);
   if (exists(disk, file))
     return `${file} is there again, beside the container that took its place: a program that does not know the container wrote it, or somebody put it back. What only that file has is not in the session. Close the session in that program and move the file away; it is kept as it is until then, and rollback_migration is refused`;
   const isChanged = phase === "cutover_commit" && exists(disk, frozen) && hashOf(disk, frozen) !== snapshotId;
@@ -119,11 +119,11 @@ export function writtenBeside(
  * Returns the paths of the session files that containers among these stand for: where a rollback or migration was cut
  * off, both are there, and they are one session.
  */
-export function sourcesOf(disk: Disk, containers: Iterable<string>): Set<string> {
+export function listMigratedSources(disk: Disk, containers: Iterable<string>): Set<string> {
   const found = new Set<string>();
   for (const container of containers)
     try {
-      const source = activeSource(disk, container);
+      const source = readActiveSource(disk, container);
       if (typeof source === "string") found.add(join(dirname(container), source));
     } catch {
       // It may not be read; then nothing tells that a file is the same session.
@@ -132,8 +132,8 @@ export function sourcesOf(disk: Disk, containers: Iterable<string>): Set<string>
 }
 
 /** Returns the pointer of a container; null when it is missing or malformed. */
-export function pointerOf(disk: Disk, container: string): Pointer | null {
-  return ifSound(() => readPointer(disk, getPointerFile(container)));
+export function readContainerPointer(disk: Disk, container: string): Pointer | null {
+  return readIfSound(() => readPointer(disk, getPointerFile(container)));
 }
 
 /** The members of its pointer that the documents in a container tell. */
@@ -150,7 +150,7 @@ interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceForma
  * lies next to it; of a database, only what is beside it tells that. A process that died between publishing the container and publishing the pointer
  * leaves such a container, and so does a copy without the pointer.
  */
-export function originOf(disk: Disk, container: string): Origin | string {
+export function readOrigin(disk: Disk, container: string): Origin | string {
   const pointer = basename(getPointerFile(container));
   const lost = `its pointer file ${pointer} is missing or damaged`;
   const copyIt = `Copy ${pointer} from where the container came from`;
@@ -187,9 +187,9 @@ export function originOf(disk: Disk, container: string): Origin | string {
  * Returns the container as a file that no session is read from, if it may be one that lost its pointer or its header, or
  * if its pointer says that it is the session and it is gone, while the file that it was migrated from is there.
  */
-export function unlistedContainer(disk: Disk, container: string): UnreadFile | undefined {
-  const pointer = pointerOf(disk, container);
-  const folder = folderOf(disk, container);
+export function findUnlistedContainer(disk: Disk, container: string): UnreadFile | undefined {
+  const pointer = readContainerPointer(disk, container);
+  const folder = resolveContainerFolder(disk, container);
   const isHere = exists(disk, headerFile(folder));
   if (isHere && pointer !== null) return undefined;
   const text = isHere ? withoutPointer(disk, container) : withoutHeader(disk, container, folder, pointer);
@@ -197,7 +197,7 @@ export function unlistedContainer(disk: Disk, container: string): UnreadFile | u
 }
 
 function withoutPointer(disk: Disk, container: string): string | undefined {
-  const origin = originOf(disk, container);
+  const origin = readOrigin(disk, container);
   if (typeof origin !== "string" || isLeftOver(disk, container)) return undefined;
   return `${container} is in no list, and it may have entries that no session has: ${origin}`;
 }
@@ -210,7 +210,7 @@ function withoutHeader(disk: Disk, container: string, folder: string, pointer: P
     if (!isOurs) return undefined;
   } else if (!isContainer(disk, container, pointer)) return undefined;
   const source = pointer?.source ? join(dirname(container), pointer.source) : undefined;
-  const kept = source && [snapshotOf(source), source].find((file) => headerAt(disk, file)?.id === id);
+  const kept = source && [getFrozenName(source), source].find((file) => readFileHeader(disk, file)?.id === id);
   if (exists(disk, folder)) {
     const copy = kept === undefined ? "Copy it from where the container came from" : `Make it of the header of ${kept}`;
     return `${container} is in no list, because its header.jsonl is missing. ${copy}; or make an empty file of that name, and repair_session writes a header into it`;
@@ -225,10 +225,10 @@ function fileOfDerived(container: string): string {
 }
 
 /** Returns the failure of a container that is not there, or not whole enough to be opened. */
-export function noContainer(disk: Disk, container: string): Failure {
-  const lost = guardErrno("looking for the session", () => unlistedContainer(disk, container));
+export function makeNoContainerFailure(disk: Disk, container: string): Failure {
+  const lost = guardErrno("looking for the session", () => findUnlistedContainer(disk, container));
   return lost === undefined
-    ? noSession(container)
+    ? makeNoSessionFailure(container)
     : new Failure("session_not_found", lost.text, { sessionPath: container });
 }
 
@@ -236,10 +236,10 @@ export function noContainer(disk: Disk, container: string): Failure {
 function frozenOf(disk: Disk, container: string): string | undefined {
   const id = basename(container, CONTAINER);
   for (const name of disk.names(dirname(container))) {
-    const file = frozenFrom(name);
+    const file = getUnfrozenPath(name);
     if (file === null) continue;
     try {
-      if (headerAt(disk, join(dirname(container), name))?.id === id) return file;
+      if (readFileHeader(disk, join(dirname(container), name))?.id === id) return file;
     } catch {
       // It cannot be read, so it tells nothing.
     }
@@ -278,7 +278,7 @@ function lastMigration(disk: Disk, container: string): MigrationEvent | undefine
 }
 
 /** Returns the name of the session file that a container was made from, or rolled back to, as its ledger says. */
-export function fileInLedger(disk: Disk, container: string): string | undefined {
+export function findFileInLedger(disk: Disk, container: string): string | undefined {
   const last = lastMigration(disk, container);
   if (last === undefined) return undefined;
   return basename(last.sourceFormat === "native_v2" ? last.targetPath : last.sourcePath);
@@ -295,16 +295,16 @@ export function isLeftOver(disk: Disk, container: string): boolean {
 
 /** Whether a container without a pointer is a session. */
 export function isUnpointed(disk: Disk, container: string): boolean {
-  return typeof originOf(disk, container) !== "string";
+  return typeof readOrigin(disk, container) !== "string";
 }
 
 /** Returns the pointer that a container lacks; null when the container is not a session or has no manifest. */
-export function missingPointer(disk: Disk, container: string): Pointer | null {
-  const origin = originOf(disk, container);
+export function makeMissingPointer(disk: Disk, container: string): Pointer | null {
+  const origin = readOrigin(disk, container);
   if (typeof origin === "string" || origin.manifestHash === null) return null;
   const { manifestHash, source } = origin;
-  const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), snapshotOf(source)));
-  return { ...newPointer(manifestHash, basename(container, CONTAINER)), ...origin, manifestHash, snapshotId };
+  const snapshotId = source === null ? null : hashOf(disk, join(dirname(container), getFrozenName(source)));
+  return { ...makePointer(manifestHash, basename(container, CONTAINER)), ...origin, manifestHash, snapshotId };
 }
 
 /** Returns the SHA-256 of a file; null when it is missing. */
@@ -319,10 +319,12 @@ function hashOf(disk: Disk, file: string): string | null {
 }
 
 /** Returns the container of this session that took the place of a session file; null when there is none. */
-export function containerOf(disk: Disk, file: string, sessionId: string | undefined): string | null {
+export function findContainerOfFile(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
-  return guardErrno("opening the session", () => (activeSource(disk, container) === basename(file) ? container : null));
+  return guardErrno("opening the session", () =>
+    readActiveSource(disk, container) === basename(file) ? container : null,
+  );
 }
 
 /**
@@ -331,7 +333,7 @@ export function containerOf(disk: Disk, file: string, sessionId: string | undefi
  */
 function containerFor(disk: Disk, file: string): string | null {
   const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
-  const found = containerOf(disk, file, named);
+  const found = findContainerOfFile(disk, file, named);
   if (found !== null) return found;
   let names: string[];
   try {
@@ -342,14 +344,14 @@ function containerFor(disk: Disk, file: string): string | null {
   }
   for (const name of names) {
     if (!name.endsWith(POINTER)) continue;
-    const container = containerOf(disk, file, name.slice(0, -POINTER.length));
+    const container = findContainerOfFile(disk, file, name.slice(0, -POINTER.length));
     if (container !== null) return container;
   }
   return null;
 }
 
 /** Returns the pointer of a session that begins in V2. */
-export function newPointer(manifestHash: string, sessionId: string): Pointer {
+export function makePointer(manifestHash: string, sessionId: string): Pointer {
   return {
     active: "native_v2",
     manifestHash,
@@ -374,7 +376,7 @@ interface MissingPart {
 }
 
 /** Returns the parts that a container lacks: folders that a copy left out because they were empty, and its pointer. */
-export function missingParts(disk: Disk, container: string, folder = container): MissingPart[] {
+export function listMissingParts(disk: Disk, container: string, folder = container): MissingPart[] {
   const names = new Set(disk.names(folder));
   const missing = FOLDERS.filter((name) => !names.has(name)).map((name) => ({ name: `${name}/`, isDamaged: false }));
   const pointer = getPointerFile(container);
@@ -385,18 +387,18 @@ export function missingParts(disk: Disk, container: string, folder = container):
     if (!(error instanceof Malformed)) throw error;
     isDamaged = true;
   }
-  const origin = originOf(disk, container);
+  const origin = readOrigin(disk, container);
   if (typeof origin !== "string" && origin.manifestHash !== null) missing.push({ name: basename(pointer), isDamaged });
   return missing;
 }
 
 /** Creates the parts that a container lacks, and returns them. A new pointer's name is not durable yet. */
 export function makeParts(disk: Disk, container: string, durability: Durability): MissingPart[] {
-  const missing = missingParts(disk, container);
+  const missing = listMissingParts(disk, container);
   for (const { name, isDamaged } of missing)
     if (name.endsWith("/")) disk.makeFolder(join(container, name));
     else {
-      const pointer = missingPointer(disk, container);
+      const pointer = makeMissingPointer(disk, container);
       if (!pointer) continue;
       const path = getPointerFile(container);
       if (isDamaged) disk.rename(path, nameBackup(disk, path, "damaged"));
@@ -406,42 +408,42 @@ export function makeParts(disk: Disk, container: string, durability: Durability)
 }
 
 /** Returns the folder of a container, which after a repair, or its undo, that was cut off is its last backup. */
-export function folderOf(disk: Disk, file: string): string {
+export function resolveContainerFolder(disk: Disk, file: string): string {
   if (exists(disk, file)) return file;
   return guardErrno("looking for the session", () => listBackups(disk, file).at(-1)?.path ?? file);
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */
 export function dropOrphanPointer(disk: Disk, container: string): void {
-  if (!isAbsent(disk, folderOf(disk, container))) return;
-  const pointer = pointerOf(disk, container);
+  if (!isAbsent(disk, resolveContainerFolder(disk, container))) return;
+  const pointer = readContainerPointer(disk, container);
   if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(getPointerFile(container));
 }
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */
-export function locationOf(disk: Disk, path: string): SessionLocation {
+export function locateSessionFiles(disk: Disk, path: string): SessionLocation {
   return guardErrno("looking for the session", () => {
     const folder = dirname(path);
     if (isContainerName(path)) {
-      const pointer = pointerAt(disk, getPointerFile(path));
-      return locationIn(folder, basename(path, CONTAINER), pointer?.source ?? null);
+      const pointer = readPointerAt(disk, getPointerFile(path));
+      return makeLocation(folder, basename(path, CONTAINER), pointer?.source ?? null);
     }
     // A file and its frozen copy are one session.
-    const source = frozenFrom(path) ?? path;
-    for (const file of [source, snapshotOf(source)]) {
-      const id = headerAt(disk, file)?.id;
-      if (typeof id === "string") return locationIn(folder, id, basename(source));
+    const source = getUnfrozenPath(path) ?? path;
+    for (const file of [source, getFrozenName(source)]) {
+      const id = readFileHeader(disk, file)?.id;
+      if (typeof id === "string") return makeLocation(folder, id, basename(source));
     }
     const container = containerFor(disk, source);
-    if (container !== null) return locationIn(folder, basename(container, CONTAINER), basename(source));
-    throw noSession(path);
+    if (container !== null) return makeLocation(folder, basename(container, CONTAINER), basename(source));
+    throw makeNoSessionFailure(path);
   });
 }
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
-export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
+export function readFileHeader(disk: Disk, file: string): StoredHeader | undefined {
   const begun = readIfPresent(() => readBegun(disk, file));
-  if (begun && beginsDatabase(begun.bytes)) return { id: idIn(disk, file), version: 3 };
+  if (begun && beginsDatabase(begun.bytes)) return { id: readDatabaseId(disk, file), version: 3 };
   return begun?.header;
 }
 
@@ -452,16 +454,16 @@ export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
 export function isOfAnother(
   disk: Disk,
   { container, pointer: path, source }: SessionLocation,
-  pointer = ifSound(() => readPointer(disk, path)),
+  pointer = readIfSound(() => readPointer(disk, path)),
 ): boolean {
   if (source === null) return false;
   const isAnother = (name: string | null | undefined): boolean => name !== basename(source);
   const isThere = (name: string | null | undefined): boolean =>
     typeof name === "string" && exists(disk, join(dirname(container), name));
   if (pointer !== null) return isAnother(pointer.source) && (pointer.active === "native_v2" || isThere(pointer.source));
-  const origin = originOf(disk, container);
+  const origin = readOrigin(disk, container);
   if (typeof origin !== "string") return isAnother(origin.source);
-  const named = fileInLedger(disk, container);
+  const named = findFileInLedger(disk, container);
   return isAnother(named) && isThere(named);
 }
 
@@ -472,11 +474,11 @@ export function isOfAnother(
 export function isRenamedCopy(disk: Disk, container: string): boolean {
   const id = readHeader(disk, container)?.id;
   if (typeof id !== "string" || id === basename(container, CONTAINER)) return false;
-  const isNamed = guardErrno("looking for the session", () => pointerOf(disk, container))?.source !== null;
+  const isNamed = guardErrno("looking for the session", () => readContainerPointer(disk, container))?.source !== null;
   return isNamed || exists(disk, join(dirname(container), `${id}${CONTAINER}`));
 }
 
-export function locationIn(folder: string, sessionId: string, source: string | null): SessionLocation {
+export function makeLocation(folder: string, sessionId: string, source: string | null): SessionLocation {
   const container = join(folder, `${sessionId}${CONTAINER}`);
   return {
     sessionId,
@@ -488,23 +490,23 @@ export function locationIn(folder: string, sessionId: string, source: string | n
 }
 
 /** Returns the current path of a session that had this path before a migration or rollback; else the path itself. */
-export function currentPathOf(disk: Disk, path: string): string {
+export function findCurrentPath(disk: Disk, path: string): string {
   if (isContainerName(path)) {
-    const pointer = guardErrno("opening the session", () => pointerOf(disk, path));
+    const pointer = guardErrno("opening the session", () => readContainerPointer(disk, path));
     if (pointer === null || pointer.source === null || isContainer(disk, path, pointer)) return path;
     return join(dirname(path), pointer.source);
   }
-  const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
+  const found = readFileHeader(disk, path) ?? readFileHeader(disk, getFrozenName(path));
   if (found === undefined) return containerFor(disk, path) ?? path;
-  return containerOf(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
+  return findContainerOfFile(disk, path, typeof found.id === "string" ? found.id : undefined) ?? path;
 }
 
-export function pointerAt(disk: Disk, file: string): Pointer | null {
+export function readPointerAt(disk: Disk, file: string): Pointer | null {
   try {
     return readPointer(disk, file);
   } catch (error) {
     if (!(error instanceof Malformed)) throw error;
-    const newer = newerPointer(disk, file);
+    const newer = findNewerPointer(disk, file);
     if (newer !== null)
       throw new Failure(
         "unsupported_version",
@@ -520,10 +522,10 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
 }
 
 /** Returns how far the migration or rollback of a session has come. Changes nothing. Throws errno errors. */
-export function status(disk: Disk, path: string): Status {
-  const location = locationOf(disk, path);
+export function readMigrationStatus(disk: Disk, path: string): Status {
+  const location = locateSessionFiles(disk, path);
   if (isOfAnother(disk, location)) return neverMigrated(disk, location);
-  const pointer = pointerAt(disk, location.pointer);
+  const pointer = readPointerAt(disk, location.pointer);
   const ledger = [location.container, location.staging].map(ledgerFile).find((file) => exists(disk, file));
   const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
   const status = {
@@ -533,7 +535,7 @@ export function status(disk: Disk, path: string): Status {
     correlationId: pointer?.correlationId ?? events.at(-1)?.correlationId ?? null,
     reason: pointer?.reason ?? null,
     snapshotPath:
-      location.source !== null && exists(disk, snapshotOf(location.source)) ? snapshotOf(location.source) : null,
+      location.source !== null && exists(disk, getFrozenName(location.source)) ? getFrozenName(location.source) : null,
     events,
   };
   const as = (active: Status["active"], state: StoreState, interrupted = false): Status => ({
@@ -553,7 +555,7 @@ export function status(disk: Disk, path: string): Status {
     const back = as(pointer.active, "ROLLED_BACK", isContainerThere);
     if (isContainerThere) return back;
     // The container that was rolled back last has the ledger.
-    const last = findLastName(disk, (n) => rolledBackName(location, n));
+    const last = findLastName(disk, (n) => getRolledBackName(location, n));
     return { ...back, events: last === undefined ? [] : readLedger(disk, ledgerFile(last)).events };
   }
   if (!isContainer(disk, location.container, pointer))
@@ -585,7 +587,7 @@ function neverMigrated(disk: Disk, location: SessionLocation): Status {
   };
 }
 
-export function rolledBackName({ container }: SessionLocation, n: number): string {
+export function getRolledBackName({ container }: SessionLocation, n: number): string {
   return addNumber(`${container}.rolled-back`, n);
 }
 

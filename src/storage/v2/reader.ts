@@ -13,8 +13,8 @@ import { useFile } from "../fs/files.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
 import type { Base, TornTail } from "./extents.ts";
-import { IndexRows, rowMark } from "./index-rows.ts";
-import { marksOf, Replay } from "./replay.ts";
+import { IndexRows, readRowMark } from "./index-rows.ts";
+import { Replay, readDurableEnds } from "./replay.ts";
 import type { Segment } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
 
@@ -28,7 +28,7 @@ export class ContainerReader {
   private judgements: Damage[] = [];
   /** Whether that part is why nothing may be written. */
   private refusedByJudgement = false;
-  private isAsJudged: TornTail["isAsJudged"] = () => false;
+  private isAsRead: TornTail["isAsRead"] = () => false;
 
   constructor(container: Container, snapshots: Snapshots) {
     this.container = container;
@@ -49,7 +49,7 @@ export class ContainerReader {
     const seen = container.indexInfo() ?? undefined;
     const segments = container.segments.list();
     const forgetRecalled = snapshots.load(segments) ? () => snapshots.forget() : null;
-    this.judge(segments, live, seen, forgetRecalled);
+    this.replaySegments(segments, live, seen, forgetRecalled);
     for (const position of entries.nodes.cutCycles())
       reader.report("cycle", position, "parents form a cycle; it is cut here", true);
     for (const [position, parentId] of entries.nodes.missingParent)
@@ -59,7 +59,7 @@ export class ContainerReader {
   }
 
   /** Reads what comes after the known part. While another process is the writer, only what it has indexed. */
-  private judge(
+  private replaySegments(
     segments: readonly Segment[],
     live: boolean,
     seen: FileInfo | undefined,
@@ -72,20 +72,20 @@ export class ContainerReader {
     if (container.state.readOnly === headerFault) container.state.readOnly = null;
     const { readOnly } = container.state;
     // While another process is the writer, nothing is compared with its marks.
-    if (!live) for (const { entrySeq } of marksOf(container)) end.awaited.add(entrySeq);
+    if (!live) for (const { entrySeq } of readDurableEnds(container)) end.awaited.add(entrySeq);
     const rest = new IndexRows(container, segments).read(live, forgetRecalled);
     end.seen = seen;
     container.noteBase();
-    const isAsJudged: TornTail["isAsJudged"] = ({ seq, info }) => {
-      const judged = segments.find((segment) => segment.seq === seq);
-      return judged !== undefined && isSameStamp(judged.info, info);
+    const isAsRead: TornTail["isAsRead"] = ({ seq, info }) => {
+      const match = segments.find((segment) => segment.seq === seq);
+      return match !== undefined && isSameStamp(match.info, info);
     };
-    const replay = new Replay(container, segments, isAsJudged);
+    const replay = new Replay(container, segments, isAsRead);
     // When the index is wrong, the entries that later rows name are there all the same.
     if (live && end.indexFault !== null) replay.run(rest, rest.promised);
     if (!live) {
       replay.run(rest);
-      this.isAsJudged = isAsJudged;
+      this.isAsRead = isAsRead;
       replay.dropIncompleteBatch();
       replay.compareWithMarks();
     }
@@ -100,7 +100,7 @@ export class ContainerReader {
    * Reads again, as the only writer, what comes after the base: its writer may have continued since. Returns "replaced"
    * when an entry is missing or is a different one.
    */
-  judgeAgain(): Change {
+  replayAgain(): Change {
     const { container } = this;
     const { entries, extents, end } = container;
     const { nodes, damage } = entries;
@@ -119,7 +119,7 @@ export class ContainerReader {
         if (index >= 0) damage.splice(index, 1);
       }
       const before = container.indexInfo() ?? undefined;
-      this.judge(container.segments.list(), false, before, null);
+      this.replaySegments(container.segments.list(), false, before, null);
     } catch (error) {
       restore();
       throw error;
@@ -151,7 +151,7 @@ export class ContainerReader {
       if (count === 0) return true;
       if (lastRow.length > 0) {
         const fd = disk.openRead(indexFile(folder));
-        const found = useFile(disk, fd, () => rowMark(disk, fd, indexEnd, lastRow.length));
+        const found = useFile(disk, fd, () => readRowMark(disk, fd, indexEnd, lastRow.length));
         if (found.crc !== lastRow.crc) return false;
       }
       // The name may belong to another file now than the one that is open.
@@ -172,7 +172,7 @@ export class ContainerReader {
     try {
       const index = container.indexInfo();
       const isSame = index && seen ? isSameStamp(index, seen) : !index && !seen;
-      return isLive || !isSame || container.segments.list().some((segment) => !this.isAsJudged(segment, 0));
+      return isLive || !isSame || container.segments.list().some((segment) => !this.isAsRead(segment, 0));
     } catch {
       return true;
     }

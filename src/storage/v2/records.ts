@@ -5,15 +5,15 @@ import type { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
 import { isSameStamp } from "../fs/stamps.ts";
-import { attachmentFolder } from "../log/attachments.ts";
+import { getAttachmentFolder } from "../log/attachments.ts";
 import type { EntrySource, Run } from "../log/entry-reader.ts";
-import { beingChanged } from "../log/failures.ts";
+import { makeChangingFailure } from "../log/failures.ts";
 import { CHUNK, LF } from "../log/lines.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
-import { decodeFrame, ifSound } from "./frame.ts";
+import { decodeFrame, readIfSound } from "./frame.ts";
 import { requireBound } from "./frame-entries.ts";
-import { gluedFrames, MIN_FRAME } from "./salvage.ts";
+import { findGluedFrames, MIN_FRAME } from "./salvage.ts";
 
 export class FrameRecords implements EntrySource {
   readonly starts: Column<Float64Array>;
@@ -36,7 +36,7 @@ export class FrameRecords implements EntrySource {
   }
 
   get attachments(): string {
-    return attachmentFolder(this.container.folder);
+    return getAttachmentFolder(this.container.folder);
   }
 
   descriptor(segmentSeq: number): number {
@@ -83,7 +83,7 @@ export class FrameRecords implements EntrySource {
       const isFrame = frame[frame.length - 1] === 0x0a && line.indexOf(0x0a) < 0;
       if (isKnown && !isFrame) line = reader.sound(position, frame, isKnown);
       const isOurs = isKnown || entries.placeholders.has(position) || reader.isWhole(position, frame, isKnown);
-      if (!isOurs || line.indexOf(0x0a) >= 0) throw beingChanged("files");
+      if (!isOurs || line.indexOf(0x0a) >= 0) throw makeChangingFailure("files");
       pieces.push(line, LF);
     }
     yield concat(pieces);
@@ -131,7 +131,7 @@ export class FrameRecords implements EntrySource {
     const { entries } = this.container;
     const { nodes, heads } = entries;
     if (bytes[bytes.length - 1] !== 0x0a) return null;
-    return ifSound(() => {
+    return readIfSound(() => {
       const frame = decodeFrame(bytes, 0, bytes.length - 1);
       requireBound(entries, bytes, frame);
       const isSame = frame.entryId === nodes.id(position) && frame.parentEntryId === nodes.parentIdOf(position);
@@ -171,7 +171,7 @@ export class FrameRecords implements EntrySource {
     };
     const checkLine = (at: number, b: Uint8Array, first: number, end: number): void => {
       if (end - first < MIN_FRAME || isHit(at, b, first, end)) return;
-      for (const glued of gluedFrames(b, first, end)) if (isHit(at + glued - first, b, glued, end)) return;
+      for (const glued of findGluedFrames(b, first, end)) if (isHit(at + glued - first, b, glued, end)) return;
     };
     this.container.segments.scan(segmentSeq, 0, checkLine, undefined, Buffer.allocUnsafe(CHUNK));
     return found;

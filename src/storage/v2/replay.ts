@@ -1,13 +1,13 @@
 /** Reads the frames after those that the index names, and judges them: entries, leftovers of a crash, or damage. */
 
 import { manifestFile } from "../fs/container-paths.ts";
-import { lastCheckpoint } from "./checkpoints.ts";
+import { readLastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
 import { readManifest } from "./documents.ts";
 import { EMPTY_END, type TornTail } from "./extents.ts";
-import { decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
-import { addDamaged, addUnindexed, chainAt, requireBound } from "./frame-entries.ts";
+import { decodeFrame, decodeHead, Malformed, readIfSound } from "./frame.ts";
+import { addDamaged, addUnindexed, readChainAt, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
@@ -21,11 +21,11 @@ interface Mark {
 }
 
 /** Returns the durable ends that the manifest and the last checkpoint name. */
-export function marksOf({ disk, folder }: Container): Mark[] {
+export function readDurableEnds({ disk, folder }: Container): Mark[] {
   const marks: Mark[] = [];
   const manifest = readManifest(disk, manifestFile(folder));
   if (manifest) marks.push({ name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash });
-  const checkpoint = lastCheckpoint(disk, folder);
+  const checkpoint = readLastCheckpoint(disk, folder);
   if (!checkpoint) return marks;
   const { headEntrySeq: entrySeq, headEntryId: entryId, chainHash } = checkpoint;
   return [...marks, { name: "last checkpoint", entrySeq, entryId, chainHash }];
@@ -35,12 +35,12 @@ export function marksOf({ disk, folder }: Container): Mark[] {
 export class Replay {
   private readonly container: Container;
   private readonly segments: readonly Segment[];
-  private readonly isAsJudged: TornTail["isAsJudged"];
+  private readonly isAsRead: TornTail["isAsRead"];
 
-  constructor(container: Container, segments: readonly Segment[], isAsJudged: TornTail["isAsJudged"]) {
+  constructor(container: Container, segments: readonly Segment[], isAsRead: TornTail["isAsRead"]) {
     this.container = container;
     this.segments = segments;
-    this.isAsJudged = isAsJudged;
+    this.isAsRead = isAsRead;
   }
 
   /**
@@ -58,7 +58,7 @@ export class Replay {
     let salvaged = 0;
     for (const one of found)
       if (this.addSalvaged(one)) salvaged++;
-      else if (one.row) salvage.giveUp(one.row);
+      else if (one.row) salvage.abandon(one.row);
     end.replayed = end.tail.entrySeq - indexed;
     // Anything else is left to its writer.
     if (limit < Number.POSITIVE_INFINITY) return;
@@ -82,7 +82,7 @@ export class Replay {
     // A crash during a rotation leaves a segment without frames.
     const last = this.segments.at(-1)?.seq ?? 0;
     if (!end.tornTail && this.container.state.readOnly?.name !== "corrupt" && last > end.tail.segmentSeq)
-      end.tornTail = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsJudged: this.isAsJudged };
+      end.tornTail = { segmentSeq: end.tail.segmentSeq + 1, start: 0, ours: true, isAsRead: this.isAsRead };
   }
 
   /** Adds frames until one is not due, and passes the rest to the salvage. Returns why it was refused, or null. */
@@ -118,7 +118,7 @@ export class Replay {
   /** Reports bytes that are what a writer left that died while it wrote, and leaves them to the first write. */
   private noteTorn(bad: readonly Bad[], lost: number): void {
     const [{ segmentSeq, start, reason }] = bad;
-    this.container.end.tornTail = { segmentSeq, start, ours: false, isAsJudged: this.isAsJudged };
+    this.container.end.tornTail = { segmentSeq, start, ours: false, isAsRead: this.isAsRead };
     let length = 0;
     for (const { start, end } of bad) length += end - start;
     const why = lost > 0 ? `the last frames are damaged: ${reason}` : "the last frame was cut off while it was written";
@@ -145,7 +145,7 @@ export class Replay {
     const { container } = this;
     const bytes = container.reader.bytes(segmentSeq, start, length);
     // Another program may have written there since.
-    const added = ifSound(() => {
+    const added = readIfSound(() => {
       if (isDamaged && row !== null) {
         const there = { ...row, segmentSeq, byteOffset: start, byteLength: length };
         addDamaged(container, there, bytes, decodeHead(bytes, 0, length));
@@ -161,7 +161,7 @@ export class Replay {
 
   /** Drops the last entries if they are an incomplete batch: appended together, but never acknowledged. */
   dropIncompleteBatch(): void {
-    const { container, isAsJudged } = this;
+    const { container, isAsRead } = this;
     const { entries, extents, reader, end } = container;
     if (container.state.readOnly?.name === "corrupt") return;
     const found = reader.incompleteBatch(container.header.id);
@@ -169,11 +169,11 @@ export class Replay {
     const { first, batch } = found;
     const before = end.batch.find(({ position }) => position === first);
     // What the manifest or the last checkpoint names was acknowledged.
-    if (!before || marksOf(container).some(({ entrySeq }) => entrySeq > before.tail.entrySeq)) return;
+    if (!before || readDurableEnds(container).some(({ entrySeq }) => entrySeq > before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
     reader.report("incomplete_batch", first, which, false);
     const { segmentSeq, start } = extents.at(first);
-    end.tornTail = { segmentSeq, start, ours: end.tornTail?.ours ?? true, isAsJudged };
+    end.tornTail = { segmentSeq, start, ours: end.tornTail?.ours ?? true, isAsRead };
     if (before.indexEnd < end.indexEnd) end.indexFault ??= "its last rows are of entries that were never complete";
     end.goTo({ tail: before.tail, indexEnd: before.indexEnd, lastRow: EMPTY_END.lastRow });
     end.rows.length = before.rows;
@@ -185,7 +185,7 @@ export class Replay {
   private chainAt(entrySeq: number): string | null {
     const { chains, tail } = this.container.end;
     if (entrySeq === tail.entrySeq) return tail.chainHash;
-    const chain = chainAt(this.container, entrySeq);
+    const chain = readChainAt(this.container, entrySeq);
     if (chain !== null) chains.set(entrySeq, chain);
     return chain;
   }
@@ -204,7 +204,7 @@ export class Replay {
   compareWithMarks(): void {
     const { state, entries, end } = this.container;
     if (state.readOnly?.name === "corrupt") return;
-    for (const { name, entrySeq, entryId, chainHash } of marksOf(this.container)) {
+    for (const { name, entrySeq, entryId, chainHash } of readDurableEnds(this.container)) {
       const missing = entrySeq - end.tail.entrySeq;
       if (missing > 0) {
         if (!entries.damage.some(({ kind }) => kind === "lost_entries"))

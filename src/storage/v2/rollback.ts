@@ -21,25 +21,32 @@ import { type Disk, exists, getInfoIfPresent, isAbsent, readWhole, removeIfSame,
 import { isNameTaken, useAndClose, useFile, writeTemporary } from "../fs/files.ts";
 import { nameBackup } from "../fs/quarantine.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
-import { attachmentFolder, attachmentsIn, shareAttachments } from "../log/attachments.ts";
+import { getAttachmentFolder, listAttachments, shareAttachments } from "../log/attachments.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { type Pointer, readLedger } from "./documents.ts";
-import { chained, GENESIS, sha256 } from "./frame.ts";
+import { extendChain, GENESIS, sha256 } from "./frame.ts";
 import {
   ALL_VALID,
-  holds,
+  chunkPositions,
+  isVerified,
   type MigrationOptions,
   MigrationRun,
-  migrationFailed,
+  makeMigrationFailure,
+  makeOperatorFailure,
+  makeRange,
   NONE_VALID,
-  operatorNeeded,
-  range,
-  stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { folderOf, headerAt, isContainer, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
+import {
+  getFrozenName,
+  isContainer,
+  locateSessionFiles,
+  readFileHeader,
+  readPointerAt,
+  resolveContainerFolder,
+} from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -54,26 +61,26 @@ import type { StoreState } from "./states.ts";
 export async function rollBack(
   options: MigrationOptions,
   path: string,
-  wishes: TransitionOptions = {},
+  request: TransitionOptions = {},
 ): Promise<Migrated> {
-  const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
-  return run.tell("rolling the migration back", "file", () => back(run));
+  const run = new MigrationRun(options, locateSessionFiles(options.disk, path), request);
+  return run.runReported("rolling the migration back", "file", () => back(run));
 }
 
 async function back(run: MigrationRun): Promise<Migrated> {
-  const { disk, location, wishes } = run;
+  const { disk, location, request } = run;
   const pointer = run.pointer();
   if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, location.container)))
-    throw migrationFailed("The session was not migrated, so there is nothing to roll back.");
+    throw makeMigrationFailure("The session was not migrated, so there is nothing to roll back.");
   if (pointer.active !== "native_v2") {
     await finishRollback(run, pointer);
     return isBack(run, pointer);
   }
   const isLost = isGone(run) && fileBehind(run, pointer) !== undefined;
   if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isLost)
-    return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
-  await forceBack(run, wishes.reason ?? pointer.reason ?? (isLost ? "the container is missing" : UNFINISHED));
-  return isBack(run, pointerAt(disk, location.pointer) as Pointer);
+    return restore(run, pointer, request.reason ?? pointer.reason ?? "rollback was asked for");
+  await forceRollBack(run, request.reason ?? pointer.reason ?? (isLost ? "the container is missing" : UNFINISHED));
+  return isBack(run, readPointerAt(disk, location.pointer) as Pointer);
 }
 
 /** Finishes an interrupted migration or rollback as its pointer says. */
@@ -82,9 +89,9 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
   if (pointer === null || pointer.phase === "completed") return;
   if (pointer.active !== "native_v2") await finishRollback(run, pointer);
   else if (pointer.phase === "cutover_commit" || !isContainer(run.disk, run.location.container, pointer))
-    await forceBack(run, pointer.reason ?? UNFINISHED);
+    await forceRollBack(run, pointer.reason ?? UNFINISHED);
   else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
-  else throw operatorNeeded(pointer);
+  else throw makeOperatorFailure(pointer);
   run.release();
 }
 
@@ -92,19 +99,19 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
  * Rolls back a cutover that was not verified, or finishes a rollback whose file has its name: nothing was written to the
  * container since. `isHeld`: this has its locks.
  */
-export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
+export async function forceRollBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
-  const pointer = pointerAt(disk, location.pointer);
+  const pointer = readPointerAt(disk, location.pointer);
   if (pointer === null || pointer.active !== "native_v2") {
     if (!isHeld) throw endedMeanwhile();
     // The marker itself was not published.
-    return run.giveUp(migrationFailed(reason), NONE_VALID);
+    return run.abandon(makeMigrationFailure(reason), NONE_VALID);
   }
   const source = run.pathOf(pointer.source as string);
   if (!isHeld) {
-    run.lockPaths(headerFile(location.container), source, snapshotOf(source));
+    run.lockPaths(headerFile(location.container), source, getFrozenName(source));
     // Whoever had the locks until now may have brought the migration to its end.
-    if (pointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
+    if (readPointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
     // A container that was missing may be there again.
     if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isGone(run))
       throw endedMeanwhile();
@@ -119,7 +126,7 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
     };
     await run.note(location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
     await run.publish(failed);
-    throw operatorNeeded(failed);
+    throw makeOperatorFailure(failed);
   }
   run.begin();
   if (target !== source) await nameAgain(disk, target, source);
@@ -129,14 +136,14 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
 }
 
 function isGone({ disk, location }: MigrationRun): boolean {
-  return isAbsent(disk, folderOf(disk, location.container));
+  return isAbsent(disk, resolveContainerFolder(disk, location.container));
 }
 
 /** Returns the file of the session that a container took the place of, under its own name or as the frozen copy. */
 function fileBehind(run: MigrationRun, { source: name }: Pointer): string | undefined {
   if (name === null) return undefined;
   const source = run.pathOf(name);
-  return [source, snapshotOf(source)].find((file) => headerAt(run.disk, file)?.id === run.location.sessionId);
+  return [source, getFrozenName(source)].find((file) => readFileHeader(run.disk, file)?.id === run.location.sessionId);
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer): Migrated {
@@ -152,11 +159,11 @@ function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointe
  */
 async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, source: string): Promise<boolean> {
   const { disk } = run;
-  const snapshot = snapshotOf(source);
+  const snapshot = getFrozenName(source);
   run.lockPaths(snapshot, source);
   const isNamed = exists(disk, snapshot);
   if (isNamed && (await hashFile(disk, snapshot)) !== snapshotId)
-    throw migrationFailed(
+    throw makeMigrationFailure(
       `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
       { snapshotPath: snapshot, snapshotId },
     );
@@ -183,12 +190,12 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
   return useAndClose(options.openContainer(location.container), async (log) => {
     if (log.readOnly?.name === "unsupported_version") throw log.readOnly;
-    const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
+    const before = hasSnapshot ? options.openFile(getFrozenName(named as string), true) : null;
     try {
       log.acquireLock();
       const file = named ?? options.fileFor(log.header, dirname(location.container));
       const { nodes } = log;
-      const later = range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
+      const later = makeRange(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
       return await takeBack({ run, pointer, reason, log, before, later, file });
     } finally {
       before?.close();
@@ -212,9 +219,9 @@ interface Rollback {
 
 async function takeBack(going: Rollback): Promise<Migrated> {
   const { run, pointer, reason, log, before, later, file } = going;
-  const { disk, location, wishes } = run;
+  const { disk, location, request } = run;
   const { leaves, openFile } = run.options;
-  const found = await audit(disk, location.container, { progress: wishes.progress });
+  const found = await audit(disk, location.container, { progress: request.progress });
   // Damage to documents that hold no entries does not block the way back.
   const isKnown =
     log.nodes.count === found.counters.entriesTotal && !log.damage.some(({ kind }) => kind === "bad_header");
@@ -222,7 +229,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   if ((before === null || later.length > 0 || isRehoused(going)) && !whole) {
     // Nothing was written to the container: it is the session as before, and can be repaired.
     if (pointer.phase === "rollback") await run.publish({ ...pointer, phase: "completed", reason: null });
-    throw migrationFailed(
+    throw makeMigrationFailure(
       "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
     );
   }
@@ -233,15 +240,15 @@ async function takeBack(going: Rollback): Promise<Migrated> {
     await log.checkpointNow?.("pre_migration");
     machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
   }
-  const correlationId = wishes.correlationId ?? pointer.correlationId;
+  const correlationId = request.correlationId ?? pointer.correlationId;
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
   let verification = NONE_VALID;
   const check = async (written: string): Promise<void> => {
     // Whoever finds the file may write to it, and migrate it anew, only when the rollback has come to its end.
     run.lockPaths(written);
     verification = await verify(going, written, found.chainHash, whole);
-    if (!holds(verification))
-      throw migrationFailed(
+    if (!isVerified(verification))
+      throw makeMigrationFailure(
         "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
         { verification },
       );
@@ -299,8 +306,8 @@ async function putBack(going: Rollback, check: (written: string) => Promise<void
   if (left?.size === 0) removeIfSame(disk, file, left);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
-    await check(snapshotOf(file));
-    return nameAgain(disk, snapshotOf(file), file);
+    await check(getFrozenName(file));
+    return nameAgain(disk, getFrozenName(file), file);
   }
   const name = async (temporary: string): Promise<void> => {
     await check(temporary);
@@ -322,16 +329,16 @@ async function writeLines(going: Rollback, fd: number): Promise<void> {
   const isUsable = before !== null && before.version >= 3 && before.header.leafId === undefined;
   const isContinued = isUsable && !isRehoused(going);
   if (isContinued) {
-    disk.copyMode(snapshotOf(file), fd);
-    await copyLines(disk, snapshotOf(file), fd);
+    disk.copyMode(getFrozenName(file), fd);
+    await copyLines(disk, getFrozenName(file), fd);
   } else writeAll(disk, fd, concat([log.headerLine, LF]));
-  for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
+  for (const piece of log.copy(isContinued ? later : makeRange(0, log.nodes.count))) writeAll(disk, fd, piece);
 }
 
 /** Shares the attachments of the container with the session file, durably, before that gets its name. */
 async function shareBack({ run, file }: Rollback): Promise<void> {
   const { disk, location } = run;
-  const folder = attachmentFolder(file);
+  const folder = getAttachmentFolder(file);
   shareAttachments(disk, location.container, folder);
   if (isAbsent(disk, folder)) return;
   await disk.syncFolder(folder);
@@ -341,7 +348,9 @@ async function shareBack({ run, file }: Rollback): Promise<void> {
 /** Whether the session file has every attachment of the container. A database has them inside. */
 function hasAttachments({ run, file }: Rollback): boolean {
   if (run.format !== "jsonl_v3") return true;
-  const [ours, theirs] = [run.location.container, file].map((path) => attachmentsIn(run.disk, attachmentFolder(path)));
+  const [ours, theirs] = [run.location.container, file].map((path) =>
+    listAttachments(run.disk, getAttachmentFolder(path)),
+  );
   const there = new Set(theirs);
   return ours.every((name) => there.has(name));
 }
@@ -350,12 +359,12 @@ function hasAttachments({ run, file }: Rollback): boolean {
 async function writeDatabaseBack({ run, log, before, file }: Rollback, fd: number, temporary: string): Promise<void> {
   const { disk, location } = run;
   if (before) {
-    disk.copyMode(snapshotOf(file), fd);
-    await useFile(disk, disk.openRead(snapshotOf(file)), (source) =>
+    disk.copyMode(getFrozenName(file), fd);
+    await useFile(disk, disk.openRead(getFrozenName(file)), (source) =>
       copyBytes(disk, source, fd, 0, disk.infoOf(source).size),
     );
   }
-  const lines = log.readMany(range(0, log.nodes.count));
+  const lines = log.readMany(makeRange(0, log.nodes.count));
   writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobsIn(disk, join(location.container, BLOBS)));
 }
 
@@ -369,10 +378,10 @@ function verify(going: Rollback, written: string, chainHash: string, whole: bool
     let chain = GENESIS;
     let isOrdered = theirs.count === ours.count;
     let position = 0;
-    for await (const positions of stretchesOf(there))
+    for await (const positions of chunkPositions(there))
       for (const line of there.readMany(positions)) {
         // The snapshot's lines may have white space around an entry; payloads have none.
-        chain = chained(chain, sha256(trimLine(line)));
+        chain = extendChain(chain, sha256(trimLine(line)));
         isOrdered &&= theirs.id(position) === ours.id(position);
         position++;
       }
@@ -399,10 +408,10 @@ async function finishRollback(
 ): Promise<void> {
   const { disk, location } = run;
   const source = run.pathOf(name as string);
-  const snapshot = snapshotOf(source);
+  const snapshot = getFrozenName(source);
   if (!isHeld) {
     run.lockPaths(source, snapshot, headerFile(location.container));
-    const now = pointerAt(disk, location.pointer);
+    const now = readPointerAt(disk, location.pointer);
     if (!now || now.active === "native_v2" || now.phase !== phase || now.correlationId !== correlationId)
       throw endedMeanwhile();
   }
@@ -420,13 +429,13 @@ async function finishRollback(
       isOneFile(disk, source, snapshot) || (await hashFile(disk, source)) === (await hashFile(disk, snapshot));
     if (isOne) disk.remove(snapshot);
     else {
-      const stored = version ?? headerAt(disk, snapshot)?.version;
+      const stored = version ?? readFileHeader(disk, snapshot)?.version;
       disk.rename(snapshot, nameBackup(disk, source, `v${typeof stored === "number" ? stored : 1}`));
     }
     await disk.syncFolder(dirname(source));
   }
   if (!isContainerThere) return;
-  run.setAside();
+  run.moveContainerAway();
   await disk.syncFolder(dirname(location.container));
 }
 
@@ -442,7 +451,7 @@ function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreSta
 
 function endedMeanwhile(): Failure {
   const sentence = "Another process ended this migration or took it back. Nothing was changed here; try again.";
-  return migrationFailed(sentence, {}, { retryable: true });
+  return makeMigrationFailure(sentence, {}, { retryable: true });
 }
 
 function inTheWay(file: string): Failure {
@@ -465,5 +474,5 @@ async function nameAgain(disk: Disk, file: string, name: string): Promise<void> 
 
 /** Yields the attachments of a container, each with its SHA-256. */
 function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
-  for (const name of attachmentsIn(disk, folder)) yield [name, readWhole(disk, join(folder, name))];
+  for (const name of listAttachments(disk, folder)) yield [name, readWhole(disk, join(folder, name))];
 }

@@ -6,10 +6,10 @@
 
 import { isJson } from "../../core/json/json.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
-import { crc32c, crcText } from "./crc32c.ts";
+import { crc32c, formatCrc } from "./crc32c.ts";
 import type { Tail } from "./extents.ts";
 import { decodeFrame, decodeHead, FRAME_SCHEMA, type Frame, type IndexRow, Malformed } from "./frame.ts";
-import { idIn, requireBound } from "./frame-entries.ts";
+import { findEntryId, requireBound } from "./frame-entries.ts";
 
 /** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */
 export const MIN_FRAME = 220;
@@ -82,7 +82,7 @@ function areContiguous(rows: readonly IndexRow[], tail: Tail): boolean {
  * Yields where whole frames may begin that end with the line, except at its own beginning: the bytes before them lost
  * their line feed. The last one comes first, because only the text of an entry holds others.
  */
-export function* gluedFrames(b: Uint8Array, first: number, end: number): Generator<number> {
+export function* findGluedFrames(b: Uint8Array, first: number, end: number): Generator<number> {
   const line = Buffer.from(b.buffer, b.byteOffset + first, end - first);
   let left = REREADS * line.length;
   for (let at = line.lastIndexOf(BEGINNING); at > 0; at = line.lastIndexOf(BEGINNING, at - 1)) {
@@ -128,13 +128,13 @@ export class Salvage {
   allows({ entrySeq }: Frame, length: number, crc: number): boolean {
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
-    const exact = rows.find((row) => row.byteLength === length && row.crc32c === crcText(crc));
+    const exact = rows.find((row) => row.byteLength === length && row.crc32c === formatCrc(crc));
     if (exact) this.foundRows.add(exact);
     return exact !== undefined;
   }
 
   /** Notes that the frame of a row is not there after all. */
-  giveUp(row: IndexRow): void {
+  abandon(row: IndexRow): void {
     this.foundRows.delete(row);
   }
 
@@ -157,7 +157,7 @@ export class Salvage {
         if (!(error instanceof Malformed)) throw error;
         reason = error.message;
       }
-      for (const at of gluedFrames(b, first, end))
+      for (const at of findGluedFrames(b, first, end))
         try {
           this.frame(segmentSeq, start + at - first, b, at, end, limit, () =>
             this.bad(segmentSeq, start, start + at - first, reason, this.namedBy(b, first, at)),
@@ -199,7 +199,7 @@ export class Salvage {
     const { entrySeq, entryId } = frame;
     if (entrySeq > limit) return;
     const length = end - first + 1;
-    const crc = crcText(crc32c(b, first, end + 1));
+    const crc = formatCrc(crc32c(b, first, end + 1));
     const rows = this.bySeq.get(entrySeq) ?? [];
     const exact = rows.find((row) => row.byteLength === length && row.crc32c === crc && !this.foundRows.has(row));
     // The text of an entry may hold frames, and the bytes around them may be lost.
@@ -223,7 +223,7 @@ export class Salvage {
     if (this.byId.size === 0 || end - first < MIN_NAMED) return null;
     const head = decodeHead(b, first, end);
     let row = head === null ? undefined : this.byId.get(head.entryId);
-    if (!head || !row || !isOf(head, row)) row = this.byId.get(idIn(this.entries.heads, b, first, end) ?? "");
+    if (!head || !row || !isOf(head, row)) row = this.byId.get(findEntryId(this.entries.heads, b, first, end) ?? "");
     if (!row || this.named.has(row)) return null;
     this.named.add(row);
     return row;

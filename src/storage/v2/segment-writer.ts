@@ -81,7 +81,7 @@ export class SegmentWriter {
    * Whether a whole frame of a write that failed is left, and stays: what is only ours, and could not be cut off, is cut off
    * by the next write. Where that cannot be read, it may.
    */
-  private leavesAny(attempted: ReadonlyMap<number, Attempt>, isOurs: TornTail["isAsJudged"]): boolean {
+  private leavesAny(attempted: ReadonlyMap<number, Attempt>, isOurs: TornTail["isAsRead"]): boolean {
     if (attempted.size === 0 || !this.container.end.tornTail) return false;
     try {
       return this.others(isOurs).length > 0 && this.holdsWhole(attempted);
@@ -100,7 +100,7 @@ export class SegmentWriter {
   }
 
   /** Returns the segments behind the tail in which there is something else than what is ours. */
-  private others(isOurs: TornTail["isAsJudged"]): Segment[] {
+  private others(isOurs: TornTail["isAsRead"]): Segment[] {
     const { segmentSeq, segmentSize } = this.container.end.tail;
     const behind = this.container.segments.list().filter(({ seq }) => seq >= segmentSeq);
     return behind.filter((segment) => !isOurs(segment, segment.seq === segmentSeq ? segmentSize : 0));
@@ -189,8 +189,8 @@ export class SegmentWriter {
    * Cuts off what comes after a tail, if all of it was written by us. When that fails, or with `later`, the next write
    * does so.
    */
-  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"], later = false): void {
-    this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
+  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsRead: TornTail["isAsRead"], later = false): void {
+    this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsRead };
     if (later) return;
     try {
       this.cutTornTail();
@@ -212,7 +212,7 @@ export class SegmentWriter {
       const start = seq === tornTail.segmentSeq ? tornTail.start : 0;
       if (size <= start && start > 0) continue;
       segments.forget(seq);
-      if (!tornTail.isAsJudged(segment, start)) throw container.changedByAnother();
+      if (!tornTail.isAsRead(segment, start)) throw container.changedByAnother();
       cuts.push({ seq, start, size });
     }
     for (const { seq, start, size } of cuts) {

@@ -16,7 +16,7 @@ const OPEN_SEGMENTS = 16;
 /** Buffer that lines are read into. No line outlives the call for it, and no scan begins within another. */
 let scratch: Buffer | undefined;
 
-export function scratchBuffer(): Buffer {
+export function getScratchBuffer(): Buffer {
   scratch ??= Buffer.allocUnsafe(CHUNK);
   return scratch;
 }
@@ -101,7 +101,7 @@ export class Segments {
     start: number,
     visit: (at: number, b: Uint8Array, first: number, end: number) => void,
     skipped?: (start: number, end: number) => void,
-    chunk = scratchBuffer(),
+    chunk = getScratchBuffer(),
   ): Scanned {
     const visitor = {
       line: (_number: number, at: number, b: Uint8Array, first: number, end: number) => visit(at, b, first, end),

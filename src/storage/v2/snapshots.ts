@@ -39,7 +39,7 @@ interface Coverage {
 }
 
 /** Returns the coverage of all entries before an end. */
-export function coverageOf({ tail, indexEnd, lastRow }: StoreEnd): Coverage {
+export function getCoverage({ tail, indexEnd, lastRow }: StoreEnd): Coverage {
   return { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
 }
 
@@ -126,11 +126,11 @@ function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes
   const last = blocks[blocks.length - 1].details;
   const { count } = last;
   // Room for what comes next, so that the first append need not copy the columns.
-  const room = count + Math.max(1024, count >> 4);
-  const numbers = Array.from({ length: 6 }, () => new Uint32Array(room));
+  const capacity = count + Math.max(1024, count >> 4);
+  const numbers = Array.from({ length: 6 }, () => new Uint32Array(capacity));
   const [ids, segments, lengths, payloadStarts, payloadLengths, crcs] = numbers;
-  const [parents, starts] = [new Int32Array(room), new Float64Array(room)];
-  const [types, roles, flags] = [new Uint16Array(room), new Uint8Array(room), new Uint8Array(room)];
+  const [parents, starts] = [new Int32Array(capacity), new Float64Array(capacity)];
+  const [types, roles, flags] = [new Uint16Array(capacity), new Uint8Array(capacity), new Uint8Array(capacity)];
   const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
   const odd = blocks.flatMap(({ details }) => details.odd);
   const forward = blocks.flatMap(({ details }) => details.forward);
@@ -288,7 +288,7 @@ export class Snapshots {
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.count };
     const chains = [...end.chains].slice(-KEPT_CHAINS);
-    const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own, chains };
+    const facts: KeptContainer = { ...getCoverage(end), id: header.id, ...own, chains };
     this.kept.store(key, nodes, { columns: extents.columns(count), facts }, true);
     this.keptCount = count;
   }
@@ -297,7 +297,7 @@ export class Snapshots {
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;
-    const covered = coverageOf(end.durable);
+    const covered = getCoverage(end.durable);
     if (nodes.aliases > 0 || nodes.missingParent.size > 0 || nodes.losses > 0 || covered.rowLength === 0) return;
     if (covered.count <= this.count) return;
     for (const position of nodes.forward) if (nodes.parent(position) >= covered.count) return;

@@ -27,8 +27,8 @@ export function isDatabase(disk: Disk, file: string): boolean {
   return bytes !== null && beginsDatabase(bytes);
 }
 
-/** Returns the session id in a database. Throws what {@link linesOf} throws. */
-export function idIn(disk: Disk, file: string): string {
+/** Returns the session id in a database. Throws what {@link readDatabaseLines} throws. */
+export function readDatabaseId(disk: Disk, file: string): string {
   return reading(disk, file, (database) => String(headerIn(database, file).id));
 }
 
@@ -42,7 +42,7 @@ function headerIn(database: Database, file: string): EntryRow {
  * Returns the header and the entries of a database as the bytes of a session file, each row's text as it is. Throws
  * migration_failed when `sqlite` finds none, when changes lie next to the database, or when the rows are not a session.
  */
-export function linesOf(disk: Disk, file: string, sqlite = findSqlite): Uint8Array {
+export function readDatabaseLines(disk: Disk, file: string, sqlite = findSqlite): Uint8Array {
   const read = (database: Database): Uint8Array => {
     const { id, json } = headerIn(database, file);
     const header = parse(json) as { id?: unknown; version?: unknown } | null;
@@ -137,8 +137,8 @@ export function writeDatabase(
   useFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
-/** Returns a disk on which a file has other bytes: those of {@link linesOf}, which readers of session files know. */
-export function withBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
+/** Returns a disk on which a file has other bytes: those of {@link readDatabaseLines}, which readers of session files know. */
+export function makeDiskWithBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   // No descriptor of the system is below 0.
   const own = -0x5051;
   const infoOf = (): FileInfo => ({ ...disk.info(file), size: bytes.length });

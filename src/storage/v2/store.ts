@@ -4,14 +4,14 @@ import { dirname, join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, getMembers } from "../../core/json/json.ts";
-import { type Beginning, bytesOfContent, type Store } from "../../core/ports/store.ts";
+import { type Beginning, readContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
 import { guardErrno } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { makeStagingName, removeTree, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
-import { noSession, notASession, notPublished } from "../log/failures.ts";
+import { makeNoSessionFailure, makeNotASessionFailure, makeNotPublishedFailure } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
@@ -21,14 +21,14 @@ import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
 import {
-  folderOf,
+  findStrayWrites,
   isContainer,
-  newPointer,
-  noContainer,
-  originOf,
-  pointerOf,
+  makeNoContainerFailure,
+  makePointer,
   publishPointer,
-  writtenBeside,
+  readContainerPointer,
+  readOrigin,
+  resolveContainerFolder,
 } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
@@ -36,7 +36,7 @@ export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "che
 
 const CHECKPOINT_EVERY = { entries: 2048, bytes: 16 << 20 };
 
-export function segmentedStore(given: SegmentedStoreOptions): Store {
+export function makeSegmentedStore(given: SegmentedStoreOptions): Store {
   const options: SegmentedOptions = {
     ...given,
     segmentBytes: given.segmentBytes ?? SEGMENT_BYTES,
@@ -83,7 +83,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
           }
         };
         if (Symbol.asyncIterator in content) for await (const piece of content) await add(linesOf([piece]));
-        else await add(linesOf(bytesOfContent(content)));
+        else await add(linesOf(readContent(content)));
         const { integrity } = builder.finish(header, "native_v2", "periodic");
         await builder.commit();
         builder.close();
@@ -92,7 +92,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         const info = disk.info(indexFile(builder.folder));
         disk.rename(builder.folder, file);
         seen = info;
-        publishPointer(disk, file, newPointer(integrity.manifestHash, header.id), options.durability);
+        publishPointer(disk, file, makePointer(integrity.manifestHash, header.id), options.durability);
         unsynced.add(dirname(file));
         if (options.durability === "sync") await unsynced.sync();
         return openContainer(options, writers, file);
@@ -100,7 +100,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         builder.close();
         if (seen) {
           unpublish(options, file, seen);
-          throw notPublished(error, disk, file, header.id);
+          throw makeNotPublishedFailure(error, disk, file, header.id);
         }
         removeTree(disk, builder.folder);
         throw toStorageFailure(error, "writing the new session");
@@ -131,25 +131,26 @@ function* linesOf(content: Iterable<Uint8Array>): Generator<Uint8Array> {
 function openContainer(options: SegmentedOptions, writers: Writers, file: string): FileLog {
   const { disk } = options;
   const pointer = guardErrno("opening the session", () => {
-    const found = pointerOf(disk, file);
-    const origin = found ?? originOf(disk, file);
-    if (typeof origin === "string") throw exists(disk, file) ? notASession(file, origin) : noSession(file);
+    const found = readContainerPointer(disk, file);
+    const origin = found ?? readOrigin(disk, file);
+    if (typeof origin === "string")
+      throw exists(disk, file) ? makeNotASessionFailure(file, origin) : makeNoSessionFailure(file);
     return found;
   });
   if (pointer !== null && !isContainer(disk, file, pointer))
-    throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+    throw makeNotASessionFailure(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
   let log: FileLog;
   try {
-    log = openLog(options, writers, file, folderOf(disk, file), false, unfinished);
+    log = openLog(options, writers, file, resolveContainerFolder(disk, file), false, unfinished);
   } catch (error) {
     const isMissing = pointer !== null && error instanceof Failure && error.name === "session_not_found";
-    throw isMissing ? noContainer(disk, file) : error;
+    throw isMissing ? makeNoContainerFailure(disk, file) : error;
   }
-  const beside =
-    pointer === null ? undefined : guardErrno("opening the session", () => writtenBeside(disk, file, pointer));
-  if (beside !== undefined)
-    log.addDamage({ kind: "file_beside", line: 0, byteOffset: 0, length: 0, reason: beside, salvaged: true });
+  const strayWrites =
+    pointer === null ? undefined : guardErrno("opening the session", () => findStrayWrites(disk, file, pointer));
+  if (strayWrites !== undefined)
+    log.addDamage({ kind: "file_beside", line: 0, byteOffset: 0, length: 0, reason: strayWrites, salvaged: true });
   return log;
 }
 

@@ -17,7 +17,7 @@ import {
 } from "node:fs";
 import { basename, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import type { FleetKeeping } from "../../../src/storage/fleet/care.ts";
+import type { FleetAdminService } from "../../../src/storage/fleet/admin.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { Database, suiteServer } from "../../support/database.ts";
@@ -384,8 +384,8 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const wire = await machine.start();
     const [kept, goes] = [await newSession(wire, [user("stays")]), await newSession(wire, [user("goes")])];
     await wire.result("new_session");
-    const rows = one.keeper.rows.bind(one.keeper);
-    one.keeper.rows = async function* () {
+    const rows = one.adminQueries.rows.bind(one.adminQueries);
+    one.adminQueries.rows = async function* () {
       const page = [];
       for await (const row of rows()) page.push(row);
       await wire.result("delete_session", { sessionId: goes });

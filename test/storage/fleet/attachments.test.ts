@@ -7,7 +7,7 @@ import { describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
-import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
+import { getAttachmentFolder } from "../../../src/storage/log/attachments.ts";
 import { user } from "../../support/drafts.ts";
 import type { Machine } from "../../support/fleet-machine.ts";
 import { Scene } from "../../support/fleet-scene.ts";
@@ -67,7 +67,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
     await scene.play("heals; asks; writes 1");
     expect(table.linesOf(SESSION)[0]).toBe(naming(bytes));
     expect([table.linesOf(SESSION).length, one.disk.paths()]).toEqual([
-      ...[2, expect.arrayContaining([join(attachmentFolder(one.file), digest)])],
+      ...[2, expect.arrayContaining([join(getAttachmentFolder(one.file), digest)])],
     ]);
   });
 
@@ -126,8 +126,8 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const path = join(place.home, `${name}.jsonl`);
     const sessionId = `01a207fe-a9e0-7627-b723-${name.padStart(12, "0")}`;
     writeFileSync(path, `${headerText({ id: sessionId, cwd: place.cwd })}\n${naming(bytes)}\n`);
-    mkdirSync(attachmentFolder(path));
-    writeFileSync(join(attachmentFolder(path), digestOf(bytes)), bytes);
+    mkdirSync(getAttachmentFolder(path));
+    writeFileSync(join(getAttachmentFolder(path), digestOf(bytes)), bytes);
     await wire.result("import_session", { path });
     return sessionId;
   };
@@ -135,7 +135,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
   const pictureOf = async ({ wire }: SqlMachine, sessionId: string, bytes: Uint8Array): Promise<string> => {
     await wire.result("new_session");
     await wire.result("switch_session", { sessionId });
-    return join(attachmentFolder((await wire.result("get_state")).sessionFile), digestOf(bytes));
+    return join(getAttachmentFolder((await wire.result("get_state")).sessionFile), digestOf(bytes));
   };
   const exportedPicture = (out: string, bytes: Uint8Array): string => {
     const names = readdirSync(out, { recursive: true, encoding: "utf8" });

@@ -11,9 +11,9 @@ import { parse, toBytes } from "../../../src/core/json/json.ts";
 import type { Catalog, Listed } from "../../../src/core/ports/catalog.ts";
 import type { FleetCatalog, FleetListed, FleetSpent } from "../../../src/core/ports/fleet-catalog.ts";
 import type { LocalCatalog } from "../../../src/storage/catalog/catalog.ts";
-import { factsBase, foundIn } from "../../../src/storage/fleet/facts.ts";
+import { extractFacts, makeFactsBase } from "../../../src/storage/fleet/facts.ts";
 import { JointFleetCatalog } from "../../../src/storage/fleet/joint-catalog.ts";
-import { memoryStore } from "../../../src/storage/memory.ts";
+import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { realEnv } from "../../support/catalog.ts";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
@@ -367,9 +367,9 @@ test("an imported fork takes over what its header says, whatever times its entri
     ...{ id: "f", timestamp: "2026-01-01T00:00:00Z", cwd: "/p", parentSession: "/x/o.json" },
     importedFrom: { agent: "opencode", id: "f", takenOver: { session: "o", lastId: "bbbbbbbb" } },
   });
-  const log = memoryStore().create({ headerLine: line, header: toReadableHeader(parse(line) as object) });
+  const log = makeMemoryStore().create({ headerLine: line, header: toReadableHeader(parse(line) as object) });
   log.append(["aaaaaaaa", "bbbbbbbb", "cccccccc"].map(answer));
-  const { spendings } = foundIn(log, factsBase(log.header), true, 0, 3);
+  const { spendings } = extractFacts(log, makeFactsBase(log.header), true, 0, 3);
   expect(spendings.map(({ isInherited, numbers }) => [isInherited, numbers[0]])).toEqual([
     [true, 2],
     [false, 1],

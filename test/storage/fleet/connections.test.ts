@@ -3,16 +3,16 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
-import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
+import { AddressError, parseAddress } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
 import type { DatabaseClient, DatabaseServer, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
 import { NOTHING as NO_LINES } from "../../../src/storage/fleet/ends.ts";
-import { type KnownStore, notedStore } from "../../../src/storage/fleet/identity.ts";
+import { type KnownStore, openKnownStore } from "../../../src/storage/fleet/identity.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
-import { copying } from "../../../src/storage/fleet/store.ts";
+import { withReplica } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, journalOn } from "../../support/fleet.ts";
@@ -26,7 +26,7 @@ const certificates = (path: string): string => {
   if (path !== "/ca.pem") throw new Error("there is no such file");
   return "a certificate";
 };
-const at = (text: string) => addressOf(text, certificates);
+const at = (text: string) => parseAddress(text, certificates);
 /** Returns what an address says of the server, and how the server proves itself. */
 function serverAt(text: string): string {
   const { host, port, user, password, database, ssl } = at(text).server;
@@ -323,7 +323,7 @@ describe("an answer", () => {
     // A host that would go on alone gets a failure.
     const disk = new FaultDisk();
     const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
-    const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
+    const ours = <T extends FileLogOptions>(given: T): T => withReplica(given, options);
     const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
     const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
     log.append([toBytes(userText(id(0), null))]);
@@ -431,7 +431,7 @@ describe("an answer", () => {
     [99, "use a newer pi-session-server"],
     [1, "fleet migrate says what to do"],
   ])("whose tables have version %i is sent nothing, and the reason says what to do", async (version, remedy) => {
-    const known = notedStore(new FaultDisk(), "/root/state", "postgres://me@db/agents");
+    const known = openKnownStore(new FaultDisk(), "/root/state", "postgres://me@db/agents");
     const { run, questions } = databaseThat({ answer: ending, store: () => ({ value: "one", version }), known });
     const reason = expect.stringMatching(new RegExp(`have version ${version}, .*${remedy}`));
     expect(await run("append")).toMatchObject({ kind: "failed", reason });
@@ -445,7 +445,7 @@ describe("an answer", () => {
       const disk = new FaultDisk();
       const at = { server: "7/2" };
       const process = () => {
-        const known = notedStore(disk, "/root/state", ADDRESS);
+        const known = openKnownStore(disk, "/root/state", ADDRESS);
         return databaseThat({ answer: ending, place: () => ({ ...at }), store: () => ({ value: "a store" }), known });
       };
       const note = () => disk.paths().find((path) => path.includes("fleet-stores")) ?? "";
@@ -497,7 +497,7 @@ describe("an answer", () => {
       [2, 1],
     ])("stays one when two processes note what they met at the same time (%s, %s)", async (...timelines) => {
       const { disk } = machine();
-      const known = () => notedStore(disk, "/root/state", ADDRESS);
+      const known = () => openKnownStore(disk, "/root/state", ADDRESS);
       await Promise.all(timelines.map((timeline) => known().note({ latest: { system: "7", timeline } })));
       expect(known().known()).toEqual({ latest: { system: "7", timeline: 2 } });
       expect(disk.paths()).toHaveLength(1);

@@ -2,7 +2,7 @@
 
 import { describe } from "vitest";
 import type { Fleet } from "../../../src/core/ports/fleet.ts";
-import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
+import { makeFleetStore, withReplica } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
@@ -23,10 +23,11 @@ function keepsIt(kind: MachineKind, fleetOf: () => Fleet | undefined): void {
     const disk = new FaultDisk();
     disk.makeFolder("/root/sessions");
     const fleet = fleetOf();
-    const ours = <T extends FileLogOptions>(options: T): T => (fleet ? copying(options, fleetOptions(fleet)) : options);
+    const ours = <T extends FileLogOptions>(options: T): T =>
+      fleet ? withReplica(options, fleetOptions(fleet)) : options;
     const end = () => (fleet instanceof MemoryFleet ? fleet.table.check() : void fleet?.close());
     const harness = BACKENDS[kind](disk, "/root", { faults: disk }, end, ours);
-    return { ...harness, store: fleetStore(harness.store), isCopied: true };
+    return { ...harness, store: makeFleetStore(harness.store), isCopied: true };
   });
 }
 

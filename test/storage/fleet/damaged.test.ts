@@ -301,19 +301,19 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     const last = [...ids].sort()[1];
     damage(last);
     const one = suite.connect();
-    const { keeper } = one;
-    const row = keeper.row.bind(keeper);
+    const { adminQueries } = one;
+    const row = adminQueries.row.bind(adminQueries);
     const found = async () => faults(one, place);
-    keeper.row = async () => {
+    adminQueries.row = async () => {
       throw new Failure("storage_failed", "invalid page in block 0", { fleet: true }, { retryable: true });
     };
     expect(await found()).toEqual([`${last} chain`]);
-    keeper.row = async () => null;
+    adminQueries.row = async () => null;
     expect(await found()).toEqual([]);
     const mistake = new TypeError("a mistake of ours");
-    keeper.row = () => Promise.reject(mistake);
+    adminQueries.row = () => Promise.reject(mistake);
     await expect(found()).rejects.toBe(mistake);
-    keeper.row = async (id) => {
+    adminQueries.row = async (id) => {
       leaves(one);
       return row(id);
     };

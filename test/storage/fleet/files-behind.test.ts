@@ -132,7 +132,7 @@ describe.each(["jsonl", "v2"] as const)("a copy (%s)", (kind) => {
   test("has what was acknowledged alone after a loss of power, while the fleet is still away", async () => {
     const scene = await new Scene(kind, journaled).play("writes 0; cut; writes 1; is local; writes 2");
     await scene.play("next begins alone after a loss; next outage; next cut");
-    await (scene.actor("next").log as FileLog).outside?.takeKept();
+    await (scene.actor("next").log as FileLog).replica?.applyPending();
     await scene.play("next looks; next copy 0 1 2");
   });
 });
@@ -155,7 +155,7 @@ describe("another program", () => {
     const scene = await new Scene("jsonl", journaled).play(
       "writes 0; cut; appends 1; adds 9<0; commits; is local; copy 0 1; asks; writes 2; writes 3; closes",
     );
-    await (scene.log as FileLog).outside?.takeKept();
+    await (scene.log as FileLog).replica?.applyPending();
     scene.log.refresh();
     expect(textsOf(scene.log)).toEqual(expect.arrayContaining([0, 1, 2, 3].map(line)));
   });

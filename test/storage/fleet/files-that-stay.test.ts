@@ -12,19 +12,19 @@ import { entriesOf, FleetServer } from "../../support/fleet-server.ts";
 import { SESSION, userText } from "../../support/lines.ts";
 
 /** The keeper, as far as an opening asks it. */
-const keeperOf = (table: FleetTable): FleetConnection["keeper"] =>
+const keeperOf = (table: FleetTable): FleetConnection["adminQueries"] =>
   ({
     async row(id: string) {
       const row = table.rows.get(id);
       return row ? { ...row, id, state: row.isDeleted ? "deleted" : "there", isRemoved: false } : null;
     },
     restore: async () => false,
-  }) as unknown as FleetConnection["keeper"];
+  }) as unknown as FleetConnection["adminQueries"];
 
 /** A session of a machine whose server has ended, and what deletes it. */
 async function made(...ids: string[]) {
   const table = new FleetTable();
-  const machine = () => new FleetServer([], { table, keeper: keeperOf(table), leasesEnd: true });
+  const machine = () => new FleetServer([], { table, adminQueries: keeperOf(table), leasesEnd: true });
   const one = machine();
   const { sessionId, sessionFile } = await one.make(ids);
   const remove = (): void => {

@@ -64,7 +64,7 @@ describe("what another program writes (jsonl)", () => {
     const scene = await begun({ patience }, "cut; sees 1; follows");
     expect(waits).toBe(0);
     scene.one.disk.remove(scene.one.file);
-    await expect(Promise.resolve(scene.log.give?.())).resolves.toBeUndefined();
+    await expect(Promise.resolve(scene.log.upload?.())).resolves.toBeUndefined();
   });
 
   test("is not given again and again where the fleet refuses it for good", async () => {

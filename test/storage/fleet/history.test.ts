@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Fleet, FleetBatch, FleetOutcome } from "../../../src/core/ports/fleet.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
-import { memoryStore } from "../../../src/storage/memory.ts";
+import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { type HistoryFigures, runHistory } from "../../support/fleet-history.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
@@ -67,7 +67,7 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
     },
     (id) => table.linesOf(id),
   );
-  const place = { fleet: new MemoryFleet(table, "the next one"), memory: memoryStore() };
+  const place = { fleet: new MemoryFleet(table, "the next one"), memory: makeMemoryStore() };
   for (const [id, { headerLine, end, epoch, indexed }] of table.rows)
     if (indexed < end.entries) expect(await finishFacts(place, { id, headerLine, end, epoch, indexed })).toBe(true);
   table.check();

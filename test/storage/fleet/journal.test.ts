@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { BackgroundGiving } from "../../../src/storage/fleet/giving.ts";
+import { BackgroundUploader } from "../../../src/storage/fleet/uploads.ts";
 import { failed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
 import { lineOf, Scene, testScenes } from "../../support/fleet-scene.ts";
 import { headerText, id, SESSION } from "../../support/lines.ts";

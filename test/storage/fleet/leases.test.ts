@@ -402,7 +402,10 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
     const host = holder();
     // Its holder takes it anew, as its lease would end: it loses that, too.
     between.push(() => suite.sql("update pi_fleet.session set epoch = epoch + 1"));
-    expect([await operator.keeper.takeAway(sessionId), holder()]).toEqual([expect.objectContaining({ host }), ""]);
+    expect([await operator.adminQueries.takeAway(sessionId), holder()]).toEqual([
+      expect.objectContaining({ host }),
+      "",
+    ]);
     // It lets go of it, and another one takes it.
     await taken(next, sessionId);
     between.push(async () => {
@@ -413,7 +416,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
     // The process itself releases the session, not the operator.
     await taken(next, sessionId);
     between.push(() => letGo("epoch = epoch + 1,"));
-    expect(await operator.keeper.takeAway(sessionId)).toBeNull();
+    expect(await operator.adminQueries.takeAway(sessionId)).toBeNull();
   });
 
   test("an answer that is lost neither hides who had it nor takes it from who has it since then", async () => {
@@ -427,7 +430,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       return LOST;
     });
     const host = expect.stringContaining("machine");
-    expect(await operator.keeper.takeAway(sessionId)).toMatchObject({ host });
+    expect(await operator.adminQueries.takeAway(sessionId)).toMatchObject({ host });
     expect([lost, row("holder_host"), row("holder is null")]).toEqual([1, "host of next", "f"]);
   });
 });

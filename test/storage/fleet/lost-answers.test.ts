@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { FleetAttachment, FleetEnd, FleetFacts } from "../../../src/core/ports/fleet.ts";
-import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
+import type { SessionDisposition } from "../../../src/core/ports/fleet-admin-queries.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
@@ -79,7 +79,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     return epoch;
   };
   const deleted = async (one: SqlFleet, id: string): Promise<void> => {
-    expect(await one.keeper.keep(id, await begun(one, id), { as: "deleted" })).toBe(true);
+    expect(await one.adminQueries.keep(id, await begun(one, id), { as: "deleted" })).toBe(true);
   };
   const pruned = ({ connections }: SqlFleet, tenant: string, rows = 0) =>
     new FleetPruning(connections, tenant).prune({ rows, idle: undefined });
@@ -139,22 +139,22 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     const [one, again, begins, other] = ["one", "one", "one", "another"].map((name) => connect("back", name));
     await deleted(one, "taken");
     losing(one, () => taken(other, "taken"));
-    expect(await one.keeper.restore("taken")).toBe(true);
+    expect(await one.adminQueries.restore("taken")).toBe(true);
     expect(stateOf("back", "taken")).toBe("1|another");
 
     await deleted(other, "again");
-    losing(again, async () => other.keeper.keep("again", (await taken(other, "again")).epoch, { as: "deleted" }));
-    expect(await again.keeper.restore("again")).toBe(false);
+    losing(again, async () => other.adminQueries.keep("again", (await taken(other, "again")).epoch, { as: "deleted" }));
+    expect(await again.adminQueries.restore("again")).toBe(false);
     expect(stateOf("back", "again")).toBe("2|");
 
     await deleted(other, "begins");
     await pruned(other, "back");
-    const had = (await begins.keeper.removedEnd("begins")) as FleetEnd;
+    const had = (await begins.adminQueries.removedEnd("begins")) as FleetEnd;
     losing(begins, () => {
       sql("update pi_fleet.session set lease_until = now() where id = 'begins'");
-      return other.keeper.beginAgain("begins", HEADER, had);
+      return other.adminQueries.beginAgain("begins", HEADER, had);
     });
-    expect(await begins.keeper.beginAgain("begins", HEADER, had)).toBe(true);
+    expect(await begins.adminQueries.beginAgain("begins", HEADER, had)).toBe(true);
     expect(stateOf("back", "begins")).toBe("0|another");
   });
 
@@ -162,7 +162,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     const [one, other] = [connect("pruning"), connect("pruning", "another")];
     const epoch = await begun(one, as);
     losing(one, () => pruned(other, "pruning"));
-    expect(await one.keeper.keep(as, epoch, { as })).toBe(true);
+    expect(await one.adminQueries.keep(as, epoch, { as })).toBe(true);
     expect(stateOf("pruning", as)).toBe("2|");
   });
 

@@ -79,7 +79,7 @@ describe("figures", needs(POSTGRESQL), () => {
     await begin("", "one", "text");
     await begin(HOSTILE, "two", "text", "more");
     const third = await begin("alice", "three", "text");
-    await third.keeper.keep("three", (await taken(third, "three")).epoch, { as: "deleted" });
+    await third.adminQueries.keep("three", (await taken(third, "three")).epoch, { as: "deleted" });
     suite.sql("insert into pi_fleet.behind (tenant, session_id, until) values ('alice', 'three', now())");
     suite.sql("update pi_fleet.session set lease_until = now() where id = 'one'");
     const tenants: Readonly<Record<string, readonly [none: number, hostile: number, alice: number]>> = {

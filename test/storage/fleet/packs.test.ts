@@ -9,11 +9,11 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { decodeText } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
-import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { extendEnd, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
-import { headsIn, linesIn, packed, stretchesOf } from "../../../src/storage/fleet/pack.ts";
-import { memoryStore } from "../../../src/storage/memory.ts";
+import { computeStretches, packLines, parsePackHeads, unpackLines } from "../../../src/storage/fleet/pack.ts";
+import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { headerText, userText } from "../../support/lines.ts";
@@ -37,28 +37,28 @@ describe("packs in memory", UNIT, () => {
     await forSeedsAsync(count, async (random) => {
       const lines = Array.from({ length: 1 + random.int(40) }, () => randomLine(random));
       const heads = lines.map((_, n) => JSON.stringify([`id ${n}\n\u0000\ud800`, null, "message", "user"]));
-      const before = endAfter(NOTHING, [Buffer.from("{}")]);
-      const stretches = stretchesOf(before, lines);
-      expect(stretches.at(-1)).toEqual(endAfter(before, lines));
-      const packs = await packed(before, lines, heads, stretches);
+      const before = extendEnd(NOTHING, [Buffer.from("{}")]);
+      const stretches = computeStretches(before, lines);
+      expect(stretches.at(-1)).toEqual(extendEnd(before, lines));
+      const packs = await packLines(before, lines, heads, stretches);
       expect(packs.map(({ seq, count }) => seq + count)).toEqual(stretches.map(({ entries }) => entries));
       expect(packs.map(({ end }) => end)).toEqual(stretches);
-      const read = (await Promise.all(packs.map((pack) => linesIn(pack)))).flat();
+      const read = (await Promise.all(packs.map((pack) => unpackLines(pack)))).flat();
       expect(read.map((line) => Buffer.from(line).toString("latin1"))).toEqual(lines.map((l) => l.toString("latin1")));
-      expect(packs.flatMap(headsIn)).toEqual(heads);
+      expect(packs.flatMap(parsePackHeads)).toEqual(heads);
     });
   });
 
   test("a pack has some thousand lines at most, and a long line is alone", () => {
     const short = Array.from({ length: 10_000 }, () => Buffer.from("{}"));
-    expect(stretchesOf(NOTHING, short).map(({ entries }) => entries)).toEqual([4096, 8192, 10_000]);
+    expect(computeStretches(NOTHING, short).map(({ entries }) => entries)).toEqual([4096, 8192, 10_000]);
     const long = [Buffer.from("{}"), Buffer.alloc(3 << 20, "x"), Buffer.from("{}")];
-    expect(stretchesOf(NOTHING, long).map(({ entries }) => entries)).toEqual([1, 2, 3]);
+    expect(computeStretches(NOTHING, long).map(({ entries }) => entries)).toEqual([1, 2, 3]);
   });
 
   test("a pack that was changed is refused, and one that says too little is not unpacked beyond that", async () => {
     const lines = [Buffer.from(`{"a":"${"x".repeat(5000)}"}`), Buffer.from("{}")];
-    const [pack] = await packed(NOTHING, lines, ["[]", "[]"], stretchesOf(NOTHING, lines));
+    const [pack] = await packLines(NOTHING, lines, ["[]", "[]"], computeStretches(NOTHING, lines));
     const message = expect.stringContaining("a form (7) that this program does not know");
     for (const [change, expected] of [
       [{ ends: [10, 20] }, {}],
@@ -85,7 +85,7 @@ function batchOf(id: string, epoch: number, before: FleetEnd, texts: readonly st
     const { id: entryId, parentId } = JSON.parse(text);
     return JSON.stringify([entryId, parentId, "message", "user"]);
   });
-  return { ...batch, heads, ...(isLong ? { stretches: stretchesOf(before, batch.lines) } : {}) };
+  return { ...batch, heads, ...(isLong ? { stretches: computeStretches(before, batch.lines) } : {}) };
 }
 
 describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
@@ -134,7 +134,11 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
           expect(ids).toEqual(all.slice(from, to).map((text) => JSON.parse(text).id));
         }
         expect(await one.catalog.heads(id)).toHaveLength(all.length);
-        expect(await one.keeper.checked(id)).toMatchObject({ rows: all.length, hasGap: false, epochsFall: false });
+        expect(await one.adminQueries.checked(id)).toMatchObject({
+          rows: all.length,
+          hasGap: false,
+          epochsFall: false,
+        });
         await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject(FAILED);
       });
     },
@@ -187,12 +191,12 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     const { sessions } = await one.catalog.list({}, undefined, undefined);
     expect(sessions).toMatchObject([{ id: "said", messages: 41 }]);
     expect(await one.catalog.behind()).toBe(1);
-    expect(await two.keeper.claimBehind(), "while the first may be adding them").toBeNull();
+    expect(await two.adminQueries.claimBehind(), "while the first may be adding them").toBeNull();
     sql("update pi_fleet.behind set until = now()");
-    const claims = await Promise.all([two, three].map(({ keeper }) => keeper.claimBehind()));
+    const claims = await Promise.all([two, three].map(({ adminQueries }) => adminQueries.claimBehind()));
     const [behind, ...more] = claims.filter((one) => one !== null);
     expect([behind, more]).toEqual([expect.objectContaining({ id: "said", indexed: 0, end: after }), []]);
-    const place = { fleet: two.fleet, memory: memoryStore() };
+    const place = { fleet: two.fleet, memory: makeMemoryStore() };
     expect(await finishFacts(place, behind)).toBe(true);
     expect(await finishFacts(place, behind), "a second time").toBe(false);
     expect([await one.catalog.behind(), sql("select count(*) from pi_fleet.behind")]).toEqual([0, "0"]);
@@ -273,10 +277,10 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
       expect(lines.map((line) => JSON.parse(line).message.content)).toEqual(texts);
       const heads = await one.catalog.heads(sessionId);
       expect(heads.map(([id]) => id)).toEqual(lines.map((line) => JSON.parse(line).id));
-      expect(await one.keeper.checked(sessionId)).toMatchObject({ rows: 8, hasGap: false, end: { entries: 8 } });
+      expect(await one.adminQueries.checked(sessionId)).toMatchObject({ rows: 8, hasGap: false, end: { entries: 8 } });
       const end = sql(`select seq + count, encode(chain, 'hex') from pi_fleet.pack
         where session_id = '${sessionId}' order by seq desc limit 1`);
-      const { chain } = endAfter(
+      const { chain } = extendEnd(
         NOTHING,
         lines.map((line) => Buffer.from(line)),
       );

@@ -7,7 +7,7 @@
 import { describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { computeStretches } from "../../../src/storage/fleet/pack.ts";
 import { suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
@@ -135,7 +135,7 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       const texts = range(0, 6).map((n) => `{"n":${n}}`);
       const partOf = (epoch: number, from: FleetEnd, some: readonly string[]): FleetPart => {
         const { lines, heads } = batchOf("s", epoch, from, some);
-        const stretches = stretchesOf(from, lines);
+        const stretches = computeStretches(from, lines);
         return { sessionId: "s", epoch, before: NOTHING, place: epoch, from, lines, heads, stretches };
       };
       const last = (epoch: number, place: number, ...parts: readonly FleetPart[]): FleetBatch => {

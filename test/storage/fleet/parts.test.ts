@@ -3,10 +3,10 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
-import type { FleetCopy } from "../../../src/storage/fleet/copy.ts";
+import type { FleetReplica } from "../../../src/storage/fleet/fleet-replica.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
-import { memoryStore } from "../../../src/storage/memory.ts";
+import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
@@ -35,7 +35,7 @@ function watch(table: FleetTable, ...counts: number[]): number[] {
 async function requireSound(table: FleetTable): Promise<void> {
   const row = table.rows.get(SESSION);
   if (row && row.indexed !== row.end.entries)
-    await finishFacts({ fleet: new MemoryFleet(table, "sweep"), memory: memoryStore() }, { id: SESSION, ...row });
+    await finishFacts({ fleet: new MemoryFleet(table, "sweep"), memory: makeMemoryStore() }, { id: SESSION, ...row });
   expect(row?.indexed).toBe(row?.end.entries);
   table.check();
 }
@@ -113,7 +113,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     "words and usage behind one come with later commits, where the answer to some of them is lost (%s)",
     async (what) => {
       const { log, fleet } = await begun();
-      const copy = log.outside as FleetCopy;
+      const copy = log.replica as FleetReplica;
       let calls = 0;
       const fault = what === "added by others" ? "before" : what;
       fleet.faultAt = (_, name) => (name === "addFacts" && calls++ === 0 ? fault : undefined);

@@ -10,7 +10,7 @@ import { rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
-import { notedStore } from "../../../src/storage/fleet/identity.ts";
+import { openKnownStore } from "../../../src/storage/fleet/identity.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { batchOf, type Held, taken, taken as takenBy } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
@@ -34,7 +34,7 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
   /** A process of the machine. */
   const fleetOf = (name: string, user = "fleet", answerWithin = 60_000): SqlFleet => {
     const url = urlOf(place, "postgres").replace("user=fleet", `user=${user}`);
-    const store = notedStore(realDisk, state, url);
+    const store = openKnownStore(realDisk, state, url);
     const fleet = sqlFleet(url, name, { answerWithin, store });
     open.push(fleet);
     return fleet;

@@ -132,7 +132,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       await one.wire.result("delete_session", { sessionId });
       await apply(two, " --older-than now");
       let refusal: Json | undefined;
-      instead(one.fleet.keeper, "beginAgain", (beginAgain) => async (...given) => {
+      instead(one.fleet.adminQueries, "beginAgain", (beginAgain) => async (...given) => {
         const isBegun = await beginAgain(...given);
         await apply(two, " --older-than now");
         refusal = (await two.wire.request("append", { entries: [user("less")] })).error;
@@ -234,7 +234,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       async (stride) => {
         const one = await suite.machine();
         const taker = suite.connect();
-        const idle = { age: 90 * DAYS, archived: false, named: true, owed: [] };
+        const idle = { age: 90 * DAYS, archived: false, named: true, pendingIds: [] };
         const ends = befalls === "it ends";
         const fates = new Set<string>();
         let made = 0;

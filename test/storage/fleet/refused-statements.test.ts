@@ -12,11 +12,11 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { LateFacts } from "../../../src/core/ports/fleet.ts";
-import { addressOf } from "../../../src/storage/fleet/address.ts";
+import { parseAddress } from "../../../src/storage/fleet/address.ts";
+import { SOON, setColumnStorage } from "../../../src/storage/fleet/column-storage.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
-import { keepLong, SOON } from "../../../src/storage/fleet/keeping.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { user } from "../../support/drafts.ts";
@@ -158,7 +158,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
         expect((await fleet.fleet.addFacts(late)).kind).toBe("unfit");
         const times = OF_VALUES.includes(code) ? 2 : 1;
         expect([code, asked.mock.calls.length]).toEqual([code, times]);
-        await expect(fleet.keeper.addFacts("late", 1, facts, 0, 1)).rejects.toMatchObject({ retryable: false });
+        await expect(fleet.adminQueries.addFacts("late", 1, facts, 0, 1)).rejects.toMatchObject({ retryable: false });
         expect([code, asked.mock.calls.length]).toEqual([code, 2 * times]);
         asked.mockRestore();
       }
@@ -325,7 +325,7 @@ describe("what a database refuses until somebody changes something", needs(POSTG
 
   /** A client that reads the tables in a transaction that lasts. */
   const reader = async () => {
-    const { server: config } = addressOf(suite.url, () => "");
+    const { server: config } = parseAddress(suite.url, () => "");
     const client = (await loadDriver())(config);
     await client.connect();
     onTestFinished(() => client.end());
@@ -390,6 +390,6 @@ test.each([
   UNIT,
   async (code, unkept) => {
     const run = async () => ({ kind: "failed", code, reason: "test: refused" }) as const;
-    expect(await keepLong({ run })).toBe(unkept);
+    expect(await setColumnStorage({ run })).toBe(unkept);
   },
 );

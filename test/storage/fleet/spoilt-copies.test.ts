@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { putAside, putBack } from "../../../src/storage/fleet/spoilt.ts";
+import { moveToBackup, restoreBackup } from "../../../src/storage/fleet/unreadable-copies.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { FleetServer } from "../../support/fleet-server.ts";
@@ -109,10 +109,10 @@ test.each([
   const release = vi.fn();
   const holder = { client: "another", pid: 1, since: "" };
   const locks = { acquire: () => (isLocked ? holder : { release }) } as unknown as Locks;
-  const backup = putAside({ disk: realDisk, locks }, file, () => isSpoilt(file));
+  const backup = moveToBackup({ disk: realDisk, locks }, file, () => isSpoilt(file));
   expect([backup !== null, existsSync(file), release.mock.calls.length]).toEqual([isMoved, !isMoved, releases]);
   if (backup === null) return;
-  putBack(realDisk, backup, file);
+  restoreBackup(realDisk, backup, file);
   expect([existsSync(file), existsSync(backup)]).toEqual([true, false]);
 });
 

@@ -54,9 +54,9 @@ describe("tenants", needs(POSTGRESQL), () => {
     await begun(bob, "same", "mine");
     expect([await linesOf(bob, "same", 0, 1), await linesOf(alice, "same", 0, 1)]).toEqual([["mine"], ["xylophone"]]);
     expect(await bob.fleet.status()).toMatchObject({ sessions: 1, entries: 1, held: 1, tenant: "bob" });
-    expect(await bob.keeper.takeAway("same")).toMatchObject({ client: "server of bob" });
-    expect(await bob.keeper.keep("same", (await taken(bob, "same")).epoch, { as: "gone" })).toBe(true);
-    await expect(bob.keeper.takeAway("same")).rejects.toMatchObject({ name: "session_not_found" });
+    expect(await bob.adminQueries.takeAway("same")).toMatchObject({ client: "server of bob" });
+    expect(await bob.adminQueries.keep("same", (await taken(bob, "same")).epoch, { as: "gone" })).toBe(true);
+    await expect(bob.adminQueries.takeAway("same")).rejects.toMatchObject({ name: "session_not_found" });
     expect(row()).toBe(before);
   });
 

@@ -8,11 +8,11 @@ import { toBytes } from "../../../src/core/json/json.ts";
 import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { type CarePlace, FleetKeeping } from "../../../src/storage/fleet/care.ts";
-import { BackgroundGiving, owedIn } from "../../../src/storage/fleet/giving.ts";
-import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
-import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
+import { type AdminPlace, FleetAdminService } from "../../../src/storage/fleet/admin.ts";
+import { openKnownStore, readNotedFleet } from "../../../src/storage/fleet/identity.ts";
+import { type LifeCyclePlace, makeFleetLifeCycle } from "../../../src/storage/fleet/life-cycle.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { BackgroundUploader, listPendingUploads } from "../../../src/storage/fleet/uploads.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
@@ -133,11 +133,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const { fleet, journal, file, store } = scene.actor("two").machine;
     const had: string[][] = [];
     const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file };
-    const cycle = fleetLifeCycle(
+    const cycle = makeFleetLifeCycle(
       own as unknown as LifeCycle,
       {
         ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
-        keeper: { keep: async () => true },
+        adminQueries: { keep: async () => true },
       } as unknown as LifeCyclePlace,
     );
     await scene.play("two cut");
@@ -257,7 +257,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const openRead = one.disk.openRead.bind(one.disk);
     one.disk.openRead = (path) => (path === bad && text === "refused" ? fails() : openRead(path));
     expect(
-      owedIn(placeOf(one))
+      listPendingUploads(placeOf(one))
         .map(({ sessionId }) => sessionId)
         .sort(),
     ).toEqual(["", SESSION]);
@@ -476,9 +476,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 test("a fleet is told by its address, its tenant, and the store that this machine has met there", async () => {
   const disk = new FaultDisk();
   const address = "postgres://me@db/agents?tenant=acme";
-  const fleet = fleetAt(disk, "/root/state", address);
+  const fleet = readNotedFleet(disk, "/root/state", address);
   expect(fleet).toMatchObject({ address, tenant: "acme", store: undefined });
-  await notedStore(disk, "/root/state", address).note({ store: "met later" });
+  await openKnownStore(disk, "/root/state", address).note({ store: "met later" });
   expect(fleet.store).toBe("met later");
 });
 
@@ -511,9 +511,9 @@ const GIVEN = [expect.objectContaining({ outcome: "given" })];
 function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): LifeCycle {
   const move = async (from: string) => ({ deleted: done.push(from) });
   const own = { delete: move, archive: move, relocate: move, locate: () => file } as unknown as LifeCycle;
-  return fleetLifeCycle(own, {
+  return makeFleetLifeCycle(own, {
     ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
-    keeper: { keep: async () => true },
+    adminQueries: { keep: async () => true },
   } as unknown as LifeCyclePlace);
 }
 
@@ -521,8 +521,8 @@ const pushed = (machine: Machine) => {
   const { fleet, journal } = machine;
   const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
   const local = { list: async () => ({ found: [] }) };
-  const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, local, options: { journal } };
-  return new FleetKeeping(place as unknown as CarePlace).push(true);
+  const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, options: { journal } };
+  return new FleetAdminService(place as unknown as AdminPlace).push(true);
 };
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
@@ -635,7 +635,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         healed(one);
         expect(await uploadAll(placeOf(one))).toEqual(GIVEN);
         expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), mine(7, 0)]));
-        expect(owedIn(placeOf(one)).concat(one.journal.ofOthers())).toEqual([]);
+        expect(listPendingUploads(placeOf(one)).concat(one.journal.listElsewhere())).toEqual([]);
         expect(notesOn(one.disk).length).toBeLessThanOrEqual(1);
       },
     );

@@ -2,10 +2,10 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
+import type { SessionDisposition } from "../../../src/core/ports/fleet-admin-queries.ts";
 import type { LifeCycle, Where } from "../../../src/core/ports/lifecycle.ts";
 import type { Operation } from "../../../src/core/ports/operations.ts";
-import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
+import { type LifeCyclePlace, makeFleetLifeCycle } from "../../../src/storage/fleet/life-cycle.ts";
 import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
@@ -17,7 +17,7 @@ const BEFORE = "/root/sessions/before.jsonl";
 
 /** The operations of a machine, and the requests of its fleet and its disk. */
 function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: Where) => string = () => file) {
-  const kept: Kept[] = [];
+  const kept: SessionDisposition[] = [];
   const moved: string[] = [];
   const move = async (from: string) => {
     moved.push(from);
@@ -28,10 +28,10 @@ function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: W
     ...{ fleet, journal, open: store.open, isArchived: () => false },
     isInPlace: () => true,
     bringTo: async (at: string) => at,
-    keeper: { keep: async (...given: [string, number, Kept]) => kept.push(given[2]) > 0 },
+    adminQueries: { keep: async (...given: [string, number, SessionDisposition]) => kept.push(given[2]) > 0 },
     idAt: (at: string) => (at === file ? SESSION : undefined),
   };
-  const lifeCycle = fleetLifeCycle(own as unknown as LifeCycle, place as unknown as LifeCyclePlace);
+  const lifeCycle = makeFleetLifeCycle(own as unknown as LifeCycle, place as unknown as LifeCyclePlace);
   return { kept, moved, lifeCycle };
 }
 

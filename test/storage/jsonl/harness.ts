@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import type { JsonlOptions } from "../../../src/storage/jsonl/log.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { testEnv } from "../../support/env.ts";
 import { type LockTable, locksOf, locksOfOther } from "../../support/locks.ts";
 import type { Files, Harness } from "../contract.ts";
@@ -28,6 +28,6 @@ export function harnessOn(
     fileFor: (header) => join(folder, `${header.id}.jsonl`),
   });
   const other: Files["other"] = (options = {}) =>
-    jsonlStore(optionsOf("the other process", options.readOnly, locksOfOther(table, options)));
-  return { store: jsonlStore(ours(optionsOf("this process"))), files: { disk, folder, other, ...more }, close };
+    makeJsonlStore(optionsOf("the other process", options.readOnly, locksOfOther(table, options)));
+  return { store: makeJsonlStore(ours(optionsOf("this process"))), files: { disk, folder, other, ...more }, close };
 }

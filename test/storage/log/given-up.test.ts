@@ -7,7 +7,7 @@ import { Session } from "../../../src/core/session/session.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type CommittedLog, GroupCommit } from "../../../src/storage/log/group-commit.ts";
 import { KnownEntries } from "../../../src/storage/log/known-entries.ts";
-import type { CopiedLog } from "../../../src/storage/log/outside.ts";
+import type { ReplicatedLog } from "../../../src/storage/log/replica.ts";
 import { appendMessages } from "../../support/change-faults.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
@@ -26,10 +26,10 @@ type Kind = (typeof KINDS)[number];
 
 const pathOf = (kind: Kind) => (kind === "v2" ? CONTAINER : FILE);
 const openOn = (disk: FaultDisk, kind: Kind) =>
-  (kind === "v2" ? v2On(disk) : jsonlOn(disk)).open(pathOf(kind)) as CopiedLog;
+  (kind === "v2" ? v2On(disk) : jsonlOn(disk)).open(pathOf(kind)) as ReplicatedLog;
 
 /** A session with the entries 0 to 2. */
-async function three(kind: Kind): Promise<{ disk: FaultDisk; log: CopiedLog }> {
+async function three(kind: Kind): Promise<{ disk: FaultDisk; log: ReplicatedLog }> {
   const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
   return { disk, log: openOn(disk, kind) };
 }
@@ -156,7 +156,7 @@ test("a commit that waits for the operation that runs fails where its entries ar
   const group = new GroupCommit(log);
   const first = group.join(1);
   const second = group.join(2);
-  group.giveUp(diskError());
+  group.abandon(diskError());
   end();
   await first;
   await expect(second).rejects.toMatchObject({ code: "EIO" });

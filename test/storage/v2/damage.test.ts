@@ -20,7 +20,7 @@ import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { shareLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
-import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
+import { makeSnapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
@@ -62,7 +62,7 @@ const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER
 const afterLast = (n: number) => bytes(userText(id(n), id(COUNT - 1)));
 const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.includes(n));
 const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
-const cached = (disk: FaultDisk) => ({ snapshots: snapshotCache(disk, STATE, 1) });
+const cached = (disk: FaultDisk) => ({ snapshots: makeSnapshotCache(disk, STATE, 1) });
 
 // Harms.
 const nothing = () => {};

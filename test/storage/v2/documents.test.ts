@@ -11,9 +11,10 @@ import {
   encodeEvent,
   encodeManifest,
   encodePointer,
+  getSnapshotRef,
+  hashManifest,
   type ManifestFacts,
   type MigrationEvent,
-  manifestHash,
   type Pointer,
   parseCheckpoint,
   parseEvent,
@@ -22,7 +23,6 @@ import {
   readLedger,
   SOUND,
   sealManifest,
-  snapshotRef,
 } from "../../../src/storage/v2/documents.ts";
 import { GENESIS, Malformed, NO_CRC } from "../../../src/storage/v2/frame.ts";
 import { STATES, StateMachine, TRANSITIONS } from "../../../src/storage/v2/states.ts";
@@ -60,7 +60,7 @@ const CHECKPOINT: Checkpoint = {
   at: AT,
   headEntrySeq: 2,
   headEntryId: "b2c3d4e5",
-  snapshotRef: snapshotRef(3),
+  snapshotRef: getSnapshotRef(3),
   compactedBeforeEntrySeq: 0,
   chainHash: TWO.chainHash,
   reason: "periodic",
@@ -117,8 +117,8 @@ function pathsIn(value: object, above: readonly string[] = []): string[][] {
 
 describe("documents", () => {
   test("the manifest hashes of the reference come out", () => {
-    expect(manifestHash(sealManifest(TWO))).toBe("76b8b3f0a32ca05569093620dae817fa6c7f4f0e9bb6caa50670f805e971b441");
-    expect(manifestHash(sealManifest(EMPTY))).toBe("7d3bbb05831ab674636be9d3c76936300e6aacfceae455e8f7d8e1cc29076276");
+    expect(hashManifest(sealManifest(TWO))).toBe("76b8b3f0a32ca05569093620dae817fa6c7f4f0e9bb6caa50670f805e971b441");
+    expect(hashManifest(sealManifest(EMPTY))).toBe("7d3bbb05831ab674636be9d3c76936300e6aacfceae455e8f7d8e1cc29076276");
   });
 
   test("the members of a manifest are read in any order", () => {

@@ -11,14 +11,14 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { audit, type InvariantId } from "../../../src/storage/v2/audit.ts";
 import { migrate } from "../../../src/storage/v2/migration.ts";
 import type { MigrationOptions } from "../../../src/storage/v2/migration-steps.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { STATES, TRANSITIONS } from "../../../src/storage/v2/states.ts";
-import { segmentedStore } from "../../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../../src/storage/v2/store.ts";
 import { testEnv } from "../../support/env.ts";
 import { assistantText, entryText, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
@@ -66,8 +66,8 @@ const LINES = [
 function options(): MigrationOptions {
   const env = testEnv();
   const common = { disk: realDisk, env, locks: noLocks, durability: "sync", quarantine: join(folder, "q") } as const;
-  const files = jsonlStore({ ...common, fileFor: () => join(folder, "a.jsonl") });
-  const containers = segmentedStore({
+  const files = makeJsonlStore({ ...common, fileFor: () => join(folder, "a.jsonl") });
+  const containers = makeSegmentedStore({
     ...common,
     containerFor: () => container,
     segmentBytes: 3000,

@@ -13,7 +13,7 @@ import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/cont
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
-import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
+import { makeLeafMemory } from "../../../src/storage/log/leaf-store.ts";
 import type { Durability } from "../../../src/storage/log/write-state.ts";
 import { appendMessages, lastsInFolderOfTheDead, type Scenario } from "../../support/change-faults.ts";
 import { FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
@@ -52,7 +52,7 @@ function threeWith(path: string, text: string): FaultDisk {
 /** A new session that has a name already, which waits in memory for the first entry. */
 function fresh(disk: FaultDisk): Session {
   const log = v2On(disk).create(beginning(headerText(), CONTAINER));
-  const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
+  const session = new Session(log, testEnv(), makeLeafMemory(disk, STATE, true));
   session.append([{ type: "session_info", id: id(90), rest: toBytes(',"name":"waiting"') }]);
   return session;
 }
@@ -128,7 +128,7 @@ survivesFaults({
   file: CONTAINER,
   three: () => three.after(),
   open: (disk, seed = 2, file = CONTAINER) =>
-    new Session(v2On(disk, { seed }).open(file), testEnv(seed), leafMemory(disk, STATE, true)),
+    new Session(v2On(disk, { seed }).open(file), testEnv(seed), makeLeafMemory(disk, STATE, true)),
   scenarios: SCENARIOS,
   shares(scenario, fault) {
     const isRepresentative = REPRESENTATIVE.includes(scenario);
@@ -210,7 +210,7 @@ describe("a commit that fails", () => {
   }
 
   async function goesOn(disk: FaultDisk, log: Log, ids: readonly string[]): Promise<void> {
-    const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
+    const session = new Session(log, testEnv(), makeLeafMemory(disk, STATE, true));
     session.refreshToWrite();
     expect(idsOf(session.log)).toEqual(ids);
     await appendMessages(session, id(50));

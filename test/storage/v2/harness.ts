@@ -5,9 +5,9 @@ import { toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
-import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
+import { makeSnapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { Durability } from "../../../src/storage/log/write-state.ts";
-import { type SegmentedStoreOptions, segmentedStore } from "../../../src/storage/v2/store.ts";
+import { makeSegmentedStore, type SegmentedStoreOptions } from "../../../src/storage/v2/store.ts";
 import { testEnv } from "../../support/env.ts";
 import { type LockTable, locksOf, locksOfOther } from "../../support/locks.ts";
 import { beginning } from "../../support/sessions.ts";
@@ -40,9 +40,9 @@ export function harnessOn(
     // Small, so that the suite comes to segments that follow each other and to checkpoints.
     segmentBytes: 12 << 20,
     checkpointEvery: { entries: 5, bytes: 1 << 20 },
-    snapshots: more.faults && snapshotCache(disk, join(root, "state"), 1),
+    snapshots: more.faults && makeSnapshotCache(disk, join(root, "state"), 1),
   });
-  const process = (...given: Parameters<typeof optionsOf>) => segmentedStore(optionsOf(...given));
+  const process = (...given: Parameters<typeof optionsOf>) => makeSegmentedStore(optionsOf(...given));
   const other: Files["other"] = (options = {}) =>
     process("the other process", options.readOnly, "sync", locksOfOther(table, options));
   const stranger = process("a stranger", false, "os");
@@ -76,7 +76,7 @@ export function harnessOn(
     },
   };
   return {
-    store: segmentedStore(ours(optionsOf("this process"))),
+    store: makeSegmentedStore(ours(optionsOf("this process"))),
     files: { disk, folder, other, layout, ...more },
     close,
   };

@@ -14,17 +14,17 @@ import {
   manifestFile,
   segmentFile,
 } from "../../../src/storage/fs/container-paths.ts";
-import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
+import { makeJsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
-import { attachmentFolder, attachmentsIn } from "../../../src/storage/log/attachments.ts";
-import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
+import { getAttachmentFolder, listAttachments } from "../../../src/storage/log/attachments.ts";
+import { makeLeafMemory } from "../../../src/storage/log/leaf-store.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { readLedger, readPointer } from "../../../src/storage/v2/documents.ts";
-import { migrate, plan } from "../../../src/storage/v2/migration.ts";
+import { migrate, planMigration } from "../../../src/storage/v2/migration.ts";
 import type { MigrationOptions } from "../../../src/storage/v2/migration-steps.ts";
-import { isContainer, status } from "../../../src/storage/v2/pointer.ts";
+import { isContainer, readMigrationStatus } from "../../../src/storage/v2/pointer.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
-import { segmentedStore } from "../../../src/storage/v2/store.ts";
+import { makeSegmentedStore } from "../../../src/storage/v2/store.ts";
 import { CONTAINER, FILE, FOLDER, migratedDisk, SNAPSHOT, WAYS, type Way } from "../../support/cut-off.ts";
 import { CHANGES, type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
 import { disturbed } from "../../support/disturbed.ts";
@@ -45,8 +45,8 @@ const CORRELATION = "corr-0001";
 function optionsOn(disk: FaultDisk, locks: Locks = locksOf("us", new Map()), segmentBytes = 4096): MigrationOptions {
   const env = testEnv();
   const common = { disk, env, locks, durability: "sync", quarantine: "/state/quarantine" } as const;
-  const files = jsonlStore({ ...common, fileFor: () => FILE });
-  const containers = segmentedStore({ ...common, containerFor: () => CONTAINER, segmentBytes });
+  const files = makeJsonlStore({ ...common, fileFor: () => FILE });
+  const containers = makeSegmentedStore({ ...common, containerFor: () => CONTAINER, segmentBytes });
   return {
     disk,
     env,
@@ -75,7 +75,7 @@ function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
   return isContainer(disk, CONTAINER, pointer) ? "native_v2" : "jsonl_v3";
 }
 const placeOn = (disk: FaultDisk) => (activeOn(disk) === "native_v2" ? CONTAINER : FILE);
-const stateOn = (disk: FaultDisk) => status(disk, placeOn(disk)).state;
+const stateOn = (disk: FaultDisk) => readMigrationStatus(disk, placeOn(disk)).state;
 const textAt = (disk: FaultDisk, path = FILE) => decodeText(disk.content(path) as Uint8Array);
 const ledgerOn = (disk: FaultDisk, container = CONTAINER) => readLedger(disk, ledgerFile(container)).events;
 
@@ -196,7 +196,7 @@ describe("migrating", () => {
 
   test("a position of the leaf that only we keep goes along, there and back", async () => {
     const disk = diskWith(FIVE);
-    const leaves = leafMemory(disk, "/state", true);
+    const leaves = makeLeafMemory(disk, "/state", true);
     const options = { ...optionsOn(disk), leaves };
     const recorded = async (log: Log, leafId: string): Promise<void> => {
       await leaves.record(log, leafId);
@@ -219,7 +219,7 @@ describe("migrating", () => {
     const disk = diskWith(FIVE);
     const before = disk.paths();
     disk.set(undefined);
-    const planned = await plan(optionsOn(disk), FILE);
+    const planned = await planMigration(optionsOn(disk), FILE);
     expect(planned).toMatchObject({ entryCount: 5, bytes: toBytes(FIVE).length, version: 3, obstacles: [] });
     expect(planned.location.container).toBe(CONTAINER);
     expect(disk.paths()).toEqual(before);
@@ -240,7 +240,7 @@ describe("migrating", () => {
     const refused = { name: "migration_failed", message: expect.stringMatching(named) };
     await expect(toContainer(disk)).rejects.toMatchObject(refused);
     expect([textAt(disk), activeOn(disk)]).toEqual([fileText(...lines), "jsonl_v3"]);
-    expect((await plan(optionsOn(disk), FILE)).obstacles.length).toBeGreaterThan(0);
+    expect((await planMigration(optionsOn(disk), FILE)).obstacles.length).toBeGreaterThan(0);
     expect(disk.openCount).toBe(0);
   });
 
@@ -267,8 +267,11 @@ describe("migrating", () => {
     const going = migrate(optionsOn(disk), FILE, { progress });
     await expect(going).rejects.toMatchObject({ name: "migration_failed", retryable: true });
     expect([activeOn(disk), textAt(disk)]).toEqual(["jsonl_v3", FIVE + THEIRS]);
-    expect(status(disk, FILE)).toMatchObject({ state: "CLEAN", interrupted: false });
-    expect(status(disk, FILE).events.at(-1)).toMatchObject({ phase: "failed", errorClass: "atomicity_violation" });
+    expect(readMigrationStatus(disk, FILE)).toMatchObject({ state: "CLEAN", interrupted: false });
+    expect(readMigrationStatus(disk, FILE).events.at(-1)).toMatchObject({
+      phase: "failed",
+      errorClass: "atomicity_violation",
+    });
     // The next one takes the new entry along, and the ledger of the first attempt.
     await expect(toContainer(disk)).resolves.toMatchObject({ entryCount: 6 });
     expect(ledgerOn(disk).filter(({ phase }) => phase === "planned")).toHaveLength(2);
@@ -406,7 +409,11 @@ describe("failure semantics of the seed", () => {
   test("cutover fails between the pointer and the name of the file: the source remains active", async () => {
     const disk = await halfway();
     disk.rename(SNAPSHOT, FILE);
-    expect(status(disk, FILE)).toMatchObject({ active: "jsonl_v3", state: "MIGRATION_STAGING", interrupted: true });
+    expect(readMigrationStatus(disk, FILE)).toMatchObject({
+      active: "jsonl_v3",
+      state: "MIGRATION_STAGING",
+      interrupted: true,
+    });
     expect(linesOn(disk)).toEqual(FIVE_LINES);
     await expect(appendTo(disk, SIXTH)).rejects.toMatchObject({ name: "not_a_session" });
     await expect(back(disk)).resolves.toMatchObject({ state: "ROLLED_BACK" });
@@ -570,7 +577,7 @@ describe("every disk operation", () => {
     ...way,
     begin: async () => {
       const disk = await way.begin();
-      disk.put(`${attachmentFolder(placeOn(disk))}/${DIGEST}`, toBytes("attached"));
+      disk.put(`${getAttachmentFolder(placeOn(disk))}/${DIGEST}`, toBytes("attached"));
       return disk;
     },
   }));
@@ -589,9 +596,9 @@ describe("every disk operation", () => {
     if (activeOn(disk) !== way.to || stateOn(disk) === "FAILED" || stateOn(disk) === "MIGRATION_STAGING") {
       await way.go(disk);
       expect(activeOn(disk), context).toBe(way.to);
-    } else if (status(disk, placeOn(disk)).interrupted) await way.go(disk);
+    } else if (readMigrationStatus(disk, placeOn(disk)).interrupted) await way.go(disk);
     expect(idsOn(), context).toEqual(way.ids);
-    expect(attachmentsIn(disk, attachmentFolder(placeOn(disk))), context).toEqual([DIGEST]);
+    expect(listAttachments(disk, getAttachmentFolder(placeOn(disk))), context).toEqual([DIGEST]);
     const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(way.kept ?? ""));
     expect(isKept, context).toBe(true);
     if (way.to === "native_v2") expect((await audit(disk, CONTAINER)).findings, context).toEqual([]);

@@ -10,7 +10,7 @@ import { getInfo, guardErrno, isNameTaken, readIfThere, useFile, writeTemporary 
  * Yields the session files and containers in a folder and in those in it; links to folders are not followed. Tells of the
  * folders that cannot be read.
  */
-export function* sessionsIn(
+export function* listSessionFiles(
   disk: Disk,
   folder: string,
   unreadable: (folder: string, error: unknown) => void,
@@ -25,7 +25,7 @@ export function* sessionsIn(
   for (const name of names) {
     const path = join(folder, name);
     if (name.endsWith(".jsonl") || isContainerName(name)) yield path;
-    else if (getInfo(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path, unreadable);
+    else if (getInfo(disk, path, true)?.kind === "folder") yield* listSessionFiles(disk, path, unreadable);
   }
 }
 

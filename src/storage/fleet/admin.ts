@@ -9,36 +9,44 @@ import type { Listed, Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
-  FleetCare,
+  FleetAdmin,
   FleetFault,
   FleetFile,
   FleetIndexed,
   FleetPushed,
   FleetVerified,
   SessionLoss,
-} from "../../core/ports/fleet-care.ts";
-import type { CheckedRow, FleetKeeper, FleetRow, Unread } from "../../core/ports/fleet-keeper.ts";
+} from "../../core/ports/fleet-admin.ts";
+import type { AdminQueries, CheckedRow, FleetRow, OnUnreadable } from "../../core/ports/fleet-admin-queries.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { useAndClose } from "../fs/files.ts";
-import { attachmentFolder } from "../log/attachments.ts";
+import { getAttachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { sha256 } from "../v2/frame.ts";
-import { type AcknowledgedEnd, hasEnd, lastOf, type RecordedEnd } from "./acknowledged-ends.ts";
-import { attachmentsThere, giveMissing } from "./attachments.ts";
-import { linesOf as linesIn } from "./batch.ts";
-import type { WrittenOnce } from "./care-files.ts";
-import { FleetCopy } from "./copy.ts";
-import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
-import { descriptionIn } from "./fact-parts.ts";
+import { type AcknowledgedEnd, hasEnd, hashLine, type RecordedEnd } from "./acknowledged-ends.ts";
+import type { WrittenOnce } from "./admin-files.ts";
+import { fetchAttachments, uploadMissingAttachments } from "./attachments.ts";
+import { readUploadLines as linesIn } from "./batch.ts";
+import { computeEnd, extendEnd, isSameEnd, NOTHING } from "./ends.ts";
+import { parseDescription } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure } from "./failures.ts";
-import { type GivingPlace, give, giveBack, meet, owedElsewhere, owedIn, refusedFor } from "./giving.ts";
+import { requireFailure } from "./failures.ts";
+import { FleetReplica } from "./fleet-replica.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
-import { linesOf } from "./transfer.ts";
-import { hasLines, ifReadable, rowUnreadable, Verifying } from "./verifying.ts";
+import { fetchSessionLines } from "./transfer.ts";
+import {
+  identifyFleet,
+  listPendingElsewhere,
+  listPendingUploads,
+  toRefusedUpload,
+  type UploadPlace,
+  uploadLost,
+  uploadSession,
+} from "./uploads.ts";
+import { explainUnreadableRow, FleetVerification, hasLines, readIfUndamaged } from "./verification.ts";
 
 /** FleetCare.index where nothing else is said. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -53,11 +61,11 @@ const ASKED_AGAIN = 1000;
 /** Files that are brought in at the same time: while one waits for the database, another is read. */
 const AT_ONCE = 4;
 
-export interface CarePlace {
+export interface AdminPlace {
   readonly fleet: Fleet;
-  readonly keeper: FleetKeeper;
+  readonly adminQueries: AdminQueries;
   /** How copies are kept, for sessions that are brought in. */
-  readonly options: Omit<FleetOptions, "keepAside">;
+  readonly options: Omit<FleetOptions, "quarantineEntries">;
   /** Opens a session as a working copy. */
   openCopy(file: string): Log;
   /** Returns the path of a session that is here. Throws session_not_found. */
@@ -68,7 +76,7 @@ export interface CarePlace {
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
   /** Yields the paths of session files and containers in a folder and in those in it, and tells of folders that cannot be read. */
-  sessionsIn(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
+  listSessionFiles(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
   /** Returns the bytes of a session file; null for a container. */
   sizeOf(file: string): number | null;
   /** Returns the path below a folder that a session file has there by its header. */
@@ -79,33 +87,33 @@ export interface CarePlace {
   readonly memory: { create(beginning: Beginning): Log & { forget(): void } } & Store;
 }
 
-export class FleetKeeping implements FleetCare {
-  private readonly place: CarePlace;
-  private readonly giving: GivingPlace;
+export class FleetAdminService implements FleetAdmin {
+  private readonly place: AdminPlace;
+  private readonly uploads: UploadPlace;
 
-  constructor(place: CarePlace) {
+  constructor(place: AdminPlace) {
     this.place = place;
-    this.giving = { ...place, journal: place.options.journal };
+    this.uploads = { ...place, journal: place.options.journal };
   }
 
   // --- verify ------------------------------------------------------------------------------------------------------
 
   async verify(progress?: Progress): Promise<FleetVerified> {
-    const { fleet, keeper } = this.place;
+    const { fleet, adminQueries } = this.place;
     // At an address that is new here, nobody knows before which store that is.
-    await meet(fleet);
+    await identifyFleet(fleet);
     const left = new Map((await this.listed()).map((one) => [one.id, one]));
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
-    const verifying = new Verifying(fleet, keeper);
+    const verifying = new FleetVerification(fleet, adminQueries);
     const unreadIds = new Set<string | null>();
-    const unread: Unread = (sessionId) => {
+    const unread: OnUnreadable = (sessionId) => {
       unreadIds.add(sessionId);
       if (sessionId !== null) left.delete(sessionId);
-      faults.push({ sessionId, fault: "chain", message: rowUnreadable(sessionId) });
+      faults.push({ sessionId, fault: "chain", message: explainUnreadableRow(sessionId) });
     };
-    for await (const row of keeper.rows(unread)) {
+    for await (const row of adminQueries.rows(unread)) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
       const copy = left.get(row.id);
@@ -122,7 +130,7 @@ export class FleetKeeping implements FleetCare {
     }
     const elsewhere = this.place.options.journal.ends.idsElsewhere();
     for (const copy of left.values()) if (!elsewhere.has(copy.id)) copies.push(this.onlyHere(copy));
-    const lacking = (await this.lacking()).filter(({ sessionId }) => !unreadIds.has(sessionId));
+    const lacking = (await this.listLosses()).filter(({ sessionId }) => !unreadIds.has(sessionId));
     return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
   }
 
@@ -133,21 +141,21 @@ export class FleetKeeping implements FleetCare {
     return [...listed.found, ...(await local.list({ archived: true, headerOnly: true })).found];
   }
 
-  async lacking(): Promise<SessionLoss[]> {
+  async listLosses(): Promise<SessionLoss[]> {
     const { fleet } = this.place;
     // At an address that is new here, nobody knows before which store that is.
-    await meet(fleet);
+    await identifyFleet(fleet);
     const ends = this.place.options.journal.ends.all();
     if (ends.length === 0) return [];
     const rows = new Map(
-      (await this.place.keeper.rowsOf(ends.map(({ sessionId }) => sessionId))).map((row) => [row.id, row]),
+      (await this.place.adminQueries.rowsOf(ends.map(({ sessionId }) => sessionId))).map((row) => [row.id, row]),
     );
     const lacking: SessionLoss[] = [];
     for (const one of ends) {
       const row = rows.get(one.sessionId);
       // Of damage in the database fleet verify says which session has it.
-      const [entries] = (await ifReadable(fleet, async () => [await this.lackIn(one, row)])) ?? [0];
-      if (entries !== 0) lacking.push(lackOfEnd(one, entries));
+      const [entries] = (await readIfUndamaged(fleet, async () => [await this.countLost(one, row)])) ?? [0];
+      if (entries !== 0) lacking.push(toSessionLoss(one, entries));
     }
     return lacking;
   }
@@ -157,35 +165,38 @@ export class FleetKeeping implements FleetCare {
   }
 
   /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
-  private async lackIn(one: RecordedEnd, row?: FleetRow): Promise<number | null> {
-    const lack = await this.lackAtEnd(one, row);
+  private async countLost(one: RecordedEnd, row?: FleetRow): Promise<number | null> {
+    const lack = await this.countLostAtEnd(one, row);
     const { lost, last, sessionId } = one;
     if (lack === 0 || last === undefined || !row) return lack;
     // They may be in a branch, which another machine or a person has added.
     for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
-      if (lines.some((line) => lastOf(line) === last)) return 0;
+      if (lines.some((line) => hashLine(line) === last)) return 0;
     return lost ?? lack;
   }
 
-  private async lackAtEnd({ sessionId, sessionPath, end, last }: RecordedEnd, row?: FleetRow): Promise<number | null> {
+  private async countLostAtEnd(
+    { sessionId, sessionPath, end, last }: RecordedEnd,
+    row?: FleetRow,
+  ): Promise<number | null> {
     if (!row || row.state === "filling") return end.entries;
     if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
     if (last !== undefined && row.end.entries > end.entries)
       for await (const [line] of this.place.fleet.lines(sessionId, end.entries - 1, end.entries))
-        if (lastOf(line) === last) return 0;
+        if (hashLine(line) === last) return 0;
     const log = this.opened(sessionPath);
     try {
       const isWhole =
         log?.header.id === sessionId &&
         log.nodes.count >= end.entries &&
-        isSameEnd(endIn(log, end.entries, NOTHING), end);
+        isSameEnd(computeEnd(log, end.entries, NOTHING), end);
       if (row.end.entries > end.entries) {
         // Where the copy has all of both, no line is read.
         if (
           log &&
           isWhole &&
           log.nodes.count >= row.end.entries &&
-          isSameEnd(endIn(log, row.end.entries, end), row.end)
+          isSameEnd(computeEnd(log, row.end.entries, end), row.end)
         )
           return 0;
         if (isSameEnd(await this.endOf(sessionId, end.entries), end)) return 0;
@@ -204,22 +215,22 @@ export class FleetKeeping implements FleetCare {
 
   private async endOf(id: string, entries: number): Promise<FleetEnd> {
     let end = NOTHING;
-    for await (const lines of this.place.fleet.lines(id, 0, entries)) end = endAfter(end, lines);
+    for await (const lines of this.place.fleet.lines(id, 0, entries)) end = extendEnd(end, lines);
     return end;
   }
 
   private async checked({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
-    const told = { sessionId: id, sessionPath: path, fleetEntries: row.end.entries };
+    const answer = { sessionId: id, sessionPath: path, fleetEntries: row.end.entries };
     const log = this.opened(path);
-    if (!log) return { ...told, state: "unreadable", entries: 0 };
+    if (!log) return { ...answer, state: "unreadable", entries: 0 };
     try {
       const { count } = log.nodes;
-      const of = (state: CheckedCopy["state"]): CheckedCopy => ({ ...told, state, entries: count });
+      const of = (state: CheckedCopy["state"]): CheckedCopy => ({ ...answer, state, entries: count });
       if (row.state === "deleted") return of("deleted");
       const common = Math.min(count, row.end.entries);
-      const here = endIn(log, common, NOTHING);
+      const here = computeEnd(log, common, NOTHING);
       const there =
-        common === row.end.entries ? row.end : await ifReadable(this.place.fleet, () => this.endOf(id, common));
+        common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
       // Of damage in the database that is said which has it.
       if (there && !isSameEnd(here, there)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
@@ -251,7 +262,7 @@ export class FleetKeeping implements FleetCare {
       await this.place.fleet.look("");
       return null;
     } catch (error) {
-      return asFailure(error).message;
+      return requireFailure(error).message;
     }
   }
 
@@ -259,23 +270,23 @@ export class FleetKeeping implements FleetCare {
     return this.place.fleet.tally;
   }
 
-  owed(): JournaledSession[] {
-    return owedIn(this.giving);
+  listPending(): JournaledSession[] {
+    return listPendingUploads(this.uploads);
   }
 
   async push(withNew: boolean, progress?: Progress): Promise<FleetPushed[]> {
     // Where it does not answer, each session is refused with the reason.
-    await meet(this.place.fleet);
-    const owed = owedIn(this.giving);
+    await identifyFleet(this.place.fleet);
+    const pending = listPendingUploads(this.uploads);
     const pushed = await whileHeld(
-      owed.map((known) => () => give(this.giving, known)),
+      pending.map((known) => () => uploadSession(this.uploads, known)),
       progress,
     );
-    pushed.push(...owedElsewhere(this.giving));
+    pushed.push(...listPendingElsewhere(this.uploads));
     let lacking: SessionLoss[];
     let copies: CheckedCopy[];
     try {
-      lacking = await this.lacking();
+      lacking = await this.listLosses();
       copies = await this.copiesWithMore();
     } catch (error) {
       // Nobody knows whether anything is left.
@@ -292,11 +303,11 @@ export class FleetKeeping implements FleetCare {
       const isAsFile = state === "only_here" || state === "ahead";
       if (!isLoss && (state === "only_here" || state === "unreadable"))
         return withNew ? [async () => leftHere(copy)] : [];
-      return [() => (isAsFile ? this.bring(copy) : giveBack(this.giving, copy))];
+      return [() => (isAsFile ? this.bring(copy) : uploadLost(this.uploads, copy))];
     });
-    for (const one of losses.values()) tasks.push(() => giveBack(this.giving, one));
+    for (const one of losses.values()) tasks.push(() => uploadLost(this.uploads, one));
     const given = await whileHeld(tasks);
-    const still = lacking.length > 0 ? await this.lacking().catch(() => lacking) : [];
+    const still = lacking.length > 0 ? await this.listLosses().catch(() => lacking) : [];
     for (const one of given) {
       const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
       pushed.push(lost ? { ...one, outcome: "refused", message: this.lossOf(lost) } : one);
@@ -307,7 +318,9 @@ export class FleetKeeping implements FleetCare {
   /** Returns the copies on this machine that have entries which the database lacks, or may have. */
   private async copiesWithMore(): Promise<CheckedCopy[]> {
     const listed = await this.listed();
-    const rows = new Map((await this.place.keeper.rowsOf(listed.map(({ id }) => id))).map((row) => [row.id, row]));
+    const rows = new Map(
+      (await this.place.adminQueries.rowsOf(listed.map(({ id }) => id))).map((row) => [row.id, row]),
+    );
     const { ends } = this.place.options.journal;
     const elsewhere = ends.idsElsewhere();
     const found: CheckedCopy[] = [];
@@ -342,8 +355,8 @@ export class FleetKeeping implements FleetCare {
       const { message } = await useAndClose(this.place.open(sessionPath), (log) => this.brought(log, sessionPath));
       return { sessionId, sessionPath, outcome: "given", ...(message === undefined ? {} : { message }) };
     } catch (error) {
-      if (error instanceof Failure && error.name === "content_modified") return giveBack(this.giving, copy);
-      return refusedFor(error, sessionId, sessionPath);
+      if (error instanceof Failure && error.name === "content_modified") return uploadLost(this.uploads, copy);
+      return toRefusedUpload(error, sessionId, sessionPath);
     }
   }
 
@@ -351,7 +364,7 @@ export class FleetKeeping implements FleetCare {
 
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const unreadable: FleetFile[] = [];
-    const sessions = this.place.sessionsIn(folder, (path, error) => {
+    const sessions = this.place.listSessionFiles(folder, (path, error) => {
       const { message } = toStorageFailure(error, "reading the folder");
       unreadable.push({ sessionPath: path, sessionId: null, outcome: "refused", entries: 0, message });
     });
@@ -366,7 +379,7 @@ export class FleetKeeping implements FleetCare {
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, bring));
-    await this.place.keeper.settle();
+    await this.place.adminQueries.settle();
     return [...unreadable, ...brought];
   }
 
@@ -405,18 +418,18 @@ export class FleetKeeping implements FleetCare {
     if (count === 0 && !before)
       throw new Failure("unsupported_version", "It has no entries yet. The first one brings it to the fleet.");
     let end = NOTHING;
-    const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
+    const copy = new FleetReplica(log, { ...this.place.options, quarantineEntries: () => "" });
     try {
-      await copy.push(count);
+      await copy.replicate(count);
       end = copy.common;
-      await giveMissing(this.place.fleet, log, header.id);
+      await uploadMissingAttachments(this.place.fleet, log, header.id);
       await copy.factsAdded();
     } finally {
       copy.release();
     }
     const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
     const size = this.place.sizeOf(file);
-    const { bytes, entries } = endIn(log, count, end);
+    const { bytes, entries } = computeEnd(log, count, end);
     const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
     const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
     return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
@@ -426,11 +439,17 @@ export class FleetKeeping implements FleetCare {
 
   async exportTo(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const written: FleetFile[] = [];
-    const unread: Unread = (sessionId) => {
+    const unread: OnUnreadable = (sessionId) => {
       const sessionPath = sessionId === null ? folder : nameless(folder, sessionId);
-      written.push({ sessionPath, sessionId, entries: 0, outcome: "refused", message: rowUnreadable(sessionId) });
+      written.push({
+        sessionPath,
+        sessionId,
+        entries: 0,
+        outcome: "refused",
+        message: explainUnreadableRow(sessionId),
+      });
     };
-    for await (const row of this.place.keeper.rows(unread)) {
+    for await (const row of this.place.adminQueries.rows(unread)) {
       if (row.state !== "there") continue;
       const file = await this.exportOne(folder, row);
       if (file) written.push(file);
@@ -444,22 +463,22 @@ export class FleetKeeping implements FleetCare {
     const { id, headerLine, end } = row;
     const stored = parseSessionHeader(headerLine);
     const sessionPath = stored ? this.place.fileIn(folder, toReadableHeader(stored)) : nameless(folder, id);
-    const told = { sessionPath, sessionId: id, entries: end.entries };
+    const answer = { sessionPath, sessionId: id, entries: end.entries };
     try {
       const missing: string[] = [];
       const outcome = await this.place.write(sessionPath, this.exported(sessionPath, row, missing));
       if (outcome === "taken")
         return {
-          ...told,
+          ...answer,
           outcome: "refused",
           message: "A file with other bytes is at this path. Export to an empty folder.",
         };
-      if (missing.length === 0) return { ...told, outcome };
-      return { ...told, outcome, missingAttachments: missing, message: lackOf(missing) };
+      if (missing.length === 0) return { ...answer, outcome };
+      return { ...answer, outcome, missingAttachments: missing, message: describeMissing(missing) };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      const now = await this.place.keeper.row(id).catch(() => row);
-      return now?.state === "there" ? { ...told, outcome: "refused", message: error.message } : null;
+      const now = await this.place.adminQueries.row(id).catch(() => row);
+      return now?.state === "there" ? { ...answer, outcome: "refused", message: error.message } : null;
     }
   }
 
@@ -471,9 +490,9 @@ export class FleetKeeping implements FleetCare {
     const { fleet } = this.place;
     yield row.headerLine;
     yield LF;
-    yield* linesOf(fleet, row);
-    for await (const [sha256, content] of attachmentsThere(fleet, row.id)) {
-      const path = join(attachmentFolder(sessionPath), sha256);
+    yield* fetchSessionLines(fleet, row);
+    for await (const [sha256, content] of fetchAttachments(fleet, row.id)) {
+      const path = join(getAttachmentFolder(sessionPath), sha256);
       if (!content || (await this.place.write(path, [content])) === "taken") missing.push(sha256);
     }
   }
@@ -482,44 +501,44 @@ export class FleetKeeping implements FleetCare {
 
   /** `atOnce`: bytes of lines whose facts are sent together. */
   async index(progress?: Progress, atOnce = INDEXED_AT_ONCE): Promise<FleetIndexed> {
-    const { fleet, keeper } = this.place;
+    const { fleet, adminQueries } = this.place;
     const lacking: FleetRow[] = [];
     const inUse: string[] = [];
     const unreadable: string[] = [];
-    for await (const row of keeper.rows()) {
+    for await (const row of adminQueries.rows()) {
       if (row.state !== "there") continue;
-      const lacks = await ifReadable(fleet, async () => lacksFacts(await keeper.checked(row.id)));
+      const lacks = await readIfUndamaged(fleet, async () => isMissingFacts(await adminQueries.checked(row.id)));
       if (lacks) lacking.push(row);
       // One that has its facts needs none, whatever has become of its lines.
       else if (lacks === null && row.indexed !== row.end.entries) unreadable.push(row.id);
     }
     let indexed = 0;
     for (const [n, row] of lacking.entries()) {
-      const isIndexed = await ifReadable(fleet, () => this.indexOne(row, atOnce));
+      const isIndexed = await readIfUndamaged(fleet, () => this.indexOne(row, atOnce));
       if (isIndexed) indexed++;
       else (isIndexed === null ? unreadable : inUse).push(row.id);
       progress?.(n + 1, lacking.length);
     }
-    if (indexed > 0) await this.place.keeper.settle();
+    if (indexed > 0) await this.place.adminQueries.settle();
     return { indexed, inUse, unreadable };
   }
 
   async finishLate(): Promise<boolean> {
-    const session = await this.place.keeper.claimBehind();
+    const session = await this.place.adminQueries.claimBehind();
     if (session) await finishFacts(this.place, session);
     return session !== null;
   }
 
   /** Gathers the facts of a session anew. Returns false where another process has it, null where its header cannot be read. */
   private async indexOne({ id, headerLine }: FleetRow, atOnce: number): Promise<boolean | null> {
-    const { fleet, keeper, memory } = this.place;
+    const { fleet, adminQueries, memory } = this.place;
     const stored = parseSessionHeader(headerLine);
     if (!stored) return null;
     const taking = await fleet.take(id, 0);
     if (taking.kind !== "taken") return false;
     const { epoch, end } = taking;
     try {
-      if (!(await keeper.forgetFacts(id, epoch))) return false;
+      if (!(await adminQueries.forgetFacts(id, epoch))) return false;
       const log = memory.create({ headerLine, header: toReadableHeader(stored) });
       const facts = new CopyFacts(log);
       let before = NOTHING;
@@ -529,10 +548,10 @@ export class FleetKeeping implements FleetCare {
         bytes += lines.reduce((sum, { length }) => sum + length, 0);
         if (bytes < atOnce && log.nodes.count < end.entries) continue;
         bytes = 0;
-        const after = endIn(log, log.nodes.count, before);
+        const after = computeEnd(log, log.nodes.count, before);
         const found = facts.between(before, after);
         facts.committed(after);
-        if (!(await keeper.addFacts(id, epoch, found, before.entries, after.entries))) return false;
+        if (!(await adminQueries.addFacts(id, epoch, found, before.entries, after.entries))) return false;
         before = after;
         log.forget();
       }
@@ -566,7 +585,7 @@ function leftHere({ sessionId, sessionPath, state }: CheckedCopy): FleetPushed {
   return { sessionId, sessionPath, outcome: "refused", message };
 }
 
-function lackOfEnd({ sessionId, sessionPath, at, record }: RecordedEnd, entries: number | null): SessionLoss {
+function toSessionLoss({ sessionId, sessionPath, at, record }: RecordedEnd, entries: number | null): SessionLoss {
   return { sessionId, sessionPath, entries, at, record };
 }
 
@@ -576,13 +595,13 @@ function nameless(folder: string, id: string): string {
 }
 
 /** Returns whether facts of a session are missing, or cannot be read, and its lines are there to gather them from. */
-function lacksFacts(row: CheckedRow | null): boolean {
+function isMissingFacts(row: CheckedRow | null): boolean {
   if (!row || row.rows !== row.end.entries || row.rows === 0) return false;
-  return row.indexed !== row.rows || row.lacksWords || !descriptionIn(row.facts);
+  return row.indexed !== row.rows || row.isMissingWords || !parseDescription(row.facts);
 }
 
 /** Returns the sentence about attachments that are not beside a file. */
-function lackOf(missing: readonly string[]): string {
+function describeMissing(missing: readonly string[]): string {
   const some = missing.slice(0, MOST_NAMED).join(", ");
   const more = missing.length > MOST_NAMED ? ` and ${missing.length - MOST_NAMED} more` : "";
   return `It lacks attachments (${missing.length}): the fleet has them not or damaged, which fleet import mends from a folder with a whole copy, or their paths have other files. ${some}${more}`;

@@ -12,7 +12,7 @@ interface StatementRunner {
  * Milliseconds within which a statement that changes or reads tables as a whole, or all rows of a session, is answered:
  * somebody waits for it who looks after the database.
  */
-export const PATIENCE = 600_000;
+export const BULK_TIMEOUT = 600_000;
 
 /**
  * The beginning of a transaction that changes tables. It waits a second for those who read them: whoever comes after it
@@ -24,7 +24,7 @@ export const SOON = "set local lock_timeout = '1s'";
 const IN_USE = "55P03";
 
 /** Returns why a change of tables was not made. */
-export function whyUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>): string {
+export function explainUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>): string {
   if (answer.kind !== "failed" || answer.code !== IN_USE) return answer.reason;
   return "somebody has been using its tables for long, as a dump does; run it again when that is over";
 }
@@ -50,7 +50,7 @@ const COLUMNS = `select c.relname as "table", a.attname as "column", a.attcompre
   where n.nspname = 'pi_fleet' and c.relname in ('entry', 'pack') and a.attnum > 0`;
 
 /** Has the server keep what is long in the way that costs least. Returns why it does not, where a change was not made. */
-export async function keepLong(connections: StatementRunner): Promise<string | undefined> {
+export async function setColumnStorage(connections: StatementRunner): Promise<string | undefined> {
   const columns = await connections.run({ text: COLUMNS });
   if (columns.kind === "failed" && NO_SUCH_CATALOG.has(columns.code)) return undefined;
   if (columns.kind !== "done") return columns.reason;
@@ -63,8 +63,8 @@ export async function keepLong(connections: StatementRunner): Promise<string | u
   for (const table of new Set(wanted.map((one) => one.table))) {
     const changes = wanted.filter((one) => one.table === table).map(({ column, set }) => `alter ${column} set ${set}`);
     const text = `${SOON}; alter table pi_fleet.${table} ${changes.join(", ")}`;
-    const answer = await connections.run({ text, within: PATIENCE });
-    if (answer.kind !== "done") return whyUnchanged(answer);
+    const answer = await connections.run({ text, within: BULK_TIMEOUT });
+    if (answer.kind !== "done") return explainUnchanged(answer);
   }
   return undefined;
 }

@@ -9,16 +9,16 @@ import { areSameBytes, parse, trimLine } from "../../core/json/json.ts";
 import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type BranchBase, findRepeats, makeBranch, makeLeafMarker } from "../../core/session/added-branch.ts";
-import type { CopiedLog } from "../log/outside.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
 import { sha256 } from "../v2/frame.ts";
-import { type AcknowledgedEnd, lastOf } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, hashLine } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
-import { linesOf } from "./batch.ts";
-import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
-import { incomplete, unsettled } from "./failures.ts";
+import { readUploadLines } from "./batch.ts";
+import { computeEnd, extendEnd, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
+import { makeFileChangedFailure, makeIncompleteFailure } from "./failures.ts";
 import type { Journal } from "./journal.ts";
-import { isPlaceholder } from "./kept.ts";
-import { requireCount } from "./taking-in.ts";
+import { isPlaceholder } from "./quarantined-entries.ts";
+import { requireCount } from "./remote-entries.ts";
 
 /** Entries with another id that are told of one conflict. */
 const MOST_NAMED = 100;
@@ -26,13 +26,13 @@ const MOST_NAMED = 100;
 const FIRST_BACK = 64;
 
 /** A copy, and what is known of its session. */
-interface Differing {
-  readonly log: CopiedLog;
+interface DivergedCopy {
+  readonly log: ReplicatedLog;
   readonly options: {
     readonly fleet: Fleet;
     readonly journal: Journal;
     /** Keeps lines that gave way. Returns their path. */
-    readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
+    readonly quarantineEntries: (log: Log, lines: readonly Uint8Array[]) => string;
     /** See FleetOptions. */
     readonly heldBytes?: number;
   };
@@ -41,11 +41,11 @@ interface Differing {
 }
 
 /** Returns the number of entries that hosts of this machine got an acknowledgement for and that are not before an end. */
-export function entriesLost(log: Log, acknowledged: AcknowledgedEnd | undefined, { entries }: FleetEnd): number {
+export function countLostEntries(log: Log, acknowledged: AcknowledgedEnd | undefined, { entries }: FleetEnd): number {
   const { end } = acknowledged ?? {};
   if (!end || end.entries <= entries || end.entries > log.nodes.count) return 0;
   // In an edited file nobody knows which entries these are.
-  return isSameEnd(endIn(log, end.entries, NOTHING), end) ? end.entries - entries : 0;
+  return isSameEnd(computeEnd(log, end.entries, NOTHING), end) ? end.entries - entries : 0;
 }
 
 /**
@@ -53,32 +53,36 @@ export function entriesLost(log: Log, acknowledged: AcknowledgedEnd | undefined,
  * which is of another session, unless a host got an acknowledgement for its lines: then both were given the same
  * id, and have no more in common than that. Throws read_only.
  */
-export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
+export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Promise<void> {
   const { log, options, journaled, acknowledged } = copy;
   const { count } = log.nodes;
-  const owing = journaled?.from ? journaled : undefined;
-  const isAnother = !owing && entriesLost(log, acknowledged, NOTHING) === 0;
+  const pendingNote = journaled?.from ? journaled : undefined;
+  const isAnother = !pendingNote && countLostEntries(log, acknowledged, NOTHING) === 0;
   for (let back = FIRST_BACK; log.persisted; back *= 8) {
     const from = Math.max(0, Math.min(count, there.entries) - back);
-    const parted = await partedAfter(copy, from, there, isAnother);
+    const parted = await findDivergence(copy, from, there, isAnother);
     if (parted === "changed") {
       // Another server was promoted, or a page is damaged.
       const now = await options.fleet.look(log.header.id);
-      throw now && isSameEnd(now.end, there) ? incomplete(log.header.id) : unsettled(log.file);
+      throw now && isSameEnd(now.end, there) ? makeIncompleteFailure(log.header.id) : makeFileChangedFailure(log.file);
     }
     if (parted) {
       const { common } = parted;
-      const end = endIn(log, common, NOTHING);
-      const isLost = entriesLost(log, acknowledged, end) > 0;
-      const cause = owing ? owing.lost && "lost" : acknowledged?.durability === "local" ? undefined : "lost";
-      const reason = owing || isLost ? cause : "unsent";
-      const note = owing ?? options.journal.noteOf(log.header.id, log.file ?? "", end);
+      const end = computeEnd(log, common, NOTHING);
+      const isLost = countLostEntries(log, acknowledged, end) > 0;
+      const cause = pendingNote
+        ? pendingNote.lost && "lost"
+        : acknowledged?.durability === "local"
+          ? undefined
+          : "lost";
+      const reason = pendingNote || isLost ? cause : "unsent";
+      const note = pendingNote ?? options.journal.noteOf(log.header.id, log.file ?? "", end);
       if (parted.theirs === "long") {
         // The copy is a beginning then, to which the rest comes in pieces, and at last what the journal keeps.
-        const own = linesOf(log, common, count);
+        const own = readUploadLines(log, common, count);
         if (reason !== "unsent") await options.journal.keep(note, own);
         requireCount(log, count);
-        return setAside(copy, reason === "unsent" ? own : [], common, []);
+        return replaceWithRemote(copy, reason === "unsent" ? own : [], common, []);
       }
       const fetching = fetchNamed(options.fleet, log, parted.theirs);
       if (fetching) await fetching;
@@ -91,7 +95,7 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
 }
 
 /** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */
-interface Parted {
+interface Divergence {
   readonly common: number;
   /** "long": too much to hold. */
   readonly theirs: readonly Uint8Array[] | "long";
@@ -101,22 +105,22 @@ interface Parted {
  * Returns where they part after a position; null where they have no line in common there, and "changed" where the lines of
  * the fleet do not lead to its end. `isAnother`: a copy without any line in common is another session's.
  */
-async function partedAfter(
-  { log, options }: Differing,
+async function findDivergence(
+  { log, options }: DivergedCopy,
   from: number,
   there: FleetEnd,
   isAnother: boolean,
-): Promise<Parted | "changed" | null> {
+): Promise<Divergence | "changed" | null> {
   const { nodes, header } = log;
   const { fleet, heldBytes = HELD_BYTES } = options;
   let common = from;
-  let end = endIn(log, from, NOTHING);
+  let end = computeEnd(log, from, NOTHING);
   let bytes = 0;
   const held: Uint8Array[] = [];
   // One whose first lines were edited or damaged has later ones that are the session's.
   let isOther = isAnother;
   for await (const lines of fleet.lines(header.id, from, there.entries)) {
-    end = endAfter(end, lines);
+    end = extendEnd(end, lines);
     for (const line of lines) {
       const isCommon = bytes === 0 && common < nodes.count && areSameBytes(trimLine(line), trimLine(log.read(common)));
       if (isCommon) common++;
@@ -142,7 +146,7 @@ function hasLine(log: Log, line: Uint8Array): boolean {
 
 /** Makes a branch of the lines that the fleet lacks, after the lines that the fleet has. */
 async function branchOff(
-  copy: Differing,
+  copy: DivergedCopy,
   journaled: JournaledSession,
   reason: FleetConflict["reason"],
   common: number,
@@ -151,25 +155,25 @@ async function branchOff(
 ): Promise<void> {
   const { log, options, acknowledged } = copy;
   const base = { log, count: common, theirs };
-  const found = linesOf(log, common, log.nodes.count);
-  const owed = new Map(options.journal.lines(log.header.id, log.file ?? "").map((line) => [idIn(line), line]));
+  const found = readUploadLines(log, common, log.nodes.count);
+  const pending = new Map(options.journal.lines(log.header.id, log.file ?? "").map((line) => [idIn(line), line]));
   // Lines that were edited or damaged in the file have the bytes that were acknowledged.
-  const own = found.map((line) => owed.get(idIn(line)) ?? line);
+  const own = found.map((line) => pending.get(idIn(line)) ?? line);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
   const repeats = findRepeats(theirs, own, log.header.id);
   // What is owed is in the journal, or, where the fleet has lost it, begins at a line of its own: those before it the fleet had.
   const isKnown = (line: Uint8Array, n: number): boolean =>
-    reason === "unsent" || (owed.size > 0 ? !owed.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
+    reason === "unsent" || (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
   const edited = editedIn(base, own.filter(isKnown));
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines, renamed } = branch;
-  const kept = found.filter((line) => edited.has(line) || differs(line, owed.get(idIn(line))));
+  const kept = found.filter((line) => edited.has(line) || isContentChanged(line, pending.get(idIn(line))));
   if (lines.length === 0) {
-    setAside(copy, kept, common, theirs);
+    replaceWithRemote(copy, kept, common, theirs);
     // All that was acknowledged here is there, if under other ids.
     const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
-    const last = line && lastOf(line);
+    const last = line && hashLine(line);
     if (acknowledged)
       options.journal.ends.note({ ...acknowledged, durability: "primary", end: there, last, had: there.entries });
     return;
@@ -184,7 +188,7 @@ async function branchOff(
   const conflict = conflictOf(branch, marker);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
-  keepQuietly(copy, kept);
+  quarantineQuietly(copy, kept);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
@@ -202,33 +206,33 @@ function conflictOf(
  * Adds entries that are owed to a copy that has the first `first` of the fleet, and lacks some of them. Those that were edited or
  * damaged in the file get the bytes that were acknowledged.
  */
-export async function addOwed(
-  { log, options, journaled }: Differing,
-  owed: readonly Uint8Array[],
+export async function addPendingEntries(
+  { log, options, journaled }: DivergedCopy,
+  pending: readonly Uint8Array[],
   first: number,
 ): Promise<void> {
   const { count } = log.nodes;
-  const acknowledged = new Map(owed.map((line) => [idIn(line), line]));
+  const acknowledged = new Map(pending.map((line) => [idIn(line), line]));
   // In a branch entries may have other ids and parents.
   const own = journaled?.conflicts.length === 0 ? [...linesAfter(log, first)] : [];
-  const edited = own.filter((line) => differs(line, acknowledged.get(idIn(line))));
+  const edited = own.filter((line) => isContentChanged(line, acknowledged.get(idIn(line))));
   if (edited.length > 0) {
     const ids = new Set(own.map(idIn));
     const lines = own.map((line) => acknowledged.get(idIn(line)) ?? line);
     const kept = edited.filter((line) => !isPlaceholder(line));
-    return setAside({ log, options }, kept, first, [...lines, ...owed.filter((line) => !ids.has(idIn(line)))]);
+    return replaceWithRemote({ log, options }, kept, first, [...lines, ...pending.filter((line) => !ids.has(idIn(line)))]);
   }
-  const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), owed, log.header.id);
+  const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), pending, log.header.id);
   const base = { log, count, theirs: [] };
-  const left = owed.filter((line) => !repeats.has(idIn(line)));
+  const left = pending.filter((line) => !repeats.has(idIn(line)));
   const branch = makeBranch(base, left, sha256, repeats);
   if (branch.lines.length === 0) return;
   const { parentId } = parse(branch.lines[0]) as { parentId?: unknown };
   const isContinued = count === 0 || parentId === log.nodes.id(count - 1);
-  if (isContinued) return log.takeIn(branch.lines);
+  if (isContinued) return log.applyRemote(branch.lines);
   const marker = makeLeafMarker(base, branch, sha256);
   if (journaled) await options.journal.diverged(journaled, conflictOf(branch, marker));
-  return log.takeIn([...branch.lines, marker]);
+  return log.applyRemote([...branch.lines, marker]);
 }
 
 /** Returns the lines that another program has edited: the fleet has their entries with other bytes. */
@@ -252,7 +256,7 @@ function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
 }
 
 /** Returns whether a line says something else than the one that was acknowledged. Another program may have written other spaces. */
-export function differs(line: Uint8Array, acknowledged: Uint8Array | undefined): boolean {
+export function isContentChanged(line: Uint8Array, acknowledged: Uint8Array | undefined): boolean {
   if (acknowledged === undefined || areSameBytes(trimLine(line), trimLine(acknowledged))) return false;
   return JSON.stringify(parse(line)) !== JSON.stringify(parse(acknowledged));
 }
@@ -262,26 +266,26 @@ function idIn(line: Uint8Array): string {
 }
 
 /** Has the fleet's lines take the place of those after the common ones, and keeps some of these aside. */
-function setAside(
-  { log, options }: Pick<Differing, "log" | "options">,
+function replaceWithRemote(
+  { log, options }: Pick<DivergedCopy, "log" | "options">,
   kept: readonly Uint8Array[],
   common: number,
   theirs: readonly Uint8Array[],
 ): void {
-  keepQuietly({ log, options }, kept);
+  quarantineQuietly({ log, options }, kept);
   log.replaceFrom(common, theirs);
 }
 
 /** Keeps lines aside. Never throws. */
-function keepQuietly({ log, options }: Pick<Differing, "log" | "options">, kept: readonly Uint8Array[]): void {
+function quarantineQuietly({ log, options }: Pick<DivergedCopy, "log" | "options">, kept: readonly Uint8Array[]): void {
   try {
-    if (kept.length > 0) options.keepAside(log, kept);
+    if (kept.length > 0) options.quarantineEntries(log, kept);
   } catch {
     // The whole copy is kept beside the session.
   }
 }
 
-function refusal({ header, file }: CopiedLog): Failure {
+function refusal({ header, file }: ReplicatedLog): Failure {
   return new Failure(
     "read_only",
     `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,

@@ -8,42 +8,52 @@
 
 import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, LeaseResult } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
-import type { CopiedLog, Outside } from "../log/outside.ts";
-import { type AcknowledgedEnd, hasEnd, hasLast, lastOf } from "./acknowledged-ends.ts";
-import { CopyAtRest, type FleetStanding } from "./at-rest.ts";
-import { isLong, linesOf, stepAfter } from "./batch.ts";
+import type { Replica, ReplicatedLog } from "../log/replica.ts";
+import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
+import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
-import { commonSource } from "./common-source.ts";
-import { Debt } from "./debt.ts";
-import { endIn, linesBetween, NOTHING } from "./ends.ts";
+import { findCommonSource } from "./common-source.ts";
+import { computeEnd, fetchLinesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, byOthers, isAway, notTaken, overtaken, stopped, tooSlow, unfit } from "./failures.ts";
-import { addOwed, entriesLost, giveWay } from "./giving-way.ts";
+import {
+  isAway,
+  makeAwayFailure,
+  makeOvertakenFailure,
+  makeStoppedFailure,
+  makeTooSlowFailure,
+  makeUnfitFailure,
+  requireFailure,
+  toLeaseFailure,
+  toQuarantinedFailure,
+} from "./failures.ts";
+import { IdleSync, type ReplicaStatus } from "./idle-sync.ts";
 import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
+import { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
-import { stillRefused, taken } from "./refusals.ts";
-import { lookHere, settleHere, takeInUpTo } from "./taking-in.ts";
-import { Tenure } from "./tenure.ts";
+import { PendingUploads } from "./pending-uploads.ts";
+import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
+import { getLastingRefusal, makeIdTakenFailure } from "./refusals.ts";
+import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
 
-export class FleetCopy implements Outside {
-  private readonly log: CopiedLog;
+export class FleetReplica implements Replica {
+  private readonly log: ReplicatedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
   /** Whether, and in which epoch, this process has the session. */
-  private readonly tenure: Tenure;
+  private readonly lease: Lease;
   /** Up to where log and fleet are known to have the same, and of how many entries the fleet has the facts. */
   private readonly known: KnownEnd;
   /** The adding of facts that the fleet lacks. */
   private readonly late: LateWork;
-  private readonly atRest: CopyAtRest;
-  private readonly standing: FleetStanding = { holder: null, refusal: null, reached: undefined };
+  private readonly idleSync: IdleSync;
+  private readonly status: ReplicaStatus = { holder: null, refusal: null, reached: undefined };
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
-  private readonly debt: Debt;
+  private readonly pending: PendingUploads;
   /** The end up to which hosts of this machine got an acknowledgement. */
   private acknowledged: AcknowledgedEnd | undefined;
   /** The digest of the last line that was sent, and the number of entries with it. */
@@ -55,24 +65,24 @@ export class FleetCopy implements Outside {
   /** Whether the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
 
-  constructor(log: CopiedLog, options: FleetOptions) {
+  constructor(log: ReplicatedLog, options: FleetOptions) {
     this.log = log;
     this.options = options;
-    this.tenure = new Tenure(log.header.id, options);
+    this.lease = new Lease(log.header.id, options);
     this.acknowledged = options.journal.ends.of(log.header.id);
     this.known = new KnownEnd(log, this.acknowledged?.had ?? 0);
     this.facts = new CopyFacts(log);
-    this.debt = new Debt(log, options.journal);
-    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure));
-    const { tenure, known, debt, standing } = this;
-    this.atRest = new CopyAtRest({
-      ...{ log, options, tenure, known, debt, standing },
+    this.pending = new PendingUploads(log, options.journal);
+    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.lease));
+    const { lease, known, pending, status } = this;
+    this.idleSync = new IdleSync({
+      ...{ log, options, lease, known, pending, status },
       isAlone: () => this.isAlone,
       isBegun: () => this.isBegun,
       isBecoming: () => this.readying !== undefined,
       becomeWriter: (isHost) => this.becomeWriter(isHost),
       catchUp: (there) => this.catchUp(there),
-      giveNow: () => this.confirmNow(false),
+      uploadNow: () => this.confirmNow(false),
       confirmAlone: () => this.confirmAlone(),
     });
   }
@@ -82,11 +92,11 @@ export class FleetCopy implements Outside {
   }
 
   get holder(): Holder | null {
-    return this.standing.holder;
+    return this.status.holder;
   }
 
   requireOurs(): void {
-    if (this.standing.refusal) throw this.standing.refusal;
+    if (this.status.refusal) throw this.status.refusal;
   }
 
   /** The end up to which fleet and copy are known to have the same. */
@@ -97,12 +107,12 @@ export class FleetCopy implements Outside {
   /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
   madeOf(end: FleetEnd): void {
     this.known.raise(end);
-    this.tenure.server = this.options.fleet.server;
+    this.lease.server = this.options.fleet.server;
   }
 
   get durability(): Log["durability"] {
     // A process before this one may have gone on alone.
-    return this.isBegun && this.debt.isOwed ? "local" : this.standing.reached;
+    return this.isBegun && this.pending.hasEntries ? "local" : this.status.reached;
   }
 
   /** Whether this process goes on without the fleet for now. */
@@ -114,26 +124,26 @@ export class FleetCopy implements Outside {
 
   /** Whether the fleet may have something of the session. */
   private get isBegun(): boolean {
-    return this.log.persisted || this.isBegunInDoubt || this.known.had > 0 || this.debt.isKept;
+    return this.log.persisted || this.isBegunInDoubt || this.known.had > 0 || this.pending.isKept;
   }
 
   ready(): Promise<void> | undefined {
-    if (this.log.isDisturbed) this.tenure.epoch = null;
-    if (this.tenure.isSure || !this.isBegun || this.log.readOnly) return undefined;
+    if (this.log.isDisturbed) this.lease.epoch = null;
+    if (this.lease.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
-    const given = this.options.journal.giving.get(this.id);
+    const given = this.options.journal.uploading.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
-      this.standing.refusal = stillRefused(this.standing.refusal);
-      this.standing.holder = null;
+      this.status.refusal = getLastingRefusal(this.status.refusal);
+      this.status.holder = null;
       return undefined;
     }
     this.readying ??= this.becomeWriter(true)
       .catch(async (error) => {
-        this.tenure.epoch = null;
-        const told = await this.toldAfter(error);
-        if (told !== null) this.standing.refusal = asFailure(told);
+        this.lease.epoch = null;
+        const reported = await this.toReportedError(error);
+        if (reported !== null) this.status.refusal = requireFailure(reported);
       })
       .finally(() => {
         this.readying = undefined;
@@ -142,23 +152,23 @@ export class FleetCopy implements Outside {
   }
 
   followNow(asked?: number): Promise<void> | undefined {
-    return this.atRest.followNow(asked);
+    return this.idleSync.followNow(asked);
   }
 
-  give(): Promise<void> | undefined {
-    return this.atRest.give();
+  upload(): Promise<void> | undefined {
+    return this.idleSync.upload();
   }
 
   /** `most`: bytes of the copy that are compared, at most. */
   follow(most?: number): Promise<void> {
-    return this.atRest.follow(false, most);
+    return this.idleSync.follow(false, most);
   }
 
   /** `isHost`: somebody is told of what is found. */
   private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
-    this.standing.refusal = null;
-    this.standing.holder = null;
+    this.status.refusal = null;
+    this.status.holder = null;
     // What waits for a commit is asked for there.
     if (log.durableCount < log.nodes.count) return;
     try {
@@ -168,31 +178,31 @@ export class FleetCopy implements Outside {
       if (error instanceof Failure && !this.isConfirming) return;
       throw error;
     }
-    this.debt.renew();
+    this.pending.renew();
     this.acknowledged = this.options.journal.ends.of(this.id) ?? this.acknowledged;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
       // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
-      const taking = await this.take(this.debt.isOwed || this.known.had > 0 || this.isConfirming);
+      const taking = await this.take(this.pending.hasEntries || this.known.had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
         // Until then the store may not have been known, and what is owed to it was taken for another fleet's.
-        this.debt.renew();
+        this.pending.renew();
         log.writeBehind();
         if (log.isDisturbed) return this.makeFileAnew();
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
         await this.noteLoss();
-        await this.takeOwed();
+        await this.addMissingPending();
         // Another file may be in the place of this one, which gives what it has.
         if (log.refresh().kind === "replaced") return;
-        if (isHost) this.tellOfLoss();
-        if (isHost) await this.debt.tell();
-        await this.giveRest();
-        if (isHost) await this.debt.tellOfReturn();
+        if (isHost) this.reportLoss();
+        if (isHost) await this.pending.reportConflict();
+        await this.uploadRest();
+        if (isHost) await this.pending.reportReturn();
         return;
       }
       if (taking.kind === "missing") return;
-      if (taking.kind !== "away") throw notTaken(taking, this.id);
-      if (!(await this.options.patience(tries, since))) throw away(taking.reason);
+      if (taking.kind !== "away") throw toLeaseFailure(taking, this.id);
+      if (!(await this.options.patience(tries, since))) throw makeAwayFailure(taking.reason);
     }
   }
 
@@ -201,7 +211,7 @@ export class FleetCopy implements Outside {
    * the session without the entries that were acknowledged. What the other program wrote becomes a branch.
    */
   private async makeFileAnew(): Promise<void> {
-    this.tenure.epoch = null;
+    this.lease.epoch = null;
     const next = this.openAnew();
     // What cannot be read is fetched again before the write.
     if (!next) return this.log.markReplaced();
@@ -215,58 +225,58 @@ export class FleetCopy implements Outside {
   }
 
   /** Opens the file again. Returns undefined where it cannot be read. */
-  private openAnew(): CopiedLog | undefined {
+  private openAnew(): ReplicatedLog | undefined {
     try {
-      return this.log.reopen() as CopiedLog;
+      return this.log.reopen() as ReplicatedLog;
     } catch (error) {
-      asFailure(error);
+      requireFailure(error);
       return undefined;
     }
   }
 
   /** Returns what is told of an error; null where work goes on, because the database is away. */
-  private async toldAfter(error: unknown): Promise<unknown> {
+  private async toReportedError(error: unknown): Promise<unknown> {
     const { outage } = this.options;
     if (!outage || !isAway(error)) return error;
-    return (await outage.begins()) ? null : stopped(error as Failure);
+    return (await outage.begins()) ? null : makeStoppedFailure(error as Failure);
   }
 
   /** Has what is committed count without the fleet. Others may take the session meanwhile. */
   private goOnAlone(count: number): Promise<void> {
-    this.tenure.epoch = null;
-    return this.debt.begin(this.known.now, this.known.firstUnsent, count);
+    this.lease.epoch = null;
+    return this.pending.begin(this.known.now, this.known.firstUnsent, count);
   }
 
   /**
    * Gives the fleet what was acknowledged while it was away, what it has lost, and what somebody is about to be told of.
    * This process has the session, and nothing waits.
    */
-  private async giveRest(): Promise<void> {
-    const { debt, known, log } = this;
-    const { isOwed } = debt;
-    const isLacking = isOwed || this.isConfirming || known.entries < known.had;
+  private async uploadRest(): Promise<void> {
+    const { pending, known, log } = this;
+    const { hasEntries } = pending;
+    const isLacking = hasEntries || this.isConfirming || known.entries < known.had;
     if (isLacking) await this.pushThrough(this.commitOf(log.durableCount));
     known.settle();
-    if (!isOwed) return;
-    await debt.end();
+    if (!hasEntries) return;
+    await pending.end();
     this.noteAcknowledged(log.durableCount);
   }
 
   /** Notes durably that the fleet lacks entries that hosts of this machine got an acknowledgement for, if it does. */
   private async noteLoss(): Promise<void> {
-    const { acknowledged, debt, known } = this;
-    const lost = entriesLost(this.log, acknowledged, known.now);
-    if (!acknowledged || lost === 0 || debt.isOwed) return;
+    const { acknowledged, pending, known } = this;
+    const lost = countLostEntries(this.log, acknowledged, known.now);
+    if (!acknowledged || lost === 0 || pending.hasEntries) return;
     // The database never had these, and their note is gone.
-    if (acknowledged.durability === "local") return debt.begin(known.now, known.entries, acknowledged.end.entries);
+    if (acknowledged.durability === "local") return pending.begin(known.now, known.entries, acknowledged.end.entries);
     const lastEntryId = this.log.nodes.id(acknowledged.end.entries - 1);
-    await debt.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
+    await pending.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
   }
 
   /** Reports, once, entries that were acknowledged and are neither in the fleet nor in the copy. */
-  private tellOfLoss(): void {
-    const { acknowledged, debt, log, known, options } = this;
-    if (!acknowledged || debt.isOwed || hasEnd(log, acknowledged)) return;
+  private reportLoss(): void {
+    const { acknowledged, pending, log, known, options } = this;
+    if (!acknowledged || pending.hasEntries || hasEnd(log, acknowledged)) return;
     const { end, at } = acknowledged;
     if (hasLast(log, acknowledged)) {
       // Another machine gave it to the fleet, elsewhere.
@@ -281,24 +291,24 @@ export class FleetCopy implements Outside {
   }
 
   /** Adds entries that are owed, and that the copy lacks because its file was damaged or removed. */
-  private async takeOwed(): Promise<void> {
-    const { debt, log, options, known } = this;
-    const { journaled } = debt;
-    const lines = debt.missingLines();
+  private async addMissingPending(): Promise<void> {
+    const { pending, log, options, known } = this;
+    const { journaled } = pending;
+    const lines = pending.missingLines();
     if (lines.length === 0) return;
     const first = Math.min(log.nodes.count, Math.max(known.entries, journaled?.from?.entries ?? 0));
-    await addOwed({ log, options, journaled, acknowledged: undefined }, lines, first);
-    debt.renew();
+    await addPendingEntries({ log, options, journaled, acknowledged: undefined }, lines, first);
+    pending.renew();
   }
 
-  async takeKept(): Promise<void> {
-    const { debt, log } = this;
-    debt.renew();
-    if (debt.missingLines().length === 0) return;
+  async applyPending(): Promise<void> {
+    const { pending, log } = this;
+    pending.renew();
+    if (pending.missingLines().length === 0) return;
     const isNew = log.acquireLock();
     try {
-      lookHere(log);
-      await this.takeOwed();
+      refreshLocal(log);
+      await this.addMissingPending();
     } finally {
       if (isNew) log.unlock();
     }
@@ -306,19 +316,19 @@ export class FleetCopy implements Outside {
 
   /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
   private noteAcknowledged(count: number): void {
-    const { log, known, options, id, tenure } = this;
+    const { log, known, options, id, lease } = this;
     if (log.file === null || log.readOnly) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
     let last: string | undefined;
     try {
-      last = this.lastSent.count === count || count === 0 ? this.lastSent.last : lastOf(log.read(count - 1));
-      this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
+      last = this.lastSent.count === count || count === 0 ? this.lastSent.last : hashLine(log.read(count - 1));
+      this.notedEnd = known.entries === count ? known.now : computeEnd(log, count, before);
     } catch {
       // The disk does not read them. An earlier end is known.
       return;
     }
     const { durability = "primary" } = this;
-    const place = { sessionId: id, sessionPath: log.file, server: tenure.server };
+    const place = { sessionId: id, sessionPath: log.file, server: lease.server };
     this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
   }
 
@@ -330,24 +340,24 @@ export class FleetCopy implements Outside {
   }
 
   private async confirmNow(isPatient = true): Promise<void> {
-    this.debt.renew();
+    this.pending.renew();
     // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
-    if (this.isAlone || (this.options.outage && this.debt.isOwed)) return this.confirmAlone();
+    if (this.isAlone || (this.options.outage && this.pending.hasEntries)) return this.confirmAlone();
     try {
-      const { tenure, known, log } = this;
-      if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
+      const { lease, known, log } = this;
+      if (lease.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
       const there = await this.options.fleet.look(this.id);
-      if (there && this.atRest.isAllIn(there.end)) return this.madeOf(there.end);
+      if (there && this.idleSync.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
-      this.tenure.epoch = null;
+      this.lease.epoch = null;
       this.isConfirming = true;
       await this.ready();
       if (this.isAlone) await this.confirmAlone();
       else this.requireOurs();
     } catch (error) {
-      this.tenure.epoch = null;
-      const told = await this.toldAfter(error);
-      if (told !== null) throw told;
+      this.lease.epoch = null;
+      const reported = await this.toReportedError(error);
+      if (reported !== null) throw reported;
       await this.confirmAlone();
     } finally {
       this.isConfirming = false;
@@ -357,17 +367,17 @@ export class FleetCopy implements Outside {
   /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
   private async confirmAlone(): Promise<void> {
     // Who had the session before counts for nothing now.
-    this.standing.refusal = stillRefused(this.standing.refusal);
-    this.standing.holder = null;
-    settleHere(this.log);
+    this.status.refusal = getLastingRefusal(this.status.refusal);
+    this.status.holder = null;
+    settleLocal(this.log);
     return this.goOnAlone(this.log.durableCount);
   }
 
   /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
-  private async take(begins = false): Promise<Taking> {
+  private async take(begins = false): Promise<LeaseResult> {
     const { headerLine, nodes } = this.log;
-    const taking = await this.tenure.take(begins || nodes.count === 0 ? headerLine : undefined);
-    this.standing.holder = taking.kind === "held" ? taking.holder : null;
+    const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
+    this.status.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
@@ -378,25 +388,25 @@ export class FleetCopy implements Outside {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log, known } = this;
-    lookHere(log);
+    refreshLocal(log);
     const { count } = log.nodes;
     const takeIn = async (): Promise<FleetEnd | null> =>
-      (await takeInUpTo(there, log, this.options, known.at(count))) ? there : null;
+      (await applyRemoteEntries(there, log, this.options, known.at(count))) ? there : null;
     const reached = there.entries <= count ? known.prefix(there) : await takeIn();
-    if (reached === null) return this.giveWay(there);
+    if (reached === null) return this.resolveConflict(there);
     known.raise(reached);
     return true;
   }
 
-  private async giveWay(there: FleetEnd): Promise<false> {
-    const { log, options, debt, known } = this;
+  private async resolveConflict(there: FleetEnd): Promise<false> {
+    const { log, options, pending, known } = this;
     const left = known.leftTo(there);
     if (left) throw left;
     this.acknowledged = options.journal.ends.of(this.id) ?? this.acknowledged;
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
-      await giveWay({ log, options, journaled: debt.journaled, acknowledged: this.acknowledged }, there);
+      await resolveConflict({ log, options, journaled: pending.journaled, acknowledged: this.acknowledged }, there);
     } catch (error) {
       if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
@@ -406,8 +416,8 @@ export class FleetCopy implements Outside {
 
   // --- a commit ------------------------------------------------------------------------------------------------
 
-  async push(count: number): Promise<void> {
-    const { debt, log, known } = this;
+  async replicate(count: number): Promise<void> {
+    const { pending, log, known } = this;
     const end = known.now;
     // What was durable here before is no part of it.
     const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
@@ -418,13 +428,13 @@ export class FleetCopy implements Outside {
       else {
         await this.pushThrough(commit);
         // What the copy lacks of it is taken in by who takes the session next.
-        if (debt.isOwed && debt.missingLines().length === 0) await debt.end();
-        else if (debt.isOwed) this.tenure.epoch = null;
+        if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
+        else if (pending.hasEntries) this.lease.epoch = null;
       }
       this.noteAcknowledged(count);
     } catch (error) {
-      this.tenure.epoch = null;
-      let failure = await this.toldAfter(error);
+      this.lease.epoch = null;
+      let failure = await this.toReportedError(error);
       if (failure === null)
         try {
           await this.goOnAlone(count);
@@ -432,7 +442,7 @@ export class FleetCopy implements Outside {
         } catch (refused) {
           failure = refused;
         }
-      debt.forgetKept();
+      pending.forgetKept();
       failure = this.doubted(commit, failure);
       // The log goes back to where it was: what is known must be about lines that it has.
       known.goBack(end);
@@ -442,12 +452,13 @@ export class FleetCopy implements Outside {
 
   private async pushThrough(commit: RunningCommit, isPatient = true): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
-    if (commit.isLong && this.known.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
+    if (commit.isLong && this.known.entries === 0)
+      commit.source = await findCommonSource(fleet, this.log, commit.count);
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!isPatient || !(await patience(waits++, since))) throw away(reason);
-      if (commit.noteTry(this.known.now)) throw tooSlow();
+      else if (!isPatient || !(await patience(waits++, since))) throw makeAwayFailure(reason);
+      if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
     }
     this.late.begin();
   }
@@ -462,17 +473,17 @@ export class FleetCopy implements Outside {
     const { log, facts, options } = this;
     const end = this.known.now;
     const from = { log, facts, isIndexed: this.known.indexed >= end.entries, partBytes: options.partBytes };
-    return stepAfter(from, end, commit, epoch, kept);
+    return prepareStep(from, end, commit, epoch, kept);
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
   private async advance(commit: RunningCommit): Promise<string | undefined> {
-    const { epoch } = this.tenure;
+    const { epoch } = this.lease;
     if (epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
-      if (taking.kind === "unfit") throw unfit(taking.reason);
-      const refusal = await this.judge(taking, commit);
+      if (taking.kind === "unfit") throw makeUnfitFailure(taking.reason);
+      const refusal = await this.findCommitted(taking, commit);
       if (refusal) throw this.refused(refusal, commit.count);
       return undefined;
     }
@@ -487,14 +498,14 @@ export class FleetCopy implements Outside {
         })
       : await fleet.append(step.batch);
     if (outcome.kind === "away") return outcome.reason;
-    if (outcome.kind === "unfit") throw unfit(outcome.reason);
+    if (outcome.kind === "unfit") throw makeUnfitFailure(outcome.reason);
     if (outcome.kind === "committed") {
-      this.tenure.answered = since;
+      this.lease.answered = since;
       if (step.part) commit.keep(step.kept);
       else this.committed(step.batch, outcome.durability);
       return undefined;
     }
-    this.tenure.epoch = null;
+    this.lease.epoch = null;
     if (outcome.kind === "refused") {
       commit.beginAgain();
       // Of a session that is gone meanwhile nothing can be copied.
@@ -508,10 +519,10 @@ export class FleetCopy implements Outside {
 
   private committed({ after, facts, lines }: FleetBatch, durability: "replicated" | "primary"): void {
     const line = lines.at(-1);
-    if (line) this.lastSent = { count: after.entries, last: lastOf(line) };
+    if (line) this.lastSent = { count: after.entries, last: hashLine(line) };
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
-    this.standing.reached = durability;
+    this.status.reached = durability;
     this.facts.committed(after);
   }
 
@@ -519,28 +530,31 @@ export class FleetCopy implements Outside {
    * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
    * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
    */
-  private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
+  private async findCommitted(
+    taking: Exclude<LeaseResult, { kind: "away" }>,
+    commit: RunningCommit,
+  ): Promise<Failure | null> {
     const { count } = commit;
     const { id } = this;
-    if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, id);
+    if (taking.kind !== "taken" && taking.kind !== "held") return toLeaseFailure(taking, id);
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? this.known.at(count) : this.known.prefix(there);
-    if (here === null || (isAll && (await linesBetween(this.options.fleet, id, here, there)) === null)) {
+    if (here === null || (isAll && (await fetchLinesBetween(this.options.fleet, id, here, there)) === null)) {
       commit.doubt = undefined;
       commit.isOvertaken = true;
       // Nothing of it was ever here: it is another session, that of whoever was first.
       const isAnother = commit.first === 0 && this.known.had === 0;
-      if (isAnother) this.tenure.release();
-      return isAnother ? taken(id) : overtaken(taking);
+      if (isAnother) this.lease.release();
+      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
     }
     this.known.raise(here);
     // Lines that are there are where the taking is; where another process has them, that is not known.
-    this.standing.reached = taking.kind === "taken" ? taking.durability : "primary";
+    this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // What came after ours is fetched before the next write.
-    if (isAll) this.tenure.epoch = null;
-    return taking.kind === "held" && here.entries < count ? notTaken(taking, id) : null;
+    if (isAll) this.lease.epoch = null;
+    return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
   }
 
   /** Returns the failure of a commit that the fleet refused, after its lines and those after it were kept aside. */
@@ -548,17 +562,19 @@ export class FleetCopy implements Outside {
     const { log, options, known } = this;
     // What was acknowledged before stays.
     const first = Math.max(known.entries, log.durableCount);
-    if (first >= count || failure.name === "already_exists") return byOthers(failure);
-    return byOthers(failure, () => options.keepAside(log, linesOf(log, first, log.nodes.count)));
+    if (first >= count || failure.name === "already_exists") return toQuarantinedFailure(failure);
+    return toQuarantinedFailure(failure, () =>
+      options.quarantineEntries(log, readUploadLines(log, first, log.nodes.count)),
+    );
   }
 
-  lost(error: unknown): Failure {
-    if (this.debt.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
-    this.debt.forgetKept();
+  toLostFailure(error: unknown): Failure {
+    if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
+    this.pending.forgetKept();
     const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
-    this.tenure.epoch = null;
+    this.lease.epoch = null;
     this.known.goBack(NOTHING);
-    return asFailure(failure);
+    return requireFailure(failure);
   }
 
   /** Returns the failure that an error is for who waits for a commit. */
@@ -574,6 +590,6 @@ export class FleetCopy implements Outside {
   }
 
   release(): void {
-    this.tenure.release();
+    this.lease.release();
   }
 }

@@ -5,20 +5,35 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
-import type { BehindSession, CheckedRow, FleetKeeper, FleetRow, Kept, Unread } from "../../core/ports/fleet-keeper.ts";
+import type {
+  AdminQueries,
+  BehindSession,
+  CheckedRow,
+  FleetRow,
+  OnUnreadable,
+  SessionDisposition,
+} from "../../core/ports/fleet-admin-queries.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { toUnknownIdFailure } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
-import { type Connections, refusalIn, type SqlAnswer } from "./connections.ts";
+import { BULK_TIMEOUT } from "./column-storage.ts";
+import { type Connections, explainRefusal, type SqlAnswer } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
-import { endOf } from "./ends.ts";
-import { describedRow, factParts, isFound, isWordless, storable, unfound, wordless } from "./fact-parts.ts";
-import { unfit, ValueRefusal } from "./failures.ts";
-import { HOLDER, holderOf } from "./holders.ts";
-import { PATIENCE } from "./keeping.ts";
-import { asciiWords } from "./known-words.ts";
-import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
-import { serverColumn } from "./server-fact.ts";
+import { parseEnd } from "./ends.ts";
+import {
+  dropSearchFacts,
+  dropWords,
+  isFound,
+  makeFactParts,
+  makeWordlessCondition,
+  toDescriptionRow,
+  toStorableText,
+} from "./fact-parts.ts";
+import { makeUnfitFailure, ValueRefusal } from "./failures.ts";
+import { HOLDER, parseHolderRow } from "./holders.ts";
+import { listAsciiWords } from "./known-words.ts";
+import { makeBeginsAgainCondition, makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
+import { makeServerColumn } from "./server-fact.ts";
 import { type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Sessions that are found together. */
@@ -43,7 +58,7 @@ const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = gener
 
 /** A session that was deleted and has no lines any more, also one that begins again, or one that was begun and got none. */
 const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
-  or ${BEGINS_AGAIN()} or state = 0 and entries = 0)`;
+  or ${makeBeginsAgainCondition()} or state = 0 and entries = 0)`;
 
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
@@ -58,12 +73,12 @@ const NEXT_KNOWN = `select session_id as id from (select tenant, session_id from
 
 /** Columns of a session `s`: those of FleetRow. */
 const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.removed_at is not null as removed,
-  case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state`;
+  case when ${makeBeginsAgainCondition("s.")} then 2 else s.state end as state`;
 
 /** Finds session $2 with what its other rows are. */
 const CHECKED = `select ${OWN}, e.*,
     exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind,
-    (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts, ${isWordless("s")} as wordless
+    (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts, ${makeWordlessCondition("s")} as wordless
   from (select * from pi_fleet.session where tenant = $1 and id = $2) s
   cross join lateral (select coalesce(pg_catalog.sum(count), 0) as rows, pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past,
       pg_catalog.max(epoch) as highest, coalesce(pg_catalog.bool_or(first_epoch < before), false) as falls,
@@ -77,13 +92,13 @@ const CHECKED = `select ${OWN}, e.*,
 
 /** Returns the failure of a change that was not made. */
 function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
-  const refusal = refusalIn(answer);
-  if (refusal !== undefined) return unfit(refusal);
+  const refusal = explainRefusal(answer);
+  if (refusal !== undefined) return makeUnfitFailure(refusal);
   const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
   return new Failure("storage_failed", sentence, { fleet: true });
 }
 
-export class SqlKeeper implements FleetKeeper {
+export class SqlAdminQueries implements AdminQueries {
   private readonly connections: Connections;
   private readonly holder: string;
   private readonly tenant: string;
@@ -106,7 +121,7 @@ export class SqlKeeper implements FleetKeeper {
   private async change(held: string, parts: readonly string[], { all }: SqlValues): Promise<boolean> {
     const rest = parts.map((part, n) => `, ${PART(n)} as (${part})`).join("");
     const rows = await this.connections.read((fact) => ({
-      text: `with held as (${held})${rest} select ${serverColumn(fact)} from held`,
+      text: `with held as (${held})${rest} select ${makeServerColumn(fact)} from held`,
       values: all,
     }));
     return rows.length > 0;
@@ -114,16 +129,18 @@ export class SqlKeeper implements FleetKeeper {
 
   /** Returns the values by which a session is found that this process has in an epoch: $1 to $4. */
   private whose(sessionId: string, epoch: number): SqlValues {
-    return new SqlValues(this.tenant, storable(sessionId), epoch, this.holder);
+    return new SqlValues(this.tenant, toStorableText(sessionId), epoch, this.holder);
   }
 
   /** Returns whether a session is as a change leaves it: one that is asked for again, its answer being lost, finds what it did. */
   private async is(sessionId: string, condition: string, ...values: readonly unknown[]): Promise<boolean> {
     const text = `select from pi_fleet.session where tenant = $1 and id = $2 and ${condition}`;
-    return (await this.connections.read({ text, values: [this.tenant, storable(sessionId), ...values] })).length > 0;
+    return (
+      (await this.connections.read({ text, values: [this.tenant, toStorableText(sessionId), ...values] })).length > 0
+    );
   }
 
-  async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
+  async keep(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean> {
     if (await this.keepOnce(sessionId, epoch, kept)) return true;
     // Its rows may have been pruned since.
     const isDeleted = "epoch >= $3 and state = 2";
@@ -134,31 +151,35 @@ export class SqlKeeper implements FleetKeeper {
     return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, kept.archived);
   }
 
-  private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
+  private keepOnce(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean> {
     const values = this.whose(sessionId, epoch);
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;
     if (kept.as === "deleted") return this.change(HELD(deleted), [], values);
-    const noted = NOTED_WORDS("$1", PART(ROWS.indexOf("said")));
+    const noted = makeNotedWordsStatement("$1", PART(ROWS.indexOf("said")));
     if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
     const archived = `archived = ${values.add(kept.archived)}, ${LET_GO}`;
     if (kept.as === "there") return this.change(HELD(archived), [], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, ${archived}`);
-    return this.change(held, factParts([{ placed: describedRow(sessionId, kept.description) }], values), values);
+    return this.change(
+      held,
+      makeFactParts([{ placed: toDescriptionRow(sessionId, kept.description) }], values),
+      values,
+    );
   }
 
   async takeAway(sessionId: string): Promise<Holder | null> {
-    const values = [this.tenant, storable(sessionId)];
+    const values = [this.tenant, toStorableText(sessionId)];
     /** Who had it when an answer was lost. */
     let had: Readonly<Record<string, unknown>> | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
       const [found] = await this.connections.read((fact) => ({
-        text: `select ${serverColumn(fact)}, epoch, holder, ${HOLDER}, lease_until > clock_timestamp() as is_held
+        text: `select ${makeServerColumn(fact)}, epoch, holder, ${HOLDER}, lease_until > clock_timestamp() as is_held
           from pi_fleet.session where tenant = $1 and id = $2 and state < 2`,
         values,
       }));
       const row = found?.is_held === true ? found : undefined;
       // Whoever has it now took it since then, and keeps it.
-      if (had && had.holder !== row?.holder) return holderOf(had);
+      if (had && had.holder !== row?.holder) return parseHolderRow(had);
       if (!found) throw toUnknownIdFailure(sessionId);
       if (!row) return null;
       // In the epoch that was read: from whoever took it since then nothing is taken.
@@ -168,7 +189,7 @@ export class SqlKeeper implements FleetKeeper {
         values: [...values, row.epoch],
       });
       if (answer.kind === "failed" || answer.kind === "away") throw unusable(answer);
-      if (answer.kind === "done" && answer.rows.length > 0) return holderOf(row);
+      if (answer.kind === "done" && answer.rows.length > 0) return parseHolderRow(row);
       had = answer.kind === "unknown" ? row : undefined;
     }
     const sentence = "Others took the session each time before it could be taken from them. Try again.";
@@ -178,7 +199,7 @@ export class SqlKeeper implements FleetKeeper {
   async restore(sessionId: string): Promise<boolean> {
     const has = (table: string): string => `exists (select from pi_fleet.${table} e
       where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;
-    const values = new SqlValues(this.tenant, storable(sessionId));
+    const values = new SqlValues(this.tenant, toStorableText(sessionId));
     const [row] = await this.connections.read({
       text: `select epoch from pi_fleet.session s where tenant = $1 and id = $2 and state = 2 and removed_at is null
         and (${has("entry")} or ${has("pack")})`,
@@ -195,13 +216,13 @@ export class SqlKeeper implements FleetKeeper {
     const [row] = await this.connections.read({
       text: `select entries, bytes, chain from pi_fleet.session
         where tenant = $1 and id = $2 and ${WITHOUT_ROWS}`,
-      values: [this.tenant, storable(sessionId)],
+      values: [this.tenant, toStorableText(sessionId)],
     });
-    return row ? endOf(row) : null;
+    return row ? parseEnd(row) : null;
   }
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean> {
-    const values = new SqlValues(this.tenant, storable(sessionId));
+    const values = new SqlValues(this.tenant, toStorableText(sessionId));
     // Until its lines are here it keeps the end that it had, and when it was deleted; one without lines is begun.
     const held = `update pi_fleet.session set state = 0, deleted_at = case when entries > 0 then deleted_at end,
         removed_at = case when entries > 0 then removed_at end,
@@ -216,7 +237,7 @@ export class SqlKeeper implements FleetKeeper {
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 
-  async *rows(unread?: Unread): AsyncIterable<FleetRow> {
+  async *rows(unread?: OnUnreadable): AsyncIterable<FleetRow> {
     for await (const row of this.paged(OWN, "true", unread)) yield ownRow(row);
   }
 
@@ -230,14 +251,14 @@ export class SqlKeeper implements FleetKeeper {
    * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know. Where
    * that can be read, or there is none, what cannot is of a session that lists do not know.
    */
-  private async *paged(columns: string, condition: string, unread?: Unread, ...more: readonly unknown[]) {
+  private async *paged(columns: string, condition: string, unread?: OnUnreadable, ...more: readonly unknown[]) {
     const found = (which: string, id: string) => ({
       text: `select ${columns} from pi_fleet.session s where tenant = $1 and id collate "C" ${which} and ${condition}
           order by id collate "C" limit ${most}`,
       values: [this.tenant, id, ...more],
     });
     let most = ROWS_AT_ONCE;
-    let isToldOfOthers = false;
+    let areOthersReported = false;
     for (let after = ""; ; ) {
       const rows = await (unread ? this.undamaged(found("> $2", after)) : this.connections.read(found("> $2", after)));
       if (rows) {
@@ -250,8 +271,8 @@ export class SqlKeeper implements FleetKeeper {
         const [next] = await this.connections.read({ text: NEXT_KNOWN, values: [this.tenant, after] });
         const known = next ? await this.undamaged(found("= $2", String(next.id))) : [];
         if (!known) unread?.(String(next.id));
-        else if (!isToldOfOthers) {
-          isToldOfOthers = true;
+        else if (!areOthersReported) {
+          areOthersReported = true;
           unread?.(null);
         }
         if (!next) return;
@@ -270,8 +291,8 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   private async one(text: string, sessionId: string, ...more: readonly unknown[]): Promise<SqlRow | undefined> {
-    const values = [this.tenant, storable(sessionId), ...more];
-    return (await this.connections.read({ text, values, within: PATIENCE }))[0];
+    const values = [this.tenant, toStorableText(sessionId), ...more];
+    return (await this.connections.read({ text, values, within: BULK_TIMEOUT }))[0];
   }
 
   async row(sessionId: string): Promise<FleetRow | null> {
@@ -281,7 +302,7 @@ export class SqlKeeper implements FleetKeeper {
 
   async checked(sessionId: string): Promise<CheckedRow | null> {
     const row = await this.one(CHECKED, sessionId);
-    return row ? { ...checkedRow(row), lacksWords: this.keepsWords && row.wordless === true } : null;
+    return row ? { ...checkedRow(row), isMissingWords: this.keepsWords && row.wordless === true } : null;
   }
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
@@ -294,13 +315,13 @@ export class SqlKeeper implements FleetKeeper {
     } catch (error) {
       const isOfValue = error instanceof Failure && error.cause instanceof ValueRefusal;
       if (!isOfValue || !isFound(facts)) throw error;
-      return this.addAll(sessionId, epoch, unfound(facts), from, to);
+      return this.addAll(sessionId, epoch, dropSearchFacts(facts), from, to);
     }
   }
 
   private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
-    const { counts, description, texts, spendings } = this.keepsWords ? facts : wordless(facts);
-    const placed = description && describedRow(sessionId, description);
+    const { counts, description, texts, spendings } = this.keepsWords ? facts : dropWords(facts);
+    const placed = description && toDescriptionRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
     const set = [
@@ -308,7 +329,7 @@ export class SqlKeeper implements FleetKeeper {
       `is_plain = ${values.add(isPlain)}, indexed = ${values.add(to)}`,
     ];
     const held = HELD(set.join(", "), `and indexed = ${values.add(from)}`);
-    const parts = factParts([{ placed, texts, words: asciiWords(texts), spendings }], values);
+    const parts = makeFactParts([{ placed, texts, words: listAsciiWords(texts), spendings }], values);
     const isAdded = await this.change(held, [...parts, `${REMOVED("behind")} and held.indexed = held.entries`], values);
     return isAdded || this.is(sessionId, "epoch = $3 and holder = $4 and indexed = $5", epoch, this.holder, to);
   }
@@ -328,7 +349,7 @@ export class SqlKeeper implements FleetKeeper {
     return {
       id: String(row.id),
       headerLine: row.header as Uint8Array,
-      end: endOf(row),
+      end: parseEnd(row),
       epoch: Number(row.epoch),
       indexed: Number(row.indexed),
     };
@@ -337,7 +358,7 @@ export class SqlKeeper implements FleetKeeper {
   async settle(): Promise<void> {
     const tables = ["session", "word", ...ROWS].map((table) => `pi_fleet.${table}`);
     // A role that may not do this has a server that does it by itself a minute later.
-    await this.connections.run({ text: `analyze ${tables.join(", ")}`, within: PATIENCE });
+    await this.connections.run({ text: `analyze ${tables.join(", ")}`, within: BULK_TIMEOUT });
   }
 }
 
@@ -345,7 +366,7 @@ function ownRow(row: SqlRow): FleetRow {
   return {
     id: String(row.id),
     headerLine: row.header as Uint8Array,
-    end: endOf(row),
+    end: parseEnd(row),
     state: STATES[Number(row.state)],
     isRemoved: row.removed === true,
     indexed: Number(row.indexed),
@@ -353,7 +374,7 @@ function ownRow(row: SqlRow): FleetRow {
   };
 }
 
-function checkedRow(row: SqlRow): Omit<CheckedRow, "lacksWords"> {
+function checkedRow(row: SqlRow): Omit<CheckedRow, "isMissingWords"> {
   const count = Number(row.rows);
   return {
     ...ownRow(row),

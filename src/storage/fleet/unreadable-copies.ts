@@ -12,12 +12,12 @@ import { dropLock, getLockedFile, isLockInContainer, locateLock, locateLockInCon
 import { type Locks, runIfLocked } from "../locks/locks.ts";
 
 /** Returns whether a log lacks its header, or entries that it had. */
-export function isSpoiltLog({ readOnly, damage }: Log): boolean {
-  return saysSpoilt(readOnly) || damage.some(({ kind }) => kind === "bad_header");
+export function isUnreadableLog({ readOnly, damage }: Log): boolean {
+  return isUnreadableError(readOnly) || damage.some(({ kind }) => kind === "bad_header");
 }
 
 /** Returns whether an error says that what is there cannot be read, by whichever program. */
-export function saysSpoilt(error: unknown): boolean {
+export function isUnreadableError(error: unknown): boolean {
   if (!(error instanceof Failure)) return false;
   const { name, details } = error;
   // Of a file that another program reads the format is named.
@@ -25,14 +25,14 @@ export function saysSpoilt(error: unknown): boolean {
 }
 
 /** Returns whether what is at a path, where something is, cannot be read as a session. */
-export function isSpoilt(file: string, open: (file: string) => Log): boolean {
+export function isUnreadable(file: string, open: (file: string) => Log): boolean {
   try {
     const log = open(file);
     log.close();
-    return isSpoiltLog(log);
+    return isUnreadableLog(log);
   } catch (error) {
     // As of a container that lacks its header.
-    return saysSpoilt(error) || (error instanceof Failure && error.name === "session_not_found");
+    return isUnreadableError(error) || (error instanceof Failure && error.name === "session_not_found");
   }
 }
 
@@ -40,16 +40,16 @@ export function isSpoilt(file: string, open: (file: string) => Log): boolean {
  * Gives what is at a path the name of a backup, under its lock, where it is spoilt. Returns that name; null where it can be
  * read by now, is gone, or another process has its lock.
  */
-export function putAside(
+export function moveToBackup(
   { disk, locks }: { disk: Disk; locks: Locks },
   file: string,
-  isStillSpoilt: () => boolean,
+  isStillUnreadable: () => boolean,
 ): string | null {
   const key = getInfo(disk, getLockedFile(file)) ?? getInfo(disk, file);
   if (!key) return null;
   // While somebody has the lock, entries that are missing may be on their way: it is looked at before.
   const before = stampOf(disk, file);
-  if (!isStillSpoilt()) return null;
+  if (!isStillUnreadable()) return null;
   let backup: string | null = null;
   const place = isContainerName(file) ? locateLockInContainer(file) : locateLock(disk, file, key.inode);
   const rename = (): void => {
@@ -76,7 +76,7 @@ function stampOf(disk: Disk, path: string): string {
 }
 
 /** Gives a backup its name back, unless something has the name by now. */
-export function putBack(disk: Disk, backup: string, file: string): void {
+export function restoreBackup(disk: Disk, backup: string, file: string): void {
   try {
     if (getInfo(disk, file, true)) return;
     if (!isContainerName(file)) return renameExclusive(disk, backup, file);

@@ -87,7 +87,7 @@ export interface FleetIndexed {
 }
 
 /** Every method throws storage_failed where the database cannot be asked. */
-export interface FleetCare {
+export interface FleetAdmin {
   /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
   verify(progress?: Progress): Promise<FleetVerified>;
   /** Gives the fleet the sessions of a folder and of those in it. Changes no file. */
@@ -98,9 +98,9 @@ export interface FleetCare {
   whyAway(): Promise<string | null>;
   readonly tally: FleetTally;
   /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
-  owed(): readonly JournaledSession[];
+  listPending(): readonly JournaledSession[];
   /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */
-  lacking(): Promise<readonly SessionLoss[]>;
+  listLosses(): Promise<readonly SessionLoss[]>;
   /**
    * Gives the fleet what only this machine has: because the database was away or has lost it, or because another program or
    * a process that ended wrote it. Waits for a lease that may be that of a process that has ended. `withNew`: sessions that

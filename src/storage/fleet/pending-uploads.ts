@@ -7,10 +7,10 @@ import { toStorageFailure, toUncertainFailure } from "../../core/errno.ts";
 import { makeEntryDamage } from "../../core/format/damage.ts";
 import { parse } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
-import type { CopiedLog } from "../log/outside.ts";
-import { linesOf } from "./batch.ts";
-import { differs } from "./giving-way.ts";
-import { type Journal, joined } from "./journal.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
+import { readUploadLines } from "./batch.ts";
+import { type Journal, mergeLines } from "./journal.ts";
+import { isContentChanged } from "./reconcile.ts";
 
 /** Why entries of a machine became a branch. */
 const CAUSES = {
@@ -20,17 +20,17 @@ const CAUSES = {
     "Another program, or a process that ended before the fleet had its entries, wrote to the session's file here, and another machine wrote to this session, too.",
 } as const;
 
-export class Debt {
-  private readonly log: CopiedLog;
+export class PendingUploads {
+  private readonly log: ReplicatedLog;
   private readonly journal: Journal;
   /** The note of the journal, as it was read last; undefined while it was not asked. */
   private known: JournaledSession | null | undefined;
   /** Number of entries up to which the journal has those that are owed, where this process kept them. */
   private kept: number | undefined;
   /** The latest conflict of which was told. */
-  private told: string | undefined;
+  private reportedAt: string | undefined;
 
-  constructor(log: CopiedLog, journal: Journal) {
+  constructor(log: ReplicatedLog, journal: Journal) {
     this.log = log;
     this.journal = journal;
   }
@@ -55,7 +55,7 @@ export class Debt {
   }
 
   /** Whether entries were acknowledged that the fleet may lack. */
-  get isOwed(): boolean {
+  get hasEntries(): boolean {
     return this.journaled?.from != null;
   }
 
@@ -64,17 +64,17 @@ export class Debt {
    * one with a damaged header, gives nothing: it takes the session from nobody.
    */
   isDue(isHost: boolean): boolean {
-    const isToldLater = this.isUntold || (this.journaled?.lost !== undefined && !this.isOwed);
-    return (this.isOwed && this.log.readOnly === null) || (isHost && isToldLater);
+    const isReportedLater = this.isUnreported || (this.journaled?.lost !== undefined && !this.hasEntries);
+    return (this.hasEntries && this.log.readOnly === null) || (isHost && isReportedLater);
   }
 
   /** Whether nobody was told yet that entries became a branch. */
-  get isUntold(): boolean {
-    return this.journaled?.isUntold === true && !this.isTold;
+  get isUnreported(): boolean {
+    return this.journaled?.isUntold === true && !this.wasReported;
   }
 
-  private get isTold(): boolean {
-    return this.told !== undefined && this.journaled?.conflicts.at(-1)?.at === this.told;
+  private get wasReported(): boolean {
+    return this.reportedAt !== undefined && this.journaled?.conflicts.at(-1)?.at === this.reportedAt;
   }
 
   /**
@@ -87,14 +87,14 @@ export class Debt {
     let undo = async (): Promise<void> => {};
     try {
       this.renew();
-      const size = this.isOwed ? journal.linesSize(id, file) : null;
+      const size = this.hasEntries ? journal.linesSize(id, file) : null;
       if (kept !== undefined && kept <= count && size !== null) {
         undo = () => journal.cutLines(id, file, size);
-        await journal.addLines(id, file, linesOf(log, kept, count));
+        await journal.addLines(id, file, readUploadLines(log, kept, count));
       } else {
         // Another process of the machine may have kept some, and the copy may lack them.
-        const before = this.isOwed ? journal.lines(id, file) : [];
-        await journal.setLines(id, file, joined(before, linesOf(log, Math.min(first, count), count)));
+        const before = this.hasEntries ? journal.lines(id, file) : [];
+        await journal.setLines(id, file, mergeLines(before, readUploadLines(log, Math.min(first, count), count)));
         undo = () => journal.setLines(id, file, before);
       }
       const headerLine = end.entries === 0 ? Buffer.from(log.headerLine).toString("base64") : undefined;
@@ -125,12 +125,12 @@ export class Debt {
   missingLines(): Uint8Array[] {
     const { log, file } = this;
     const { nodes } = log;
-    const owed = this.isOwed ? this.journal.lines(log.header.id, file) : [];
-    return owed.some((line) => {
+    const lines = this.hasEntries ? this.journal.lines(log.header.id, file) : [];
+    return lines.some((line) => {
       const position = nodes.position(String((parse(line) as { id?: unknown }).id));
-      return position < 0 || differs(log.read(position), line);
+      return position < 0 || isContentChanged(log.read(position), line);
     })
-      ? owed
+      ? lines
       : [];
   }
 
@@ -140,13 +140,13 @@ export class Debt {
   }
 
   /** Reports, once, entries that the database had lost and has again. */
-  async tellOfReturn(): Promise<void> {
+  async reportReturn(): Promise<void> {
     const { lost, ...known } = this.journaled ?? {};
-    if (!lost || this.isOwed) return;
+    if (!lost || this.hasEntries) return;
     const { entries, lastEntryId, at } = lost;
     const sentence = `The fleet's database lacked the last ${entries} entries that were acknowledged here, until ${at}: an older state of it was restored, or a standby promoted. Nothing is lost: this machine gave them back.`;
     this.log.addDamage(makeEntryDamage(lastEntryId, "restored_entries", sentence));
-    await this.journal.end(known as JournaledSession, this.isTold);
+    await this.journal.end(known as JournaledSession, this.wasReported);
     this.renew();
   }
 
@@ -156,7 +156,7 @@ export class Debt {
     if (this.log.readOnly) return;
     try {
       this.renew();
-      if (this.known?.from) await this.journal.end(this.known, this.isTold);
+      if (this.known?.from) await this.journal.end(this.known, this.wasReported);
       this.kept = undefined;
       this.renew();
     } catch {
@@ -165,18 +165,18 @@ export class Debt {
   }
 
   /** Tells, once, of a branch that was made of what was owed. This process has the session. */
-  async tell(): Promise<void> {
+  async reportConflict(): Promise<void> {
     const { journaled } = this;
     const conflict = journaled?.conflicts.at(-1);
-    if (!journaled || !conflict || !this.isUntold) return;
-    this.told = conflict.at;
+    if (!journaled || !conflict || !this.isUnreported) return;
+    this.reportedAt = conflict.at;
     const { entries, lastEntryId, renamed, names = [], reason = "away" } = conflict;
     const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
     const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}`;
     const damage = makeEntryDamage(lastEntryId, "diverged", sentence);
     this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
     // Who is killed before all of it is in the fleet tells it again.
-    if (this.isOwed) return;
+    if (this.hasEntries) return;
     await this.journal.end(journaled, true);
     this.renew();
   }

@@ -2,42 +2,42 @@
 
 import { makeEntryDamage } from "../../core/format/damage.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
-import type { CopiedLog } from "../log/outside.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
 import { fetchNamed } from "./attachments.ts";
-import { linesBetween } from "./ends.ts";
-import { unsettled } from "./failures.ts";
+import { fetchLinesBetween } from "./ends.ts";
+import { makeFileChangedFailure } from "./failures.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
-export function lookHere(log: CopiedLog): void {
+export function refreshLocal(log: ReplicatedLog): void {
   const { kind } = log.refresh();
-  if (kind === "replaced" || kind === "gone") throw unsettled(log.file);
+  if (kind === "replaced" || kind === "gone") throw makeFileChangedFailure(log.file);
 }
 
 /** Becomes the writer of what is in the file, and has it on the medium: nobody else takes it back. */
-export function settleHere(log: CopiedLog): void {
+export function settleLocal(log: ReplicatedLog): void {
   log.acquireLock();
-  lookHere(log);
+  refreshLocal(log);
   log.settle?.();
 }
 
 /** Throws storage_failed where a copy has other entries than the first `count` by now: another program wrote to its file. */
-export function requireCount(log: CopiedLog, count: number): void {
-  lookHere(log);
-  if (log.nodes.count !== count) throw unsettled(log.file);
+export function requireCount(log: ReplicatedLog, count: number): void {
+  refreshLocal(log);
+  if (log.nodes.count !== count) throw makeFileChangedFailure(log.file);
 }
 
 /**
  * Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now:
  * nothing is to be there twice.
  */
-async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
+async function takeIn(log: ReplicatedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
   const { persisted } = log;
   const fetching = persisted ? fetchNamed(fleet, log, lines) : undefined;
   if (fetching) await fetching;
   requireCount(log, count);
-  log.takeIn(lines);
-  tellOfParents(log, count);
+  log.applyRemote(lines);
+  reportMissingParents(log, count);
   // A container that is not created yet has no place for them.
   if (!persisted) await fetchNamed(fleet, log, lines);
 }
@@ -46,7 +46,7 @@ async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[]
  * Tells of entries from a position on whose parent is missing, as one who opens the session is told. A cycle of parents is cut
  * before anybody follows it.
  */
-function tellOfParents(log: CopiedLog, from: number): void {
+function reportMissingParents(log: ReplicatedLog, from: number): void {
   const { nodes } = log;
   for (const position of nodes.cutCycles())
     log.addDamage(makeEntryDamage(nodes.id(position), "cycle", "parents form a cycle; it is cut here"));
@@ -60,19 +60,19 @@ function tellOfParents(log: CopiedLog, from: number): void {
  * Adds what the fleet has up to an end, after that of the copy (`here`). Returns false where that does not lead there. Throws
  * storage_failed where others wrote to the file in between.
  */
-export async function takeInUpTo(
+export async function applyRemoteEntries(
   there: FleetEnd,
-  log: CopiedLog,
+  log: ReplicatedLog,
   { fleet, heldBytes }: Pick<FleetOptions, "fleet" | "heldBytes">,
   here: FleetEnd,
 ): Promise<boolean> {
   const { id } = log.header;
-  const more = await linesBetween(fleet, id, here, there, heldBytes);
+  const more = await fetchLinesBetween(fleet, id, here, there, heldBytes);
   if (more === null) return false;
   if (more !== "long") await takeIn(log, fleet, more, here.entries);
   else
     for await (const lines of fleet.lines(id, here.entries, there.entries))
       await takeIn(log, fleet, [...lines], log.nodes.count);
-  if (log.nodes.count !== there.entries) throw unsettled(log.file);
+  if (log.nodes.count !== there.entries) throw makeFileChangedFailure(log.file);
   return true;
 }

@@ -3,11 +3,11 @@
 import { Failure } from "../../core/failure.ts";
 import { parseSessionHeader } from "../../core/format/entry.ts";
 import type { Fleet } from "../../core/ports/fleet.ts";
-import type { FleetFault } from "../../core/ports/fleet-care.ts";
-import type { CheckedRow, FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
-import { attachmentsThere } from "./attachments.ts";
-import { endsAt, isSameEnd } from "./ends.ts";
-import { descriptionIn, storable } from "./fact-parts.ts";
+import type { FleetFault } from "../../core/ports/fleet-admin.ts";
+import type { AdminQueries, CheckedRow, FleetRow } from "../../core/ports/fleet-admin-queries.ts";
+import { fetchAttachments } from "./attachments.ts";
+import { fetchEnds, isSameEnd } from "./ends.ts";
+import { parseDescription, toStorableText } from "./fact-parts.ts";
 import { HeadCheck } from "./heads.ts";
 
 /** Times that a session with faults is read, if it changes each time. */
@@ -22,7 +22,7 @@ const ROW_UNREADABLE = `Its row in the table of sessions, or one that it had bef
 const OTHERS_UNREADABLE = `Rows of the table of sessions ${OF_A_PAGE}, and may be of sessions that lists do not know: of those that were begun and have no lines, or that were removed for good. ${WHERE}`;
 
 /** Returns the sentence about a session whose own row cannot be read, or, of null, about the table of sessions. */
-export function rowUnreadable(sessionId: string | null): string {
+export function explainUnreadableRow(sessionId: string | null): string {
   return sessionId === null ? OTHERS_UNREADABLE : ROW_UNREADABLE;
 }
 
@@ -35,7 +35,7 @@ export function hasLines({ state, isRemoved }: FleetRow): boolean {
  * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
  * where the database is away, or refuses us.
  */
-export async function ifReadable<T>(fleet: Pick<Fleet, "look">, read: () => Promise<T>): Promise<T | null> {
+export async function readIfUndamaged<T>(fleet: Pick<Fleet, "look">, read: () => Promise<T>): Promise<T | null> {
   for (let isAgain = false; ; isAgain = true)
     try {
       return await read();
@@ -50,15 +50,15 @@ export async function ifReadable<T>(fleet: Pick<Fleet, "look">, read: () => Prom
 /** A part of what is kept that can be wrong, and a sentence about it. */
 type Wrong = readonly [fault: FleetFault["fault"], message: string];
 
-export class Verifying {
+export class FleetVerification {
   private readonly fleet: Fleet;
-  private readonly keeper: FleetKeeper;
+  private readonly adminQueries: AdminQueries;
   /** Digests of attachments that were found to be right. Each content is read once. */
   private readonly whole = new Set<string>();
 
-  constructor(fleet: Fleet, keeper: FleetKeeper) {
+  constructor(fleet: Fleet, adminQueries: AdminQueries) {
     this.fleet = fleet;
-    this.keeper = keeper;
+    this.adminQueries = adminQueries;
   }
 
   /**
@@ -71,7 +71,7 @@ export class Verifying {
     const wrong = [...(await this.wrongIn(id)), ...(await this.wrongAttachments(id))];
     if (wrong.length === 0) return [];
     // Of a row that has been damaged meanwhile nothing else is known.
-    const [now] = (await ifReadable(this.fleet, async () => [await this.keeper.row(id)])) ?? [row];
+    const [now] = (await readIfUndamaged(this.fleet, async () => [await this.adminQueries.row(id)])) ?? [row];
     if (!now || !hasLines(now)) return [];
     if (now.epoch !== row.epoch && tries < MOST_READ) return this.faultsOf(now, tries + 1);
     return wrong.map(([fault, message]) => ({
@@ -82,7 +82,7 @@ export class Verifying {
   }
 
   private async wrongIn(id: string): Promise<Wrong[]> {
-    const row = await ifReadable(this.fleet, () => this.keeper.checked(id));
+    const row = await readIfUndamaged(this.fleet, () => this.adminQueries.checked(id));
     if (!row) return [["chain", `Its rows ${OF_A_PAGE}. ${WHERE}`]];
     const { end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind, facts } = row;
     const isThere = row.state === "there";
@@ -93,22 +93,22 @@ export class Verifying {
     if (epochsFall || highestEpoch > epoch)
       wrong.push(["epochs", "A line has the epoch of a writer that had lost the session. Report it with this output."]);
     const stored = parseSessionHeader(row.headerLine);
-    if (!stored || storable(stored.id) !== id)
+    if (!stored || toStorableText(stored.id) !== id)
       wrong.push(["header", `Its header cannot be read, or is that of another session. ${WHERE}`]);
     if (indexed !== end.entries && rows === end.entries && !isBehind && isThere)
       wrong.push(["unindexed", "Lists and searches lack some of it: fleet migrate gathers that anew."]);
-    else if (isThere && end.entries > 0 && !descriptionIn(facts))
+    else if (isThere && end.entries > 0 && !parseDescription(facts))
       wrong.push(["facts", "What lists show of it is missing, or cannot be read: fleet migrate gathers it anew."]);
     return wrong;
   }
 
   private async wrongLines({ id, end }: CheckedRow): Promise<Wrong[]> {
     const { fleet } = this;
-    const stretches = await ifReadable(fleet, async () => (await fleet.stretches?.(id)) ?? []);
+    const stretches = await readIfUndamaged(fleet, async () => (await fleet.stretches?.(id)) ?? []);
     const packs = stretches?.filter(({ entries }) => entries <= end.entries);
     const positions = packs?.map(({ entries }) => entries).filter((entries) => entries < end.entries) ?? [];
     const heads = new KeptHeads(fleet, id, end.entries);
-    const ends = await ifReadable(fleet, () => endsAt(heads, id, end, positions));
+    const ends = await readIfUndamaged(fleet, () => fetchEnds(heads, id, end, positions));
     // A last one may end where the session does.
     if (!packs || !ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end))) return [["chain", UNREADABLE]];
     return heads.areWrong
@@ -123,14 +123,14 @@ export class Verifying {
 
   private async wrongAttachments(id: string): Promise<Wrong[]> {
     const { fleet, whole } = this;
-    const named = await ifReadable(fleet, () => fleet.attachments(id));
+    const named = await readIfUndamaged(fleet, () => fleet.attachments(id));
     if (!named) return [["attachment", "The list of its attachments cannot be read. Restore the database."]];
     const wrong: Wrong[] = [];
     const readable: Pick<Fleet, "attachments" | "attachment"> = {
       attachments: async () => named,
-      attachment: (sha256) => ifReadable(fleet, () => fleet.attachment(sha256)),
+      attachment: (sha256) => readIfUndamaged(fleet, () => fleet.attachment(sha256)),
     };
-    for await (const [sha256, bytes] of attachmentsThere(readable, id, (one) => whole.has(one)))
+    for await (const [sha256, bytes] of fetchAttachments(readable, id, (one) => whole.has(one)))
       if (bytes) whole.add(sha256);
       else
         wrong.push([
@@ -179,7 +179,7 @@ class KeptHeads {
   /** Returns the heads from a position on, at least one; those that cannot be read are empty. */
   private async from(position: number): Promise<readonly string[]> {
     const { fleet, sessionId, count } = this;
-    const found = await ifReadable(fleet, async () => {
+    const found = await readIfUndamaged(fleet, async () => {
       for await (const heads of fleet.heads(sessionId, position, count)) return heads;
       return null;
     });

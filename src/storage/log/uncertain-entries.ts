@@ -1,13 +1,13 @@
 /** Entries of a log that stayed though their commit failed, because another program had written after them. */
-export class StayedEntries {
+export class UncertainEntries {
   private ranges: { readonly from: number; readonly to: number }[] = [];
   /** The first of those of which nobody was told. */
-  private untold: number | undefined;
+  private firstUnreported: number | undefined;
 
   /** Notes those from a position up to another. */
   add(from: number, to: number): void {
     this.ranges.push({ from, to });
-    this.untold ??= from;
+    this.firstUnreported ??= from;
   }
 
   has(position: number): boolean {
@@ -15,10 +15,10 @@ export class StayedEntries {
   }
 
   /** Returns the position from which on nobody was told of them, once. */
-  take(): number | undefined {
-    const { untold } = this;
-    this.untold = undefined;
-    return untold;
+  takeFirst(): number | undefined {
+    const { firstUnreported } = this;
+    this.firstUnreported = undefined;
+    return firstUnreported;
   }
 
   /** Number of times that entries stayed. */

@@ -1,13 +1,13 @@
 /** The tenure of one working copy: the epoch in which this process has the session, and whether that can be relied on. */
 
-import type { Taking } from "../../core/ports/fleet.ts";
+import type { LeaseResult } from "../../core/ports/fleet.ts";
 import type { FleetOptions } from "./options.ts";
 
-type TenureOptions = Pick<FleetOptions, "fleet" | "elapsed" | "trustedFor">;
+type LeaseOptions = Pick<FleetOptions, "fleet" | "elapsed" | "trustedFor">;
 
-export class Tenure {
+export class Lease {
   private readonly id: string;
-  private readonly options: TenureOptions;
+  private readonly options: LeaseOptions;
   /** Null when this process does not have the session, or when that is not sure. */
   epoch: number | null = null;
   /** The highest epoch that it had. */
@@ -19,7 +19,7 @@ export class Tenure {
   /** When the fleet was asked what it last answered to who has this epoch. */
   answered = 0;
 
-  constructor(id: string, options: TenureOptions) {
+  constructor(id: string, options: LeaseOptions) {
     this.id = id;
     this.options = options;
   }
@@ -43,7 +43,7 @@ export class Tenure {
   }
 
   /** Takes the session. With a header, one that the fleet lacks is begun. */
-  async take(headerLine: Uint8Array | undefined): Promise<Taking> {
+  async take(headerLine: Uint8Array | undefined): Promise<LeaseResult> {
     this.epoch = null;
     this.mayHold = true;
     const { fleet, elapsed } = this.options;

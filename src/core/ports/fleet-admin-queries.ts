@@ -4,7 +4,7 @@ import type { FleetDescription, FleetEnd, FleetFacts } from "./fleet.ts";
 import type { Holder } from "./store.ts";
 
 /** How a session is kept from now on. */
-export type Kept =
+export type SessionDisposition =
   | { readonly as: "there"; readonly archived: boolean }
   /** Only `restore` brings it back. */
   | { readonly as: "deleted" }
@@ -35,14 +35,14 @@ export interface FleetRow {
  * A function that is called once with the id of each session whose row cannot be read, and once with null where there are
  * such rows that may be of sessions that lists do not know.
  */
-export type Unread = (sessionId: string | null) => void;
+export type OnUnreadable = (sessionId: string | null) => void;
 
 /** A session of the fleet with what its other rows are, all of one moment. */
 export interface CheckedRow extends FleetRow {
   /** Whether facts that are missing are known to be, and are added by whoever comes. */
   readonly isBehind: boolean;
   /** Whether a process left out the words of some of its texts, and this one would not. */
-  readonly lacksWords: boolean;
+  readonly isMissingWords: boolean;
   /** The text of what lists show of it; null: there is none. */
   readonly facts: string | null;
   /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */
@@ -63,9 +63,9 @@ export interface BehindSession {
 }
 
 /** Every method throws storage_failed where the database cannot be asked. */
-export interface FleetKeeper {
+export interface AdminQueries {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
-  keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean>;
+  keep(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean>;
   /**
    * Takes a session from the process that has it, which lives or hangs, so that anybody can take it at once. That process is
    * refused like any that lost it. Returns who it was; null where nobody had it. Throws session_not_found.
@@ -87,7 +87,7 @@ export interface FleetKeeper {
    * Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. `unread` is called
    * for those whose own cannot be read; without it, these end the reading.
    */
-  rows(unread?: Unread): AsyncIterable<FleetRow>;
+  rows(unread?: OnUnreadable): AsyncIterable<FleetRow>;
   /** Returns those with some ids. */
   rowsOf(sessionIds: readonly string[]): Promise<readonly FleetRow[]>;
   /** Returns one of them; null where there is none. */

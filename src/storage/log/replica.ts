@@ -6,7 +6,7 @@ import type { Holder, Log } from "../../core/ports/store.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 
 /** A log of which another place has the entries. They are durable there; its files are written after that. */
-export interface CopiedLog extends Log {
+export interface ReplicatedLog extends Log {
   readonly attachments: AttachmentFolder;
   /** Whether the files lack durable entries, which are read from memory: the disk refused them, or another program is at it. */
   readonly isBehind: boolean;
@@ -22,7 +22,7 @@ export interface CopiedLog extends Log {
    * Adds lines that are durable there, and writes them to the files; a session that is not created yet is. This process has
    * the lock, and nothing waits.
    */
-  takeIn(lines: readonly Uint8Array[]): void;
+  applyRemote(lines: readonly Uint8Array[]): void;
   /**
    * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
    * is kept as it was. From then on `refresh` says "replaced". `renamed`: entries of this log that have another id in
@@ -33,7 +33,7 @@ export interface CopiedLog extends Log {
   addDamage(damage: Damage): void;
 }
 
-export interface Outside {
+export interface Replica {
   /** Another process that writes to the session there, as it was found last. */
   readonly holder: Holder | null;
   /** See Log. */
@@ -55,20 +55,20 @@ export interface Outside {
   /** See Log. */
   followNow(asked?: number): Promise<void> | undefined;
   /** See Log. */
-  give(): Promise<void> | undefined;
+  upload(): Promise<void> | undefined;
   /**
    * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when they are kept
    * on this machine, apart from the log, to be brought there later. Rejects with outcome_unknown when that is not known, and
    * with another failure when none of those that the log had not given before is there or will be.
    */
-  push(count: number): Promise<void>;
+  replicate(count: number): Promise<void>;
   /** Returns the failure for entries that are there, and that the log gave up meanwhile. */
-  lost(error: unknown): Failure;
+  toLostFailure(error: unknown): Failure;
   /**
    * Adds, while that place is away, the entries that are kept on this machine, apart from the log, and that the log lacks.
    * Rejects with a failure where that cannot be.
    */
-  takeKept(): Promise<void>;
+  applyPending(): Promise<void>;
   /** Lets others write there. */
   release(): void;
 }

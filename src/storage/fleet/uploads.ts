@@ -5,23 +5,23 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Fleet, JournaledSession } from "../../core/ports/fleet.ts";
-import type { FleetPushed, SessionLoss } from "../../core/ports/fleet-care.ts";
+import type { FleetPushed, SessionLoss } from "../../core/ports/fleet-admin.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { useAndClose } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
-import { type Journal, keyOf } from "./journal.ts";
+import { getNoteKey, type Journal } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
 import { LONGEST_WAIT } from "./refusals.ts";
-import { isSpoiltLog } from "./spoilt.ts";
+import { isUnreadableLog } from "./unreadable-copies.ts";
 
 /** Milliseconds after which what is refused until somebody does something about it is tried again, at most. */
 const LONGEST_LEFT = 3_600_000;
 
 /** The sentence where nothing failed, and the note is still there. */
-const STILL_OWED =
+const STILL_PENDING =
   "The fleet may have all of it by now, and this machine still notes that it may not: others changed the session meanwhile, or the disk has kept the note. Push again.";
 
-export interface GivingPlace {
+export interface UploadPlace {
   readonly journal: Journal;
   /** Opens a session as a working copy. */
   openCopy(file: string): Log;
@@ -32,7 +32,7 @@ export interface GivingPlace {
 }
 
 /** Returns the sessions with entries that only this machine has, for this fleet, and notes that cannot be read. */
-export function owedIn({ journal }: GivingPlace): JournaledSession[] {
+export function listPendingUploads({ journal }: UploadPlace): JournaledSession[] {
   return journal.all().filter(({ from }) => from !== null);
 }
 
@@ -40,42 +40,42 @@ export function owedIn({ journal }: GivingPlace): JournaledSession[] {
  * Asks a fleet which store it is, where it answers: at an address that is new here, nobody knows before that what is owed
  * to it.
  */
-export async function meet(fleet: Pick<Fleet, "look">): Promise<void> {
+export async function identifyFleet(fleet: Pick<Fleet, "look">): Promise<void> {
   await fleet.look("").catch(() => {});
 }
 
 /** Returns the refusals of what this machine owes to other fleets. */
-export function owedElsewhere({ journal }: GivingPlace): FleetPushed[] {
-  return journal.ofOthers().map(({ sessionId, sessionPath, fleet }) => {
+export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
+  return journal.listElsewhere().map(({ sessionId, sessionPath, fleet }) => {
     const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
     return { sessionId, sessionPath, outcome: "refused", message };
   });
 }
 
 /** Gives the fleet what only this machine has of a session. */
-export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+export async function uploadSession(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
     const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;
     return { sessionId, sessionPath, outcome: "refused", message };
   }
   try {
-    return await given(place, known);
+    return await uploadCopy(place, known);
   } catch (error) {
-    return refusedFor(error, sessionId, sessionPath);
+    return toRefusedUpload(error, sessionId, sessionPath);
   }
 }
 
 /** Returns the refusal that a failure means. Throws any other error. */
-export function refusedFor(error: unknown, sessionId: string, sessionPath: string): FleetPushed {
+export function toRefusedUpload(error: unknown, sessionId: string, sessionPath: string): FleetPushed {
   if (!(error instanceof Failure)) throw error;
   const isHeld = error.name === "session_locked";
   return { sessionId, sessionPath, outcome: "refused", message: error.message, ...(isHeld ? { isHeld } : {}) };
 }
 
 /** Gives the fleet back what it has lost of a session. */
-export async function giveBack(
-  place: GivingPlace,
+export async function uploadLost(
+  place: UploadPlace,
   lacking: Pick<SessionLoss, "sessionId" | "sessionPath">,
 ): Promise<FleetPushed> {
   const { journal, openCopy } = place;
@@ -86,34 +86,34 @@ export async function giveBack(
     const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
     await useAndClose(openCopy(sessionPath), async (log) => {
       if (log.readOnly) throw log.readOnly;
-      const copy = log instanceof FileLog ? log.outside : undefined;
+      const copy = log instanceof FileLog ? log.replica : undefined;
       await copy?.follow(Number.POSITIVE_INFINITY);
       copy?.requireOurs();
     });
-    await giveFrom(place, sessionId, sessionPath);
+    await uploadFrom(place, sessionId, sessionPath);
     const now = journal.of(sessionId, sessionPath);
-    if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
+    if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_PENDING };
     return { sessionId, sessionPath, outcome: (now?.conflicts.length ?? 0) > before ? "branched" : "given" };
   } catch (error) {
-    return refusedFor(error, sessionId, sessionPath);
+    return toRefusedUpload(error, sessionId, sessionPath);
   }
 }
 
 /** Does so. Throws why that cannot be. */
-async function given(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { journal } = place;
   const { sessionId, conflicts } = known;
   const sessionPath = await fileOf(place, known);
-  await giveFrom(place, sessionId, sessionPath);
+  await uploadFrom(place, sessionId, sessionPath);
   const now = journal.of(sessionId, known.sessionPath);
-  if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
+  if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_PENDING };
   const isBranch = now !== null && now.conflicts.length > conflicts.length;
   return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
 }
 
 /** Gives what the copy at a path owes. Throws why that cannot be. */
-export async function giveFrom(
-  place: Pick<GivingPlace, "journal" | "openCopy">,
+export async function uploadFrom(
+  place: Pick<UploadPlace, "journal" | "openCopy">,
   id: string,
   file: string,
 ): Promise<void> {
@@ -123,8 +123,8 @@ export async function giveFrom(
       if (!(log instanceof FileLog)) return;
       // A damaged header, say: its own reason says what to do.
       if (log.readOnly) throw log.readOnly;
-      await log.outside?.follow();
-      log.outside?.requireOurs();
+      await log.replica?.follow();
+      log.replica?.requireOurs();
     });
 }
 
@@ -133,7 +133,7 @@ export async function giveFrom(
  * is fetched.
  */
 async function fileOf(
-  { find, openCopy, arrive }: GivingPlace,
+  { find, openCopy, arrive }: UploadPlace,
   { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
 ): Promise<string> {
   // Another copy may lack what this one owes.
@@ -152,7 +152,7 @@ async function fileOf(
 }
 
 /** Returns the path of a session; undefined where there is none. */
-function findQuietly(find: GivingPlace["find"], sessionId: string): string | undefined {
+function findQuietly(find: UploadPlace["find"], sessionId: string): string | undefined {
   try {
     return find(sessionId);
   } catch (error) {
@@ -164,7 +164,7 @@ function findQuietly(find: GivingPlace["find"], sessionId: string): string | und
 /** Returns the id of the session at a path; undefined where it cannot be read as it was. */
 function idAt(open: (file: string) => Log, file: string): string | undefined {
   try {
-    return useAndClose(open(file), (log) => (isSpoiltLog(log) ? undefined : log.header.id));
+    return useAndClose(open(file), (log) => (isUnreadableLog(log) ? undefined : log.header.id));
   } catch (error) {
     if (error instanceof Failure) return undefined;
     throw error;
@@ -172,8 +172,8 @@ function idAt(open: (file: string) => Log, file: string): string | undefined {
 }
 
 /** The giving by a server: one session after the other, those that were refused less and less often. */
-export class BackgroundGiving {
-  private readonly place: GivingPlace;
+export class BackgroundUploader {
+  private readonly place: UploadPlace;
   private readonly options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">;
   private isBusy = false;
   /** Whether the journal is looked through as soon as it may be. */
@@ -183,7 +183,7 @@ export class BackgroundGiving {
   /** Copies that were refused, each with when it is tried again, and how long that was waited for. */
   private readonly refused = new Map<string, { readonly at: number; readonly wait: number }>();
 
-  constructor(place: GivingPlace, options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">) {
+  constructor(place: UploadPlace, options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">) {
     this.place = place;
     this.options = options;
     this.wait = options.followedEvery;
@@ -209,20 +209,20 @@ export class BackgroundGiving {
       return;
     }
     this.isBusy = true;
-    const { giving } = this.place.journal;
-    const given = this.give(next).finally(() => {
-      giving.delete(next.sessionId);
+    const { uploading } = this.place.journal;
+    const given = this.uploadQuietly(next).finally(() => {
+      uploading.delete(next.sessionId);
       this.isBusy = false;
     });
-    giving.set(next.sessionId, given);
+    uploading.set(next.sessionId, given);
   }
 
   private next(open: readonly Log[]): JournaledSession | undefined {
     const now = this.options.elapsed();
-    return owedIn(this.place).find(
+    return listPendingUploads(this.place).find(
       (one) =>
         one.unreadable === undefined &&
-        (this.refused.get(keyOf(one))?.at ?? now) <= now &&
+        (this.refused.get(getNoteKey(one))?.at ?? now) <= now &&
         !open.some((log) => this.isLeftTo(log, one)),
     );
   }
@@ -237,13 +237,13 @@ export class BackgroundGiving {
     return log.readOnly === null && (log.isHeld || this.place.journal.isOf(known, log.file));
   }
 
-  private async give(known: JournaledSession): Promise<void> {
-    const key = keyOf(known);
+  private async uploadQuietly(known: JournaledSession): Promise<void> {
+    const key = getNoteKey(known);
     const { elapsed, followedEvery } = this.options;
     let isGiven = false;
     let longest = LONGEST_WAIT;
     try {
-      isGiven = (await given(this.place, known)).outcome !== "refused";
+      isGiven = (await uploadCopy(this.place, known)).outcome !== "refused";
     } catch (error) {
       // Whoever opens the session meets the same.
       if (error instanceof Failure && error.name === "read_only") longest = LONGEST_LEFT;

@@ -1,7 +1,7 @@
 /** The contract of entries that a fleet refused, or that gave way to those of other machines, and are kept aside. */
 
 /** Entries of one session that were kept together. */
-export interface KeptEntries {
+export interface QuarantinedEntries {
   /** The path of the file that has them. */
   readonly keptAt: string;
   readonly sessionId: string;
@@ -15,9 +15,9 @@ export interface KeptEntries {
   readonly text: string | null;
 }
 
-export interface KeptPlace {
+export interface Quarantine {
   /** Returns what is kept, the latest first. Throws storage_failed. */
-  list(): readonly KeptEntries[];
+  list(): readonly QuarantinedEntries[];
   /** Returns kept entries as they were. Throws not_a_session for a path that is not one of `list`. */
   read(keptAt: string): {
     readonly sessionId: string;

@@ -5,7 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import { parseSessionHeader } from "../../core/format/entry.ts";
 import { getContentText, toPreview } from "../../core/format/message.ts";
 import { concat, parse, splitLines } from "../../core/json/json.ts";
-import type { KeptEntries, KeptPlace } from "../../core/ports/kept-entries.ts";
+import type { Quarantine, QuarantinedEntries } from "../../core/ports/quarantined-entries.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
 import { getInfo, guardErrno, readIfPresent } from "../fs/files.ts";
@@ -18,7 +18,7 @@ const MOST_BYTES = 1 << 30;
 const NAME = /\.refused(?:-\d{1,9})?\.bin$/;
 
 /** Keeps entries of a log. Returns their path. */
-export function keepAside(
+export function quarantineEntries(
   disk: Disk,
   folder: string,
   { header, headerLine }: Log,
@@ -30,14 +30,14 @@ export function keepAside(
 }
 
 /** Returns the entries that can be read in a file, whatever else it has. */
-export function entriesIn(disk: Disk, file: string): Uint8Array[] {
+export function readEntries(disk: Disk, file: string): Uint8Array[] {
   const { kind, size = 0 } = getInfo(disk, file) ?? {};
   const bytes = kind === "file" && size <= MOST_BYTES ? readWhole(disk, file) : new Uint8Array();
   return [...splitLines(bytes)].filter(isEntry);
 }
 
 /** Keeps those of some entries that a log lacks. */
-export function salvage(
+export function quarantineMissing(
   log: Log,
   entries: readonly Uint8Array[],
   keep: (log: Log, lines: readonly Uint8Array[]) => string,
@@ -50,8 +50,8 @@ export function salvage(
   if (lacking.size > 0) keep(log, [...lacking.values()]);
 }
 
-export function keptPlace(disk: Disk, folder: string): KeptPlace {
-  const read = (keptAt: string): ReturnType<KeptPlace["read"]> => {
+export function openQuarantine(disk: Disk, folder: string): Quarantine {
+  const read = (keptAt: string): ReturnType<Quarantine["read"]> => {
     const isOne = keptAt === join(folder, basename(keptAt)) && NAME.test(keptAt);
     const isTooLarge = (getInfo(disk, keptAt)?.size ?? 0) > MOST_BYTES;
     const bytes =
@@ -82,7 +82,7 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
     },
   };
 
-  function describedAt(keptAt: string): KeptEntries | undefined {
+  function describedAt(keptAt: string): QuarantinedEntries | undefined {
     try {
       const { sessionId, lines, damagedLines } = read(keptAt);
       const info = getInfo(disk, keptAt);

@@ -6,14 +6,14 @@
 import type { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import type { CopiedLog } from "../log/outside.ts";
-import type { Debt } from "./debt.ts";
+import type { ReplicatedLog } from "../log/replica.ts";
 import { isSameEnd } from "./ends.ts";
 import { Inquiry } from "./inquiry.ts";
 import { COMPARED_FIRST, type KnownEnd } from "./known-end.ts";
+import type { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
-import { givenOrNoted, LinesRefused, stillRefused } from "./refusals.ts";
-import type { Tenure } from "./tenure.ts";
+import type { PendingUploads } from "./pending-uploads.ts";
+import { getLastingRefusal, RefusedLines, uploadOrNote } from "./refusals.ts";
 
 /**
  * Milliseconds after which others are looked for again, at most, where nothing has happened for long: a database has to bear
@@ -22,7 +22,7 @@ import type { Tenure } from "./tenure.ts";
 const LONGEST_PAUSE = 180_000;
 
 /** How a working copy stands to the fleet, as it was found last. */
-export interface FleetStanding {
+export interface ReplicaStatus {
   /** Another process that writes to the session there. */
   holder: Holder | null;
   /** The reason why this process may not write. */
@@ -33,12 +33,12 @@ export interface FleetStanding {
 
 /** A working copy, with what is done to it by who becomes its writer. */
 interface CopyParts {
-  readonly log: CopiedLog;
+  readonly log: ReplicatedLog;
   readonly options: FleetOptions;
-  readonly tenure: Tenure;
+  readonly lease: Lease;
   readonly known: KnownEnd;
-  readonly debt: Debt;
-  readonly standing: FleetStanding;
+  readonly pending: PendingUploads;
+  readonly status: ReplicaStatus;
   /** Whether this process goes on without the fleet for now. */
   isAlone(): boolean;
   /** Whether the fleet may have something of the session. */
@@ -50,16 +50,16 @@ interface CopyParts {
   /** Adds what the fleet has up to an end. Returns whether the log is still the session. */
   catchUp(there: FleetEnd): Promise<boolean>;
   /** Gives the fleet all that is here, and gives up at the first answer that is missing. */
-  giveNow(): Promise<void>;
+  uploadNow(): Promise<void>;
   /** Has what is here count without the fleet. */
   confirmAlone(): Promise<void>;
 }
 
-export class CopyAtRest {
+export class IdleSync {
   private readonly copy: CopyParts;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
-  private readonly refused: LinesRefused;
+  private readonly refused: RefusedLines;
   /** When others had last written something that the copy lacked. */
   private heard: number;
 
@@ -67,7 +67,7 @@ export class CopyAtRest {
     this.copy = copy;
     const { followedEvery, elapsed } = copy.options;
     this.heard = elapsed();
-    this.refused = new LinesRefused(copy.log, copy.options);
+    this.refused = new RefusedLines(copy.log, copy.options);
     this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
   }
 
@@ -78,10 +78,10 @@ export class CopyAtRest {
     const isAlone = copy.isAlone();
     // When the database is back, it may be another one.
     if (isAlone) this.refused.forget();
-    if (copy.tenure.isOurs || isAlone) return this.giveAgain();
+    if (copy.lease.isOurs || isAlone) return this.uploadAgain();
     if (news.take()) {
       this.heard = copy.options.elapsed();
-      return this.follow(true).then(() => this.giveAgain());
+      return this.follow(true).then(() => this.uploadAgain());
     }
     news.renew(this.pauseAfter(asked));
     return undefined;
@@ -89,28 +89,28 @@ export class CopyAtRest {
 
   /** Returns the milliseconds between two looks: a tenth of the time for which nothing was written or, if that is known, asked. */
   private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
-    const { options, known, debt, tenure } = this.copy;
-    const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, tenure.answered));
+    const { options, known, pending, lease } = this.copy;
+    const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, lease.answered));
     // What only this machine has is not made to wait.
-    const isDue = debt.isOwed || known.isAhead;
+    const isDue = pending.hasEntries || known.isAhead;
     return isDue ? options.followedEvery : Math.max(options.followedEvery, Math.min(LONGEST_PAUSE, quiet / 10));
   }
 
-  private giveAgain(): Promise<void> | undefined {
-    return this.refused.holds ? undefined : this.give();
+  private uploadAgain(): Promise<void> | undefined {
+    return this.refused.holds ? undefined : this.upload();
   }
 
   /** See Outside. */
-  give(): Promise<void> | undefined {
+  upload(): Promise<void> | undefined {
     const { copy, refused } = this;
-    const { known, debt, standing } = copy;
+    const { known, pending, status } = copy;
     const isAlone = copy.isAlone();
-    const mayNote = known.mayBeOwed && !debt.isOwed;
-    if (!known.isAhead || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
+    const mayNote = known.mayBePending && !pending.hasEntries;
+    if (!known.isAhead || getLastingRefusal(status.refusal) || (isAlone && !mayNote)) return undefined;
     // Calls of the session wait meanwhile.
     const note = async (): Promise<void> => (mayNote ? copy.confirmAlone() : undefined);
     const { of } = refused;
-    return givenOrNoted({ give: () => copy.giveNow(), note, refused: (error) => refused.note(error, of) });
+    return uploadOrNote({ upload: () => copy.uploadNow(), note, refused: (error) => refused.note(error, of) });
   }
 
   /** Returns what the fleet has, and the server that said so. */
@@ -121,29 +121,29 @@ export class CopyAtRest {
   }
 
   private async hasNews(): Promise<boolean> {
-    const { tenure, debt, known, standing } = this.copy;
-    const { epoch } = tenure;
+    const { lease, pending, known, status } = this.copy;
+    const { epoch } = lease;
     const { there, server } = await this.look();
-    if (epoch !== null && there?.epoch !== epoch) tenure.letGo(epoch);
-    const wasOwed = debt.isOwed;
-    debt.renew();
+    if (epoch !== null && there?.epoch !== epoch) lease.letGo(epoch);
+    const hadPending = pending.hasEntries;
+    pending.renew();
     // Another process of this machine may have given the fleet what this one has acknowledged.
-    if (wasOwed && !debt.isOwed) standing.reached = "primary";
+    if (hadPending && !pending.hasEntries) status.reached = "primary";
     // Whoever was in the way of a write may have gone.
-    if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
+    if (status.holder && !lease.isSure) status.holder = there?.holder ?? null;
     const { holds } = this.refused;
     // Who has it has to let go of it first.
     if (!holds && !there?.holder && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
-    const isAhead = known.isAhead && !stillRefused(standing.refusal, there);
-    return !holds && !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
+    const isAhead = known.isAhead && !getLastingRefusal(status.refusal, there);
+    return !holds && !there?.holder && (pending.isDue(true) || isAhead) && !known.isLeftTo(there);
   }
 
   /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
   private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
-    const { known, tenure } = this.copy;
+    const { known, lease } = this.copy;
     if (await known.differsFrom(end, most)) return true;
-    if (isSameEnd(end, known.now)) tenure.server ??= server;
+    if (isSameEnd(end, known.now)) lease.server ??= server;
     return false;
   }
 
@@ -158,29 +158,29 @@ export class CopyAtRest {
   /** See Outside. `most`: bytes of the copy that are compared, at most. */
   async follow(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
     const { copy } = this;
-    const { log, debt, tenure, known, standing } = copy;
-    if (tenure.isSure || !copy.isBegun() || log.durableCount < log.nodes.count) return;
-    tenure.epoch = null;
+    const { log, pending, lease, known, status } = copy;
+    if (lease.isSure || !copy.isBegun() || log.durableCount < log.nodes.count) return;
+    lease.epoch = null;
     const { there, server } = await this.look();
-    debt.renew();
-    standing.refusal = stillRefused(standing.refusal, there);
-    const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
+    pending.renew();
+    status.refusal = getLastingRefusal(status.refusal, there);
+    const isDue = pending.isDue(isHost) && !known.isLeftTo(there);
     const isLost = await known.isLostIn(there, copy.options.fleet);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
     if (!isDue && !isLost && !differs) return;
     // Somebody may write by now, who finds it out, too.
-    if (tenure.isSure || log.durableCount < log.nodes.count) return;
+    if (lease.isSure || log.durableCount < log.nodes.count) return;
     // Whoever begins the session has its lock from then on.
     const isNew = log.acquireLock() || !log.persisted;
     try {
       // Another process of this machine may have acknowledged something until then, or have given it.
-      debt.renew();
+      pending.renew();
       // What is lost is given back, unless others have written since.
-      if ((debt.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await copy.becomeWriter(isHost);
-      else if (there && (await copy.catchUp(there.end))) tenure.server ??= server;
+      if ((pending.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await copy.becomeWriter(isHost);
+      else if (there && (await copy.catchUp(there.end))) lease.server ??= server;
     } catch (error) {
       // What is not done yet is done the next time, also by who only reads.
-      tenure.epoch = null;
+      lease.epoch = null;
       this.refused.note(error);
       throw error;
     } finally {
