@@ -9,7 +9,7 @@ import { isSessionName } from "./fs/paths.ts";
 import { getChangeTime } from "./v2/container-files.ts";
 import { isActive } from "./v2/pointer.ts";
 
-/** Whether a name in a folder belongs to a session. Throws errno errors. */
+/** Returns whether a name in a folder belongs to a session. Throws errno errors. */
 export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
   return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }

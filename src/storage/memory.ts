@@ -66,7 +66,7 @@ class MemoryLog implements Log {
     }
   }
 
-  /** Lets go of the lines so far. Nobody may read them from now on; their nodes stay. */
+  /** Releases the lines so far, which may not be read from now on; their nodes stay. */
   forget(): void {
     this.lines.fill(NO_LINE);
   }
@@ -133,7 +133,7 @@ export function parseWholeLines(bytes: Uint8Array): Uint8Array[] {
   return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isObject);
 }
 
-/** Whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */
+/** Returns whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */
 function isObject(line: Uint8Array): boolean {
   return (line[0] === 0x7b && readLine(line) >= 0) || getMembers(line) !== null;
 }

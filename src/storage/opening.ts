@@ -1,6 +1,6 @@
 /**
- * Opens the session that a path names, and makes new ones, with the backend that fits: what everyone needs of the stores
- * who has sessions, whether or not he has lists, operations and a fleet beside them.
+ * Opens the session that a path names, and makes new ones, with the backend that fits: the part of the stores that every
+ * user of sessions needs, with or without lists, operations and a fleet.
  */
 
 import { basename, dirname } from "node:path";
@@ -43,13 +43,13 @@ export interface OpeningOptions {
   readonly disk: Disk;
   readonly paths: StoragePaths;
   readonly durability: Durability;
-  /** Working directory of this process, in which relative paths of a host begin. */
+  /** Working directory of this process: the base of a host's relative paths. */
   readonly cwd: string;
   /** The backend of new sessions. */
   readonly kind: "jsonl" | "v2" | "memory";
   /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
   readonly requireAllowed?: (path: string) => void;
-  /** Returns the file of the session that other machines name by a path at which nothing is here. */
+  /** Returns the local file of the session that other machines name by a path without a file here. */
   readonly copyFor?: (path: string) => string | undefined;
 }
 
@@ -140,8 +140,8 @@ function requireNoPart(disk: Disk, path: string): void {
 }
 
 /**
- * Whether no session can be made at a path where none is: it is that of a folder, a link in it leads nowhere, or it leads
- * into a file, as those of sessions in another agent's file or database do.
+ * Returns whether no session can be made at a path without a file: it is that of a folder, a link in it leads nowhere, or it
+ * leads into a file, as those of sessions in another agent's file or database do.
  */
 function isNoPlace(disk: Disk, path: string): boolean {
   if (/[/\\]$/.test(path) && !isContainerName(path)) return true;
@@ -163,7 +163,7 @@ function strange(file: string, { name, is, next }: StrangeFormat): Failure {
   return new Failure("not_a_session", sentence, { sessionPath: file, format: name });
 }
 
-/** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
+/** Opens the present session file or container: hosts may still use the path from before a migration or rollback. */
 function openActive(
   disk: Disk,
   at: (file: string) => Store,

@@ -67,28 +67,28 @@ import { makeWhenUsed, once } from "./when-used.ts";
 interface StoresOptions extends OpeningOptions {
   readonly env: Env;
   readonly locks: Locks;
-  /** Folders in which agents look for sessions, whether or not ours are there. */
+  /** Folders that agents search for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
-  /** Folders in which other agents keep their sessions. */
+  /** Session folders of other agents. */
   readonly agentPlaces?: () => readonly AgentPlace[];
   /** The home of the person as whom the server runs. */
   readonly home?: string;
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
-  /** Folders of the user's in which holders are announced. */
+  /** The user's folders for announcements of owners. */
   readonly userFolders?: LifecycleDeps["userFolders"];
-  /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
+  /** True if other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
-  /** Runs work that nobody waits for; without it, nothing is put off. */
+  /** Runs work that no caller waits for; without it, nothing is postponed. */
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
   readonly fleet?: FleetConnection;
-  /** Whether there is one that is not asked, because nothing may be brought here. */
+  /** True if there is a fleet that is not asked, because nothing may be fetched. */
   readonly leavesFleet?: boolean;
 }
 
-/** The part of a fleet where there is none: everything is as it was. */
+/** The part of a fleet without a fleet: nothing changes. */
 const WITHOUT_FLEET: FleetStores = {
   withReplica: (options) => options,
   store: (store) => store,
@@ -124,7 +124,7 @@ export function makeStores(options: StoresOptions): Stores {
   const { stores, allowed, pathOf, openLog } = opening;
   const { leaves } = stores;
   /**
-   * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
+   * Returns whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
    * session folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
    */
   const isOutside = (file: string): boolean => {
@@ -339,7 +339,7 @@ export function makeStores(options: StoresOptions): Stores {
       try {
         return allowed(join(dirname(file), options.kind === "v2" ? `${header.id}${CONTAINER}` : makeFileName(header)));
       } catch {
-        // A confined server opens files in folders in which it may not write.
+        // A confined server opens files in folders that it may not write to.
         return undefined;
       }
     },

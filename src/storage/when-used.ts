@@ -8,9 +8,9 @@ export function once<T>(make: () => T): () => T {
 }
 
 /**
- * Returns an object that is made when it is first used: most processes never ask for most of what they could be asked for,
- * and loading and making all of it takes a seventh of what a start takes beyond Node's own. Calls of those named in `idle`
- * do nothing as long as it is not made.
+ * Returns an object that is made at its first use: most processes never need most objects, and loading and making all of
+ * them takes a seventh of the start-up time beyond Node's own. Until then, calls of the functions named in `idle` do
+ * nothing.
  */
 export function makeWhenUsed<T extends object>(make: () => T, idle: readonly (keyof T)[] = []): T {
   let made: T | undefined;

@@ -21,7 +21,10 @@ const THIRTY_DAYS = 30 * 86_400_000;
 /** Things that may be removed, or that were. */
 type PrunedOrFound = FoundPrunable & { readonly applied: boolean; readonly rows?: number };
 
-/** Finds what may go of a fleet, and removes it if that is asked for. `owed`: sessions of which only this machine has entries. */
+/**
+ * Finds removable data of a fleet, and removes it if asked to. `pendingIds`: sessions with entries that only this machine
+ * has.
+ */
 export async function pruneFleet(
   pruning: FleetPruning,
   asking: VerbContext,
@@ -107,7 +110,7 @@ export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generato
       page.width,
     );
   if (found.idle === 0) return;
-  // With whole ids, by which any machine restores them.
+  // With whole ids, for restore on any machine.
   for (const { sessionId, name, changedAt, entries, bytes } of found.idleSessions)
     yield row(bytes, changedAt, sessionId, name ?? count(entries, "entry", "entries"));
   yield* more(found.idle, found.idleSessions.length);

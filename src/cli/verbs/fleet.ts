@@ -65,7 +65,7 @@ async function withFleet<Found>(
     processId: realEnv.sessionId(),
     since: now(),
     readFile: (path) => Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
-    // A person makes tables where there are none any more, too.
+    // A person may create tables again after they were lost.
     storeAt: makesTables ? undefined : (shown: string): KnownStore => openKnownStore(asking.disk, state, shown),
     search: asking.variables.PI_FLEET_SEARCH,
   };
@@ -302,7 +302,8 @@ function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "m
           yield `${escapeControls(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
         if (outcome === "refused") yield formatProblem(sessionPath, { ...pushed, message });
       }
-      if (problems.length > MOST_PRINTED) yield `and ${count(problems.length - MOST_PRINTED, "more session", "more sessions")}`;
+      if (problems.length > MOST_PRINTED)
+        yield `and ${count(problems.length - MOST_PRINTED, "more session", "more sessions")}`;
       if (kept > 0)
         yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
     },
@@ -330,7 +331,7 @@ export default defineVerb({
 
 // --- lines -----------------------------------------------------------------------------------------------------------
 
-/** The place of rows of which nobody knows the session. */
+/** Name for damaged rows of unknown sessions. */
 const SESSIONS = "the table of sessions";
 
 /** Returns the line about one of what a result has a sentence for. */

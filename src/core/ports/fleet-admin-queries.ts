@@ -1,9 +1,9 @@
-/** The contract of what is done to whole sessions of a fleet: how they are kept, checked, and brought in and out. */
+/** The contract of queries on whole sessions of a fleet, for life cycle, verification, import and export. */
 
 import type { FleetDescription, FleetEnd, FleetFacts } from "./fleet.ts";
 import type { Holder } from "./store.ts";
 
-/** How a session is kept from now on. */
+/** The state that a session gets. */
 export type SessionDisposition =
   | { readonly as: "there"; readonly archived: boolean }
   /** Only `restore` brings it back. */
@@ -24,7 +24,7 @@ export interface FleetRow {
   readonly headerLine: Uint8Array;
   readonly end: FleetEnd;
   readonly state: "filling" | "there" | "deleted";
-  /** Whether the lines of a deleted one were removed for good. */
+  /** True if the lines of a deleted one were removed for good. */
   readonly isRemoved: boolean;
   /** Number of entries whose facts are known; it differs from `end` while facts are being added, or after damage. */
   readonly indexed: number;
@@ -39,11 +39,11 @@ export type OnUnreadable = (sessionId: string | null) => void;
 
 /** A session of the fleet with what its other rows are, all of one moment. */
 export interface CheckedRow extends FleetRow {
-  /** Whether facts that are missing are known to be, and are added by whoever comes. */
+  /** True if missing facts are recorded as such; another process adds them. */
   readonly isBehind: boolean;
-  /** Whether a process left out the words of some of its texts, and this one would not. */
+  /** True if a process left out the words of some texts, and this one would not. */
   readonly isMissingWords: boolean;
-  /** The text of what lists show of it; null: there is none. */
+  /** The text of the facts for lists; null if they are missing. */
   readonly facts: string | null;
   /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */
   readonly rows: number;
@@ -67,8 +67,8 @@ export interface AdminQueries {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
   keep(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean>;
   /**
-   * Takes a session from the process that has it, which lives or hangs, so that anybody can take it at once. That process is
-   * refused like any that lost it. Returns who it was; null where nobody had it. Throws session_not_found.
+   * Takes a session from its owner, which lives or hangs, so that any process can take it at once. The owner is refused like
+   * any that lost its lease. Returns the owner; null if there was no owner. Throws session_not_found.
    */
   takeAway(sessionId: string): Promise<Holder | null>;
   /** Brings a deleted session back to where it was. Returns whether there was one that has its lines. */
@@ -79,8 +79,8 @@ export interface AdminQueries {
    */
   removedEnd(sessionId: string): Promise<FleetEnd | null>;
   /**
-   * Has such a session begin again, without lines, if `had` is still what it had. Returns whether it is there. This process
-   * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
+   * Begins such a session again, without lines, if `had` is still its end. Returns whether it exists. This process then has
+   * the lease, so that it sends the lines: a copy that lacks some would begin the session with its own.
    */
   beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean>;
   /**
@@ -90,16 +90,16 @@ export interface AdminQueries {
   rows(unread?: OnUnreadable): AsyncIterable<FleetRow>;
   /** Returns those with some ids. */
   rowsOf(sessionIds: readonly string[]): Promise<readonly FleetRow[]>;
-  /** Returns one of them; null where there is none. */
+  /** Returns a row; null if it does not exist. */
   row(sessionId: string): Promise<FleetRow | null>;
-  /** Returns one of them with what its other rows are; null where there is none. */
+  /** Returns a row with the state of its other rows; null if it does not exist. */
   checked(sessionId: string): Promise<CheckedRow | null>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries between two positions to such a session, whose earlier ones have them. Returns whether it was done. */
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean>;
-  /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
+  /** Returns a session with missing facts that no process is adding, and reserves it for a while; null without one. */
   claimBehind(): Promise<BehindSession | null>;
-  /** Has the database look at what was added in bulk, so that it finds it fast from now on. */
+  /** Analyses the tables after a bulk import, so that queries on them are fast. */
   settle(): Promise<void>;
 }

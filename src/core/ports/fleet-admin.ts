@@ -1,4 +1,4 @@
-/** The contract of the care of a fleet: whether it is as it says, and its sessions brought in and out as files. */
+/** The contract of fleet administration: verification, and import and export of sessions as files. */
 
 import type { Progress } from "./catalog.ts";
 import type { FleetTally, JournaledSession } from "./fleet.ts";
@@ -23,7 +23,7 @@ export interface CheckedCopy {
   readonly fleetEntries: number;
 }
 
-/** A session of which the database lacks entries that hosts of this machine got an acknowledgement for. */
+/** A session whose acknowledged entries the database lacks. */
 export interface SessionLoss {
   readonly sessionId: string;
   /** The path that its copy had when the last of them was acknowledged. */
@@ -57,14 +57,14 @@ export interface FleetPushed {
   readonly outcome: "given" | "branched" | "refused";
   /** Why it was refused. */
   readonly message?: string;
-  /** Whether it was refused because a process writes to the session. */
+  /** True if it was refused because a process writes to the session. */
   readonly isHeld?: boolean;
 }
 
 /** A file that was brought into the fleet, or written out of it. */
 export interface FleetFile {
   readonly sessionPath: string;
-  /** Null: a file, or rows of the database, whose session cannot be told. */
+  /** Null: a file, or rows of the database, of an unknown session. */
   readonly sessionId: string | null;
   /**
    * `new`: it was not there before; `continued`: a part of it was; `known`: all of it was, or more. `refused`: nothing was
@@ -72,16 +72,16 @@ export interface FleetFile {
    */
   readonly outcome: "new" | "continued" | "known" | "refused";
   readonly entries: number;
-  /** Digests of attachments that are not beside a file that was written. */
+  /** Digests of attachments missing from the export. */
   readonly missingAttachments?: readonly string[];
-  /** Why it was refused, or what is not as in the file, or in the fleet. */
+  /** Why it was refused, or a difference between file and fleet. */
   readonly message?: string;
 }
 
 /** Sessions whose facts were gathered. */
 export interface FleetIndexed {
   readonly indexed: number;
-  /** Sessions that somebody has now, and those whose header or lines cannot be read. */
+  /** Sessions that another process has now, and those whose header or lines cannot be read. */
   readonly inUse: readonly string[];
   readonly unreadable: readonly string[];
 }
@@ -90,21 +90,21 @@ export interface FleetIndexed {
 export interface FleetAdmin {
   /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
   verify(progress?: Progress): Promise<FleetVerified>;
-  /** Gives the fleet the sessions of a folder and of those in it. Changes no file. */
+  /** Imports the sessions of a folder and its subfolders. Changes no file. */
   importFolder(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Writes all sessions of the fleet as files in folders of their working directories. Overwrites nothing. */
   exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Returns why the database does not answer; null where it does. */
   whyAway(): Promise<string | null>;
   readonly tally: FleetTally;
-  /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
+  /** Returns the sessions with entries that only this machine has, because the database was unreachable. Sends no query. */
   listPending(): readonly JournaledSession[];
   /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */
   listLosses(): Promise<readonly SessionLoss[]>;
   /**
-   * Gives the fleet what only this machine has: because the database was away or has lost it, or because another program or
-   * a process that ended wrote it. Waits for a lease that may be that of a process that has ended. `withNew`: sessions that
-   * the fleet never had, and copies that cannot be read, are refused and not passed over.
+   * Uploads entries that only this machine has: because the database was unreachable or has lost them, or because another
+   * program or an exited process wrote them. Waits for leases of processes that may have exited. `withNew`: sessions that
+   * the fleet never had, and unreadable copies, are reported as refused, not skipped.
    */
   push(withNew: boolean, progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */

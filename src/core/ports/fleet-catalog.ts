@@ -19,7 +19,7 @@ export interface FleetListed extends FleetDescription {
   readonly shortId: string;
   /** The session that it was forked from, if that is in the fleet. */
   readonly parent: { readonly id: string; readonly name: string | null } | null;
-  /** The value by which a list is sorted. */
+  /** The sort key. */
   readonly key: number | string;
 }
 
@@ -42,9 +42,9 @@ export interface TextCursor {
 export interface TextQuestion extends Pick<SearchRequest, "cwd" | "since" | "until"> {
   /** Kinds of text, each with the role if only one is asked for. */
   readonly kinds: ReadonlyMap<string, string | undefined>;
-  /** Words of which one of each list must be there. */
+  /** One word of each list must be there. */
   readonly words: readonly (readonly string[])[];
-  /** Words of which not all lists may be there. */
+  /** Not all lists may have a word there. */
   readonly without?: readonly (readonly string[])[];
   /** Sessions that are left out. */
   readonly except: readonly string[];
@@ -52,7 +52,7 @@ export interface TextQuestion extends Pick<SearchRequest, "cwd" | "since" | "unt
   readonly limit: number;
 }
 
-/** A text that may be what is looked for: its words are there, and its line says more. */
+/** A text that may be a hit: its words are there, and its line decides. */
 export interface FoundCandidate extends TextCursor {
   readonly kind: FleetText["kind"];
   readonly role: string;
@@ -91,7 +91,7 @@ export interface FleetCatalog {
     after: FleetCursor | undefined,
     most: number | undefined,
   ): Promise<{ readonly sessions: readonly FleetListed[]; readonly total: number }>;
-  /** Returns what is known of the sessions with these ids, of those that are there or deleted. */
+  /** Returns the presence of the sessions with these ids that exist or are deleted. */
   known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>>;
   /** Returns the ids of at most `most` sessions that begin so. */
   idsBeginning(beginning: string, most: number): Promise<readonly string[]>;
@@ -104,7 +104,7 @@ export interface FleetCatalog {
   heads(sessionId: string): Promise<readonly (readonly [id: string, parent: string | null])[]>;
   /** Returns the session that each entry was taken over from, over any number of forks; null: it was not. */
   origins(entries: readonly TakenOver[]): Promise<readonly (FleetListed | null)[]>;
-  /** Returns the number of sessions some of whose texts and spendings are not there yet. */
+  /** Returns the number of sessions with missing texts and spendings. */
   behind(): Promise<number>;
   /** Returns whether words were left out of some session besides these. */
   isMissingWords(except: readonly string[]): Promise<boolean>;

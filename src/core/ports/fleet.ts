@@ -1,10 +1,9 @@
 /**
  * The contract of a fleet: sessions in a database that servers on many machines share. A session there is a sequence of
- * lines, of which each machine that works on it has a copy in its session folder.
+ * lines; each machine that works on it has a copy in its session folder.
  *
- * Whoever writes has an epoch. It grows with every taking and never falls, so that lines of a writer who has lost the
- * session are refused, however late they come. No method throws for what a network or a database does; only those
- * that read do, with storage_failed.
+ * A writer has an epoch. It grows with every new lease and never falls, so that lines of a former owner are refused, however
+ * late they come. No method throws for a failure of a network or a database; only those that read do, with storage_failed.
  */
 
 import type { Holder } from "./store.ts";
@@ -27,7 +26,7 @@ export type LeaseResult =
       readonly end: FleetEnd;
       /** Number of entries whose texts and spendings it has. */
       readonly indexed: number;
-      /** Where the lines are that are there. */
+      /** Durability of the existing lines. */
       readonly durability: "replicated" | "primary";
       /** The server that says so; see `server`. */
       readonly server: string | undefined;
@@ -47,15 +46,15 @@ export type LeaseResult =
   | { readonly kind: "unfit"; readonly reason: string; readonly isOfValue?: boolean };
 
 /**
- * Lines of a commit that is too long for one statement: nobody sees them, and nothing else can be where they are, until a
- * batch shows all parts of its place. Until then `before` is the session's end.
+ * Lines of a commit that is too long for one statement: they are invisible, and no other lines can have their positions,
+ * until a batch shows all parts of its place. Until then `before` is the session's end.
  */
 export interface FleetPart extends Pick<FleetBatch, "sessionId" | "epoch" | "before" | "lines" | "heads" | "source"> {
-  /** The place in which the parts of one commit are kept: the epoch in which its first was sent. */
+  /** The place of all parts of one commit: the epoch of the first. */
   readonly place: number;
   /** The end that its lines continue: that of the session, or of the part before. */
   readonly from: FleetEnd;
-  /** Ends up to which lines are kept together. */
+  /** Ends of the stretches into which lines are packed. */
   readonly stretches: readonly FleetEnd[];
 }
 
@@ -66,12 +65,12 @@ export interface FleetBatch {
   readonly before: FleetEnd;
   readonly after: FleetEnd;
   readonly lines: readonly Uint8Array[];
-  /** The id, parent, type, role and flags of each line, as JSON: what a tree needs. Without flags, its line tells more. */
+  /** The id, parent, type, role and flags of each line, as JSON, for the tree. Without flags, the line has more. */
   readonly heads: readonly string[];
   readonly facts: FleetFacts;
-  /** Ends up to which lines are kept together, the last of which is `after`: of a batch of a long commit. */
+  /** Ends of the stretches into which lines are packed, the last one `after`: of a batch of a long commit. */
   readonly stretches?: readonly FleetEnd[];
-  /** The session from which the fleet copies the stretches, which it has with the same ends: `lines` and `heads` are empty. */
+  /** The session that the fleet copies the stretches from, with the same ends: `lines` and `heads` are empty. */
   readonly source?: string;
   /** The place of the parts that are the stretches: `lines` and `heads` are empty. */
   readonly place?: number;
@@ -79,7 +78,7 @@ export interface FleetBatch {
   readonly attachments?: readonly FleetAttachment[];
 }
 
-/** A file beside a session, which its entries name by its content. */
+/** A file of a session that its entries name by its content. */
 export interface FleetAttachment {
   /** 64 hex digits. */
   readonly sha256: string;
@@ -90,7 +89,7 @@ export interface FleetAttachment {
 /** Texts and spendings of entries that are there without them. */
 export interface LateFacts {
   readonly sessionId: string;
-  /** The epoch in which those entries were seen. */
+  /** The epoch that those entries were read in. */
   readonly epoch: number;
   /** The first of these entries: those before have their facts. */
   readonly from: number;
@@ -99,14 +98,14 @@ export interface LateFacts {
   readonly spendings: readonly FleetSpending[];
 }
 
-/** Facts about a session and its new lines, by which it is listed, found and summed without being opened. */
+/** Facts about a session and its new lines, to list, find and sum it without opening it. */
 export interface FleetFacts {
   readonly counts: FleetCounts;
   /** Missing where it is as it was at the last commit. */
   readonly description?: FleetDescription;
   readonly texts: readonly FleetText[];
   readonly spendings: readonly FleetSpending[];
-  /** Whether texts and spendings of these entries, or of some before them, come later. */
+  /** True if texts and spendings of these entries, or of some before them, come later. */
   readonly areBehind?: boolean;
 }
 
@@ -115,7 +114,7 @@ interface FleetCounts {
   readonly messages: number;
   /** See Listed. */
   readonly modified: number | null;
-  /** Whether each entry continues the one before, so that all are on one path. */
+  /** True if each entry continues the one before, so that all are on one path. */
   readonly isPlain: boolean;
 }
 
@@ -140,7 +139,7 @@ export interface FleetText {
   readonly time: number | null;
   /** Its words, folded, each once: ASCII letters, digits and underscores, or nothing of ASCII. */
   readonly words: readonly string[];
-  /** Words by which it is found besides those, for its tool and for the files that it names. */
+  /** Additional search words, for its tool and for the files that it names. */
   readonly marks: readonly string[];
 }
 
@@ -163,7 +162,7 @@ export type FleetOutcome =
   | { readonly kind: "away"; readonly reason: string }
   /** The database refuses it, however often it is sent: a value (`isOfValue`), or this process. Nothing was written. */
   | { readonly kind: "unfit"; readonly reason: string; readonly isOfValue?: boolean }
-  /** Whether it was done is not known, and it may still happen, until the session is taken again. */
+  /** The outcome is unknown, and the append may still happen, until the session is taken again. */
   | { readonly kind: "unknown"; readonly reason: string };
 
 /** A session as the fleet has it. */
@@ -174,11 +173,11 @@ export interface FleetSession {
   readonly epoch: number;
   /** Another process that has it, if its lease has not run out. */
   readonly holder: Holder | null;
-  /** Whether it is archived, for all machines. */
+  /** True if it is archived, for all machines. */
   readonly archived?: boolean;
 }
 
-/** The fleet to which something is owed: what was acknowledged while its database was away is for no other one. */
+/** The fleet that pending entries belong to: no other one gets them. */
 export interface NotedFleet {
   /** Without its password. */
   readonly address: string;
@@ -200,7 +199,7 @@ export interface JournaledSession {
   readonly headerLine?: string;
   /** Times when others had written meanwhile, the latest last. */
   readonly conflicts: readonly FleetConflict[];
-  /** Whether nobody was told of the latest yet. */
+  /** True if the latest one was not reported yet. */
   readonly isUntold?: boolean;
   /**
    * Entries that the database had and has lost, until a host hears of it: their number, the last of them, and when that was
@@ -237,9 +236,9 @@ export interface FleetConflict {
 /** Numbers of what a process has met since it began. */
 export interface FleetTally {
   readonly commits: number;
-  /** Commits of which no answer came. */
+  /** Commits without an answer. */
   readonly unknown: number;
-  /** Commits that the database did not take: others had the session, or a value is none for it. */
+  /** Commits that the database refused: another process had the session, or a value is not storable. */
   readonly refusals: number;
   /** Times that this process became the writer of a session, also again. */
   readonly takings: number;
@@ -265,8 +264,8 @@ export interface Fleet {
    */
   renewedAgo(sessionId: string): number;
   /**
-   * Whether another process may have taken a session that this process has, and that rests: its lease has run out. Where
-   * nobody has, it can be written to as before.
+   * Returns whether another process may have taken an idle session of this process: its lease has expired. If not, it can be
+   * written to as before.
    */
   mayBeTaken(sessionId: string): boolean;
   /**
@@ -275,17 +274,17 @@ export interface Fleet {
    */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**
-   * Keeps a part of a commit, which may be sent again. Outcomes are those of an append, but nothing of it is there for
-   * anybody, whatever the outcome. `sent` is called when it was given to the connection, while the answer is waited for.
+   * Stores a part of a commit, which may be sent again. Outcomes are those of an append, but the part is invisible, whatever
+   * the outcome. `sent` is called when it was given to the connection, before the answer.
    */
   keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome>;
-  /** Returns the ends of a session at which lines are kept together, from its beginning on. Throws storage_failed. */
+  /** Returns the ends of a session's stretches, from its beginning on. Throws storage_failed. */
   stretches?(sessionId: string): Promise<readonly FleetEnd[]>;
-  /** Has the fleet begin with what it can do before a part is sent, while another one is on its way. */
+  /** Begins to prepare a part, while another one is on its way. */
   prepare?(part: FleetPart): void;
   /**
-   * Adds facts of entries that are there without them; whoever knows the entries may do so. Refused, once the session was
-   * taken anew, or somebody else has added them. Facts that the database does not take are left out, as by `append`.
+   * Adds facts of entries that lack them; any process that knows the entries may. Refused once the session was taken anew,
+   * or another process has added them. Facts that the database refuses are left out, as by `append`.
    */
   addFacts(facts: LateFacts): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */
@@ -304,6 +303,6 @@ export interface Fleet {
   attachment(sha256: string): Promise<Uint8Array | null>;
   /** Adds attachments to a session that is there, and that a machine without them gave. Throws storage_failed. */
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;
-  /** Ends the connections. What is asked later is answered as by a database that is away. */
+  /** Closes the connections. Later calls are answered as by an unreachable database. */
   close(): Promise<void>;
 }

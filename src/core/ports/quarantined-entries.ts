@@ -1,4 +1,4 @@
-/** The contract of entries that a fleet refused, or that gave way to those of other machines, and are kept aside. */
+/** The contract of the quarantine: entries that a fleet refused, or that were in conflict with those of other machines. */
 
 /** Entries of one session that were kept together. */
 export interface QuarantinedEntries {
@@ -16,7 +16,7 @@ export interface QuarantinedEntries {
 }
 
 export interface Quarantine {
-  /** Returns what is kept, the latest first. Throws storage_failed. */
+  /** Returns the files in quarantine, the latest first. Throws storage_failed. */
   list(): readonly QuarantinedEntries[];
   /** Returns kept entries as they were. Throws not_a_session for a path that is not one of `list`. */
   read(keptAt: string): {

@@ -225,7 +225,7 @@ export class Workspace {
     }
   }
 
-  /** Returns the path of another agent's session for an id that is none of ours. Throws the given failure. */
+  /** Returns the path of another agent's session for an id that is not ours. Throws the given failure. */
   async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
     const { sessionPath, sessionId, isWhole, mayBeName } = where;
     // Most names look like no id, and an unreachable fleet is not asked for them.

@@ -1,8 +1,8 @@
 /**
- * The record that a machine keeps of each session: the end up to which its hosts got an acknowledgement. A database that
- * lacks some of it, because a backup was restored or a standby was promoted, is recognised by that. A server writes the
- * record before it replies, as soon as the database or the journal has the entries. It does not sync the record, which
- * makes nothing durable: after a loss of power an earlier end is there.
+ * A machine's record of each session: the end up to which its hosts got an acknowledgement. It shows that a database
+ * lacks entries, because a backup was restored or a standby was promoted. A server writes the record before it replies,
+ * as soon as the database or the journal has the entries. It does not sync the record, which makes nothing durable:
+ * after a loss of power an earlier end is there.
  */
 
 import { join } from "node:path";
@@ -22,9 +22,9 @@ export interface AcknowledgedEnd {
   readonly durability: NonNullable<Log["durability"]>;
   /** Number of entries that the database had of it. */
   readonly had: number;
-  /** Number of its entries that were nowhere any more, of a record that is kept aside. */
+  /** Number of entries that no place has any more; only in the record of a loss. */
   readonly lost?: number;
-  /** SHA-256 of the last of its lines, by which a session is seen to have it without being read. */
+  /** SHA-256 of its last line: identifies the end without reading the session. */
   readonly last?: string;
   /** The server of the database that had it, if it says which one it is. */
   readonly server?: string;
@@ -34,7 +34,7 @@ export interface AcknowledgedEnd {
   readonly at: string;
 }
 
-/** Bytes of a record to which ends are added; a longer one is written anew with its last end. */
+/** Maximum bytes of a record to which ends are appended; a longer one is rewritten with its last end. */
 const MOST_BYTES = 1 << 15;
 /** Digits of a name that stand for the session, and for the fleet. */
 const [OF_SESSION, OF_FLEET] = [32, 16];
@@ -109,8 +109,8 @@ export class AcknowledgedEnds {
   }
 
   /**
-   * Keeps the record of a session aside whose entries are nowhere any more, so that they are reported until a person removes
-   * it. Never throws.
+   * Renames the record of a session to that of a loss, so that the loss is reported until a person removes it. Never
+   * throws.
    */
   keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
     const { disk } = this;
@@ -126,8 +126,8 @@ export class AcknowledgedEnds {
   }
 
   /**
-   * Returns the last ends of all sessions of this fleet, and those of records that are kept aside. Records of another store
-   * at this address count, too: a person has this one take its place.
+   * Returns the last ends of all sessions of this fleet, and the records of losses. Records of another store at this
+   * address count, too: a person has this one take its place.
    */
   all(records = this.records()): RecordedEnd[] {
     const { suffixes } = this;
@@ -136,7 +136,7 @@ export class AcknowledgedEnds {
     const others = records
       .filter((one) => !suffixes.some((suffix) => isNamedSo(one, suffix)) && this.isHere(one))
       .sort((a, b) => (a.at < b.at ? -1 : 1));
-    // Of two records of a session, that of the store is the later one.
+    // If a session has two records, the one of the store is later.
     const own = suffixes.toReversed().flatMap((suffix) => records.filter((one) => isNamedSo(one, suffix)));
     const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
     return [...new Map([...others, ...own].map((one) => [keyOf(one), one])).values()];
@@ -181,7 +181,7 @@ export class AcknowledgedEnds {
   }
 }
 
-/** Returns what tells the last of some lines from others. */
+/** Returns the SHA-256 of a line. */
 export function hashLine(line: Uint8Array): string {
   return sha256(trimLine(line));
 }

@@ -56,9 +56,9 @@ function withHost(text: string): string {
 }
 
 /**
- * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` may name the
- * folder of a socket. `sslmode` means what it means to psql, but without it a server elsewhere must prove its name
- * (verify-full). `tenant` is ours. `readFile` reads the certificates of `sslrootcert`.
+ * Parses `postgres://user@host:port/database`; missing parts come from the PG* variables. `?host=` may name the folder
+ * of a socket. `sslmode` is that of psql, but without it a remote server must prove its name (verify-full). `tenant` is
+ * ours. `readFile` reads the certificates of `sslrootcert`.
  */
 export function parseAddress(text: string, readFile: (path: string) => string): Address {
   let url: URL;
@@ -160,7 +160,7 @@ function sslOf(host: string, query: URLSearchParams, readFile: (path: string) =>
   } catch (error) {
     throw new AddressError(`The certificates at ${path} cannot be read (${(error as Error).message}).`);
   }
-  // Whoever gives certificates wants them to count, as with psql.
+  // Given certificates are always checked, as by psql.
   const isVerified = mode !== "require" || ca !== undefined || isOfSystem;
   const isNamed = mode === "verify-full" || isOfSystem;
   return { rejectUnauthorized: isVerified, ca, ...(isNamed ? {} : { checkServerIdentity: () => undefined }) };

@@ -1,4 +1,6 @@
-/** The files of the care of a fleet: sessions in a folder of any shape, and whole files that are written once. */
+/**
+ * Files for the administration of a fleet: sessions in a folder of any shape, and whole files that are written once.
+ */
 
 import { dirname, join } from "node:path";
 import { hasSameContent } from "../fs/chunked-io.ts";
@@ -7,8 +9,8 @@ import { type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../
 import { getInfo, guardErrno, isNameTaken, readIfThere, useFile, writeTemporary } from "../fs/files.ts";
 
 /**
- * Yields the session files and containers in a folder and in those in it; links to folders are not followed. Tells of the
- * folders that cannot be read.
+ * Yields the session files and containers in a folder and its subfolders, without following links. Reports unreadable
+ * folders.
  */
 export function* listSessionFiles(
   disk: Disk,

@@ -1,4 +1,4 @@
-/** The care of a fleet: checks what it has, and brings sessions in and out as files. */
+/** Administration of a fleet: checks its content, and imports and exports sessions as files. */
 
 import { join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
@@ -54,7 +54,7 @@ const INDEXED_AT_ONCE = 8 << 20;
 /** Digests that a message names, at most. */
 const MOST_NAMED = 3;
 
-/** Milliseconds after which the lease of a process that has ended is over, and between two tries until then. */
+/** Milliseconds until the lease of an exited process has expired, and between two attempts until then. */
 const LEASE_ENDS = 35_000;
 const ASKED_AGAIN = 1000;
 
@@ -64,7 +64,7 @@ const AT_ONCE = 4;
 export interface AdminPlace {
   readonly fleet: Fleet;
   readonly adminQueries: AdminQueries;
-  /** How copies are kept, for sessions that are brought in. */
+  /** Options of the working copies that are imported. */
   readonly options: Omit<FleetOptions, "quarantineEntries">;
   /** Opens a session as a working copy. */
   openCopy(file: string): Log;
@@ -75,7 +75,9 @@ export interface AdminPlace {
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
-  /** Yields the paths of session files and containers in a folder and in those in it, and tells of folders that cannot be read. */
+  /**
+   * Yields the paths of session files and containers in a folder and its subfolders, and reports unreadable folders.
+   */
   listSessionFiles(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
   /** Returns the bytes of a session file; null for a container. */
   sizeOf(file: string): number | null;
@@ -100,7 +102,7 @@ export class FleetAdminService implements FleetAdmin {
 
   async verify(progress?: Progress): Promise<FleetVerified> {
     const { fleet, adminQueries } = this.place;
-    // At an address that is new here, nobody knows before which store that is.
+    // At a new address the store is unknown until the first answer.
     await identifyFleet(fleet);
     const left = new Map((await this.listed()).map((one) => [one.id, one]));
     const faults: FleetFault[] = [];
@@ -114,7 +116,7 @@ export class FleetAdminService implements FleetAdmin {
       faults.push({ sessionId, fault: "chain", message: explainUnreadableRow(sessionId) });
     };
     for await (const row of adminQueries.rows(unread)) {
-      // One that is being filled is nobody's yet.
+      // Its lines are not complete yet.
       if (row.state === "filling") continue;
       const copy = left.get(row.id);
       left.delete(row.id);
@@ -143,7 +145,7 @@ export class FleetAdminService implements FleetAdmin {
 
   async listLosses(): Promise<SessionLoss[]> {
     const { fleet } = this.place;
-    // At an address that is new here, nobody knows before which store that is.
+    // At a new address the store is unknown until the first answer.
     await identifyFleet(fleet);
     const ends = this.place.options.journal.ends.all();
     if (ends.length === 0) return [];
@@ -153,7 +155,7 @@ export class FleetAdminService implements FleetAdmin {
     const lacking: SessionLoss[] = [];
     for (const one of ends) {
       const row = rows.get(one.sessionId);
-      // Of damage in the database fleet verify says which session has it.
+      // `fleet verify` names the sessions whose rows are damaged.
       const [entries] = (await readIfUndamaged(fleet, async () => [await this.countLost(one, row)])) ?? [0];
       if (entries !== 0) lacking.push(toSessionLoss(one, entries));
     }
@@ -191,7 +193,7 @@ export class FleetAdminService implements FleetAdmin {
         log.nodes.count >= end.entries &&
         isSameEnd(computeEnd(log, end.entries, NOTHING), end);
       if (row.end.entries > end.entries) {
-        // Where the copy has all of both, no line is read.
+        // If the copy has all lines of both ends, no line is fetched.
         if (
           log &&
           isWhole &&
@@ -231,7 +233,7 @@ export class FleetAdminService implements FleetAdmin {
       const here = computeEnd(log, common, NOTHING);
       const there =
         common === row.end.entries ? row.end : await readIfUndamaged(this.place.fleet, () => this.endOf(id, common));
-      // Of damage in the database that is said which has it.
+      // Damage in the database has its own report.
       if (there && !isSameEnd(here, there)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
     } finally {
@@ -275,7 +277,7 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   async push(withNew: boolean, progress?: Progress): Promise<FleetPushed[]> {
-    // Where it does not answer, each session is refused with the reason.
+    // If the database does not answer, each session is refused with the reason.
     await identifyFleet(this.place.fleet);
     const pending = listPendingUploads(this.uploads);
     const pushed = await whileHeld(
@@ -289,7 +291,7 @@ export class FleetAdminService implements FleetAdmin {
       lacking = await this.listLosses();
       copies = await this.copiesWithMore();
     } catch (error) {
-      // Nobody knows whether anything is left.
+      // It is unknown whether entries are left.
       if (pushed.some(({ outcome }) => outcome === "refused")) return pushed;
       throw error;
     }
@@ -348,7 +350,7 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
-  /** Gives the fleet a copy that begins as the session there does; one that others went on with becomes a branch. */
+  /** Uploads a copy that continues the session of the fleet; after a conflict its entries become a branch. */
   private async bring(copy: CheckedCopy): Promise<FleetPushed> {
     const { sessionId, sessionPath } = copy;
     try {
@@ -403,7 +405,7 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
-  /** Gives the fleet what a log has more than it. Throws why that cannot be. */
+  /** Uploads the entries that the fleet lacks. Throws the reason if that is not possible. */
   private async brought(log: Log, file: string): Promise<FleetFile> {
     if (!(log instanceof FileLog))
       throw new Failure("unsupported_version", "It is not a session of ours; import makes one of it.");
@@ -562,7 +564,9 @@ export class FleetAdminService implements FleetAdmin {
   }
 }
 
-/** Does each of some tasks, and those again whose session somebody writes to, until a lease without a process has ended. */
+/**
+ * Runs tasks, and repeats those whose session another process has, until the lease of an exited process has expired.
+ */
 async function whileHeld(tasks: readonly (() => Promise<FleetPushed>)[], progress?: Progress): Promise<FleetPushed[]> {
   const done: FleetPushed[] = [];
   for (const task of tasks) {
@@ -600,7 +604,7 @@ function isMissingFacts(row: CheckedRow | null): boolean {
   return row.indexed !== row.rows || row.isMissingWords || !parseDescription(row.facts);
 }
 
-/** Returns the sentence about attachments that are not beside a file. */
+/** Returns the sentence about attachments missing from an export. */
 function describeMissing(missing: readonly string[]): string {
   const some = missing.slice(0, MOST_NAMED).join(", ");
   const more = missing.length > MOST_NAMED ? ` and ${missing.length - MOST_NAMED} more` : "";

@@ -1,6 +1,6 @@
 /**
- * The statement of commits: lines of one session or several, and the facts by which these are found. Of each session all
- * are there or none. It has only the parts that are needed, because a server that may not keep it plans it each time.
+ * The statement of commits: lines of one or several sessions, and the facts for lists and searches. It is atomic for
+ * each session. It has only the parts that are needed, because a server that may not keep it plans it each time.
  */
 
 import type { FleetBatch, LateFacts } from "../../core/ports/fleet.ts";
@@ -12,7 +12,7 @@ import { makeBeginsAgainCondition } from "./schema.ts";
 import { makeIsServerCondition, WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
-/** Milliseconds for which nobody else adds the facts that a process is adding, after it was heard of. */
+/** Milliseconds without a sign of life during which no other process adds the facts that one is adding. */
 export const CLAIM = 30_000;
 
 /** The process that appends. */
@@ -21,9 +21,9 @@ export interface Appender {
   readonly lease: number;
   /** A promotion may forget a taking, and then another process is given the same epoch. */
   readonly holder: string;
-  /** The server on which the sessions were taken. */
+  /** The server that gave the leases. */
   readonly server: string | undefined;
-  /** Whether that server runs the statement if it is sent to it: behind a pooler the statement finds out itself. */
+  /** True if that server runs the statement when it is sent there; behind a pooler the statement checks it. */
   readonly isDirect?: boolean;
 }
 
@@ -33,7 +33,7 @@ export interface SentBatch {
   readonly facts: SentFacts;
   /** Its lines, where they are kept in packs: such a commit is alone in its statement. */
   readonly packs?: readonly Pack[];
-  /** Milliseconds for which nobody else may take its session then. */
+  /** Length of the session's lease from then on, in milliseconds. */
   readonly lease: number;
 }
 
@@ -92,7 +92,7 @@ function sessionRow({ batch, lease }: SentBatch, n: number) {
   };
 }
 
-/** Returns a statement that changes nothing on another server than the one on which its writer took the session. */
+/** Returns a statement that changes nothing except on the server that gave its writer the lease. */
 export function makeGuardedStatement(text: string, by: Appender, values: SqlValues): SqlStatement {
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
@@ -135,7 +135,7 @@ function behindPart(worker: string, values: SqlValues, where = ""): string {
     from held ${where} on conflict (tenant, session_id) do update set worker = excluded.worker, until = excluded.until`;
 }
 
-/** Returns the statement that adds late facts, if nobody has added them or taken the session since. */
+/** Returns the statement that adds late facts, unless another process has added them or has taken the session since. */
 export function makeLateStatement(
   late: LateFacts,
   by: Pick<Appender, "tenant" | "holder">,

@@ -1,4 +1,4 @@
-/** The arrival of sessions: what other machines wrote comes to this one before it is read. */
+/** Arrival of sessions: fetches the entries of other machines before a session is read. */
 
 import { basename } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -45,7 +45,7 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
    * session_not_found and what the finding of sessions throws.
    */
   find(id: string, isWhole?: boolean): string;
-  /** Returns the header of a session that is here, of which no more is read; undefined where it cannot be. */
+  /** Returns the header of a local session without reading more; undefined if it cannot be read. */
   headerAt(file: string): SessionHeader | undefined;
   /** Returns whether a session is at a path, or one that was there has moved. */
   holds(file: string): boolean;
@@ -68,7 +68,7 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   isListed(file: string): boolean;
   /** Returns the entries that can be read in a file, whatever else it has; at most so many. */
   readEntries(file: string, most: number): readonly Uint8Array[];
-  /** Returns the store of sessions at a path, which does not tell the fleet. */
+  /** Returns the store of sessions at a path, without its fleet. */
   storeAt(file: string): Store;
 }
 
@@ -89,12 +89,12 @@ export async function arrive(place: ArrivalPlace, where: WantedSession, progress
 
 /** Names of the files of copies, whatever is in them. */
 const FILE_NAME = /^\d{4}-\d\d-\d\dT[^_]*_.+\.jsonl$/;
-/** Times in them, of which `replace` makes ISO 8601. */
+/** Times in file names, for `replace` to make ISO 8601. */
 const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
 
 /**
- * Returns the file here of the session that is meant by a path at which nothing is: one that another machine has, or had,
- * in another folder.
+ * Returns the local file of the session that a path without a file means: another machine has, or had, it in another
+ * folder.
  */
 export function findCopyByPath(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
   const id = getIdInPath(path);
@@ -104,7 +104,7 @@ export function findCopyByPath(place: Pick<ArrivalPlace, "find" | "headerAt">, p
   return header && isMeant(path, header) ? file : undefined;
 }
 
-/** Returns the path of the session here with an id; undefined where there is none, or where several have it. */
+/** Returns the path of the only local session with an id; undefined for none or several. */
 function onlyFile(place: Pick<ArrivalPlace, "find">, id: string): string | undefined {
   try {
     return localFile(place, id, true);
@@ -122,7 +122,7 @@ async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: stri
   const isListedSo = (session: FleetSession | null): boolean =>
     session !== null && placeFor(storedHeader(session)).path === path;
   if (isUuid(id) || isListedSo(there)) return there;
-  // Of other programs come ids that are not in names as they are.
+  // Ids of other programs may not appear unchanged in file names.
   const begunAt = Date.parse(
     basename(path)
       .split("_")[0]
@@ -139,12 +139,15 @@ function storedHeader({ id, headerLine }: FleetSession): SessionHeader {
   return toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id });
 }
 
-/** Whether a copy may have the name in a path. Others are names that people give, which mean no session of other machines. */
+/**
+ * Returns whether a copy may have the file name in a path. Other names were chosen by a person, and mean no remote
+ * session.
+ */
 function mayBeOfCopy(path: string): boolean {
   return isUuid(getIdInPath(path)) || FILE_NAME.test(basename(path));
 }
 
-/** Whether a path names the session with a header whose id it seems to have: other ids may look the same in names. */
+/** Returns whether a path names the session with this header: different ids may look the same in names. */
 function isMeant(path: string, header: SessionHeader): boolean {
   return isUuid(header.id) || basename(path) === makeFileName(header);
 }
@@ -216,9 +219,9 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 // --- coming -----------------------------------------------------------------------------------------------------------
 
 /**
- * Adds what a copy lacks, and brings it to where its session is. Where that cannot be, it is read as it is, and a write says
- * why. One in which nothing can be read is fetched again. Throws session_not_found for a session that is deleted, of which no
- * file here has more.
+ * Adds the entries that a copy lacks, and moves it to the place of its session. If that is not possible, the copy is
+ * read as it is, and a write reports the reason. Fetches an unreadable copy again. Throws session_not_found for a
+ * deleted session, unless a local file has more of it.
  */
 async function bringUpToDate(
   place: ArrivalPlace,
@@ -259,7 +262,7 @@ async function bringUpToDate(
     await refetch(place, file, progress, meant, left);
     return;
   }
-  // Whoever named a path means that file, and needs no other one out of the way.
+  // A caller that names a path means that file; no other file is moved.
   if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, known ? files : [file]);
 }
 
@@ -302,8 +305,8 @@ function asUnknown(error: unknown): null {
 }
 
 /**
- * Fetches the copy at a path again where it is spoilt, and the fleet has its session. What was there stays as a backup, and
- * entries in it that the fleet lacks are kept. Returns whether it was fetched.
+ * Fetches an unreadable copy again if the fleet has its session. The old file stays as a backup, and its entries that
+ * the fleet lacks go to quarantine. Returns whether it was fetched.
  */
 async function refetch(
   place: ArrivalPlace,
@@ -313,7 +316,7 @@ async function refetch(
   left: readonly Uint8Array[] = [],
 ): Promise<boolean> {
   if (!place.isUnreadable(file)) return false;
-  // What a name says counts where sessions are.
+  // In session folders, a file's name identifies its session.
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
   if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
@@ -329,12 +332,14 @@ async function refetch(
   return true;
 }
 
-/** Entries of a spoilt file that are compared with its session. */
+/** Entries of an unreadable file that are compared with its session. */
 const MOST_COMPARED = 200;
-/** Bytes of lines that are held of a spoilt copy. */
+/** Maximum bytes of lines of an unreadable copy that are kept in memory. */
 const MOST_LEFT = 64 << 20;
 
-/** Returns whether a spoilt file may be a copy of a session: it has no entries that can be read, or one of that session. */
+/**
+ * Returns whether an unreadable file may be a copy of a session: it has no readable entries, or one of that session.
+ */
 async function mayBeOf(
   { fleet, readEntries: entriesIn }: ArrivalPlace,
   { id, end }: FleetSession,
@@ -374,10 +379,10 @@ async function fetchSession(
   if (!session || !stored) return;
   const beginning = { headerLine: session.headerLine, header: toReadableHeader(stored) };
   const at = file ?? place.placeFor(beginning.header).path;
-  // The file of an earlier copy may have the name, and be none any more.
+  // An unreadable file of an earlier copy may have the name.
   if (file === undefined && (await refetch(place, at, progress, session.id))) return;
   await transfer(place, session, file === undefined ? beginning : { ...beginning, file }, progress);
-  // Also what a process left that was killed after it put a file aside.
+  // Also the entries of a process that was killed after it renamed a file.
   place.salvage(at, left);
   if (session.archived) await bringHere(place, session.id, toWhereabouts(session));
 }

@@ -23,8 +23,8 @@ export function listStoredAttachments({ attachments }: WithAttachments): FleetAt
 }
 
 /**
- * Fetches the attachments that lines name; undefined: they name none. What the fleet has not, or not as a whole, is left
- * out: a reader is told.
+ * Fetches the attachments that lines name; undefined if they name none. Skips those that the fleet lacks or has
+ * damaged: reading the entry reports them.
  */
 export function fetchNamed(
   fleet: Fleet,
@@ -48,7 +48,7 @@ async function fetchAll(fleet: Fleet, { attachments }: WithAttachments, named: I
   }
 }
 
-/** Gives the fleet the attachments of a session that is there: those that it lacks, or has damaged. */
+/** Uploads the attachments of a session that the fleet lacks or has damaged. */
 export async function uploadMissingAttachments(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
   const there = listStoredAttachments(log);
   if (there.length > 0) await fleet.attach(sessionId, there);

@@ -35,7 +35,7 @@ export function isLong(
 interface Sending {
   readonly log: ReplicatedLog;
   readonly facts: CopyFacts;
-  /** Whether the fleet has the facts of all entries before. */
+  /** True if the fleet has the facts of all earlier entries. */
   readonly isIndexed: boolean;
   /** See FleetOptions. */
   readonly partBytes: number | undefined;
@@ -48,8 +48,8 @@ type SentLines = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
 };
 
 /**
- * Returns the next statement of a commit after an end of the session: all that is left, if that is little, else a part,
- * and at last the one that shows what is kept. What is long has no facts but what lists show.
+ * Returns the next statement of a commit after an end of the session: all the rest if it is small, else a part, and
+ * finally the one that shows the parts. A long commit has only the facts that lists need.
  */
 export function prepareStep(
   from: Sending,

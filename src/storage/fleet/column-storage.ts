@@ -1,4 +1,4 @@
-/** How the server keeps what is long. Columns are changed only where they are otherwise, and without holding others up. */
+/** How the server stores long columns. Columns are changed only if they differ, and without blocking others. */
 
 import type { SqlStatement } from "./driver.ts";
 import type { ServerAnswer } from "./server-fact.ts";
@@ -9,14 +9,14 @@ interface StatementRunner {
 }
 
 /**
- * Milliseconds within which a statement that changes or reads tables as a whole, or all rows of a session, is answered:
- * somebody waits for it who looks after the database.
+ * Timeout in milliseconds of statements that change or read whole tables, or all rows of a session: an administrator
+ * waits for them.
  */
 export const BULK_TIMEOUT = 600_000;
 
 /**
- * The beginning of a transaction that changes tables. It waits a second for those who read them: whoever comes after it
- * waits behind it. Said in the transaction itself, it is nothing that a pooler could give to others.
+ * The beginning of a transaction that changes tables. It waits at most a second for readers, because later readers
+ * queue behind it. The setting is local to the transaction, so that a pooler cannot pass it on.
  */
 export const SOON = "set local lock_timeout = '1s'";
 
@@ -29,7 +29,7 @@ export function explainUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>
   return "somebody has been using its tables for long, as a dump does; run it again when that is over";
 }
 
-/** SQLSTATEs for a catalog of another engine, which lacks a table or column: how it keeps what is long is its own matter. */
+/** SQLSTATEs for a catalog of another engine without such a table or column; its storage is left alone. */
 const NO_SUCH_CATALOG = new Set(["42P01", "42703"]);
 
 /**
@@ -49,7 +49,7 @@ const COLUMNS = `select c.relname as "table", a.attname as "column", a.attcompre
   from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
   where n.nspname = 'pi_fleet' and c.relname in ('entry', 'pack') and a.attnum > 0`;
 
-/** Has the server keep what is long in the way that costs least. Returns why it does not, where a change was not made. */
+/** Sets the cheapest storage for long columns. Returns the reason if a change was not made. */
 export async function setColumnStorage(connections: StatementRunner): Promise<string | undefined> {
   const columns = await connections.run({ text: COLUMNS });
   if (columns.kind === "failed" && NO_SUCH_CATALOG.has(columns.code)) return undefined;

@@ -4,28 +4,31 @@ import type { FleetAttachment, FleetBatch, FleetEnd, FleetPart } from "../../cor
 import { isSameEnd } from "./ends.ts";
 import { makeUnknownFailure } from "./failures.ts";
 
-/** Times that a commit is tried where the fleet answers, and each answer is that somebody else was first. */
+/** Maximum attempts of a commit if the fleet answers each with a conflict. */
 const MOST_TRIES = 20;
 
-/** A session of the fleet that begins with the same lines, and the ends at which these are kept together there. */
+/** A session of the fleet with the same first lines, and the ends of its packs. */
 export interface CommonSource {
   readonly sessionId: string;
   readonly ends: readonly FleetEnd[];
 }
 
-/** The parts of a commit that the fleet keeps, where nobody sees them. */
+/** The parts of a commit that the fleet has stored, still invisible. */
 export interface KeptParts {
   /** The end of the session that they continue. */
   readonly before: FleetEnd;
-  /** The epoch in which the first was sent. */
+  /** Epoch of the first part. */
   readonly place: number;
-  /** Ends up to which their lines are kept together. */
+  /** Ends of the stretches into which the lines are packed. */
   readonly stretches: readonly FleetEnd[];
   /** The attachments that they name, by digest. */
   readonly attachments: ReadonlyMap<string, FleetAttachment>;
 }
 
-/** The next statement of a commit: a part, with what is kept after it, or the one that all others see. */
+/**
+ * The next statement of a commit: a part with the parts stored after it, or the final one, which makes the lines
+ * visible.
+ */
 export type CommitStep =
   | { readonly part: FleetPart; readonly kept: KeptParts }
   | { readonly part?: undefined; readonly batch: FleetBatch };
@@ -35,13 +38,13 @@ export class RunningCommit {
   readonly first: number;
   /** Number of entries that it will have. */
   readonly count: number;
-  /** Whether it is kept in packs. */
+  /** True if its lines are stored in packs. */
   readonly isLong: boolean;
-  /** Where the fleet has its first lines already. */
+  /** A session whose first lines the fleet can copy. */
   source: CommonSource | undefined;
-  /** Why there was no answer, where lines were sent that others may see, and nobody knows what became of them. */
+  /** Reason why the outcome is unknown: visible lines were sent, and no answer came. */
   doubt: string | undefined;
-  /** Whether others wrote in its place: the fleet may lack lines that were there before it, until copy and fleet were compared. */
+  /** True after a conflict: the fleet may lack earlier lines, until copy and fleet were compared. */
   isOvertaken = false;
   private parts: KeptParts | undefined;
   private next: CommitStep | undefined;
@@ -67,7 +70,7 @@ export class RunningCommit {
     return this.parts && isSameEnd(this.parts.before, end) ? this.parts : undefined;
   }
 
-  /** Forgets what is kept, which may be gone with who took the session meanwhile: all is sent anew, to another place. */
+  /** Discards the stored parts, which another owner may have removed: all are sent again, to another place. */
   beginAgain(): void {
     this.parts = undefined;
   }
@@ -78,8 +81,8 @@ export class RunningCommit {
   }
 
   /**
-   * Notes that a step was tried, after which the session has an end. Returns whether that was often enough. What is sent
-   * once more because it began anew is no try, so that it comes as far as before.
+   * Records an attempt that left the session at an end. Returns whether the limit is reached. Parts that are sent again
+   * after `beginAgain` do not count, so that the commit gets as far as before.
    */
   noteTry(end: FleetEnd): boolean {
     const reached = this.reached(end);
@@ -110,7 +113,7 @@ export class RunningCommit {
     return kept?.place === next.part.place && kept.stretches.at(-1) === next.part.from ? next : undefined;
   }
 
-  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
+  /** Returns the failure for the callers: outcome_unknown if a part of the commit may be there. */
   doubted(error: unknown, end: FleetEnd): unknown {
     const { doubt, first } = this;
     if (doubt !== undefined) return makeUnknownFailure(`Whether the fleet has it is not known (${doubt}).`, error);

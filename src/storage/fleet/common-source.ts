@@ -10,7 +10,7 @@ import { computeEnd, isSameEnd, NOTHING } from "./ends.ts";
 /** Stretches that are compared before others have their turn: 2 ms each. */
 const AT_ONCE = 4;
 
-/** Returns it for the first `count` entries of a log; undefined where there is none. */
+/** Returns the common source for the first `count` entries of a log; undefined if it does not exist. */
 export async function findCommonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
   const { parentSession } = getHeaderFacts(log.header);
   if (parentSession === null || !fleet.stretches) return undefined;

@@ -15,15 +15,15 @@ import type { FleetConnection } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
 const CONNECTIONS = 8;
-/** Milliseconds within which a connection is made, and a statement answered, and for which a request asks again. */
+/** Limits in milliseconds: for a connection, for the answer to a statement, and for the attempts of one request. */
 const REFUSING = { connectWithin: 5000, answerWithin: 15_000, patience: 10_000 };
-/** Milliseconds after which an open session is asked for again that another machine may write to, at least. */
+/** Minimum milliseconds between two looks at an open session that another machine may write to. */
 const FOLLOWED_EVERY = 2000;
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 1000;
-/** The same times where work goes on without the database: then waiting is of no use to anybody. */
+/** The same limits if work goes on without the database: a caller gains nothing from waiting. */
 const ALONE = { connectWithin: 2000, answerWithin: 5000, patience: 1000 };
-/** Milliseconds after which a database that is away is asked again. */
+/** Milliseconds after which an unreachable database is asked again. */
 const ASKED_EVERY = 1000;
 
 interface FleetPlace {
@@ -34,9 +34,9 @@ interface FleetPlace {
   /** ISO 8601. */
   readonly since: string;
   readonly readFile: (path: string) => string;
-  /** "off": other machines do not find what is written by its words. */
+  /** "off": other machines do not find this machine's entries by their words. */
   readonly search?: string;
-  /** The processes of this machine; without them, nobody sees that this one has ended. */
+  /** The processes of this machine; without them, no other process notices that this one exited. */
   readonly processes?: FleetProcesses;
   /** Returns the store that this machine knows at an address; without it, the one that is met first is used. */
   readonly storeAt?: (shown: string) => KnownStore;
@@ -109,8 +109,8 @@ export function connectFleet(
 }
 
 /**
- * Returns what reads the file of an address again: whoever changes the password there need not restart anything. What cannot
- * be read, as while it is being written, or is of another tenant leaves what was read before.
+ * Returns a function that rereads the address file, so that a changed password needs no restart. If the file is
+ * unreadable, as during a write, or names another tenant, the previous address stays.
  */
 function rereading(text: string, place: FleetPlace, first: Address): () => Address {
   let last = first;

@@ -34,8 +34,8 @@ export type SqlAnswer =
 export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
 /**
- * Said once to a server that nothing stands before: a role may have limits of time and kinds of transactions for other
- * programs. Behind a pooler the statements do with what they find, and may be refused for it and tried again.
+ * Sent once to a server without a pooler in front: a role may have time limits and transaction modes for other
+ * programs. Behind a pooler the statements use the settings that they find, and may be refused and tried again.
  */
 const OWN_SETTINGS = `select pg_catalog.set_config('statement_timeout', '0', false),
   pg_catalog.set_config('default_transaction_isolation', 'read committed', false)`;
@@ -45,7 +45,7 @@ const READS_ONLY =
   "its transactions may only read: it is a standby, or its role or database has default_transaction_read_only = on, which a person set, or what watches its disk; set it to off to write there";
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
-/** SQLSTATEs after which a commit may have happened: the connection or the server is ending, or does not know. */
+/** SQLSTATEs after which a commit may have happened: connection or server is ending, or the outcome is unknown. */
 const IN_DOUBT = /^(?:08|57P|40003)/;
 /** Those that may also be the last words of a server, as where the disk of its log is full. */
 const MAY_END = /^(?:53|58|XX)/;
@@ -65,10 +65,10 @@ const SENTENCES: ReadonlyMap<string, string> = new Map([
  * run as it was when it was kept. Nothing of it was done.
  */
 const NOT_KEPT = new Set(["26000", "42P05", "0A000"]);
-/** Milliseconds for which answers are waited for at the end. */
+/** Milliseconds for which closing waits for answers. */
 const LEAVING = 1000;
 
-/** In the place of a SQLSTATE: another server answers than the one for which a statement is meant. */
+/** In place of a SQLSTATE: another server answers than the one that the statement is for. */
 export const MOVED = "moved";
 /** In that place, too: a statement could not be made, as of values that are too long. */
 const UNMADE = "unmade";
@@ -78,11 +78,11 @@ const STILL_THERE = "select 1";
 const WARNED = "commit";
 /** The SQLSTATE of a row that needs another one. */
 export const LACKED = "23503";
-/** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
+/** SQLSTATE of a division by zero, by which a statement undoes itself if its conditions do not hold. */
 export const NOT_PROVEN = "22012";
 /** The SQLSTATE of a row that is there already, because another one was faster. */
 const FASTER = "23505";
-/** In that place, too: what a server says to whoever connects, until somebody changes something. */
+/** In place of a SQLSTATE: the server refuses each connection until a person changes something. */
 const REFUSED = "refused";
 /** The same where the server does not prove who it is, and where it speaks no TLS. */
 const UNTRUSTED = "untrusted";
@@ -107,11 +107,11 @@ const LASTS =
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /**
- * Milliseconds after which a connection that nobody uses is closed. To make one takes as long as fifty statements (6 ms
- * without TLS), so it is longer than the 10 s between two renewals of leases: a process in the middle of a turn keeps one.
+ * Milliseconds after which an unused connection is closed. Making one takes as long as fifty statements (6 ms without
+ * TLS), so it is longer than the 10 s between two renewals of leases: a process in the middle of a turn keeps one.
  */
 const IDLE = 15_000;
-/** Milliseconds after which the system asks whether the other end is there, instead of two hours. */
+/** Milliseconds until the system probes the other end, instead of two hours. */
 const ASKED_AFTER = 30_000;
 const CLOSED = "the fleet was closed";
 
@@ -245,7 +245,7 @@ export class Connections {
     return answer;
   }
 
-  /** Keeps a connection for later, and closes those that nobody has used for long. */
+  /** Keeps a connection for later, and closes connections that were unused for long. */
   private rest(connection: DatabaseConnection): void {
     connection.client.unref();
     connection.usedAt = performance.now();
@@ -253,7 +253,7 @@ export class Connections {
     this.sweeping ??= setInterval(() => this.sweep(), IDLE / 2).unref();
   }
 
-  /** Closes the connections that nobody has used for long. The one that was used last is used next. */
+  /** Closes connections that were unused for long. The last used one is used next. */
   private sweep(): void {
     while (this.idle.length > 0 && performance.now() - this.idle[0].usedAt >= IDLE) {
       const [unused] = this.idle.splice(0, 1);
@@ -314,8 +314,8 @@ export class Connections {
   }
 
   /**
-   * Returns why an answer is worth nothing, if it is: a commit that may have been given up by its standby, or may be
-   * forgotten, and whatever a former primary says. Where the answer tells which server it is of, that is noted.
+   * Returns why an answer does not count, if so: a commit that its standby may have lost, or that may be forgotten, and
+   * any answer of a former primary. Records the server if the answer names it.
    */
   private doubtIn(connection: DatabaseConnection, row: Readonly<Record<string, unknown>>): string | undefined {
     if (connection.warnings.length > 0) return connection.warnings.join("; ");
@@ -400,7 +400,7 @@ export class Connections {
     this.open.delete(connection);
   }
 
-  /** Ends the connections, after what was asked is answered; what takes longer than a moment is left. */
+  /** Closes the connections after the pending answers; slower ones are abandoned after a moment. */
   async close(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const moment = new Promise<void>((resolve) => {
@@ -421,8 +421,8 @@ export class Connections {
 }
 
 /**
- * Returns whether an error of the server says that nothing of a statement was done. What it calls ERROR is that, but the name
- * is translated where the server speaks another language.
+ * Returns whether an error of the server means that nothing of a statement was done. Severity ERROR does, but the word
+ * is translated if the server speaks another language.
  */
 function isUndone(code: string, severity: unknown): boolean {
   if (IN_DOUBT.test(code) || ENDING.has(severity)) return false;
@@ -435,7 +435,7 @@ export function isValueRefused(answer: SqlAnswer): boolean {
   return answer.code === UNMADE || OF_VALUES.test(answer.code);
 }
 
-/** Returns why a server refuses what was sent however often it is, and what to do; undefined where it may do it another time. */
+/** Returns why a server refuses a statement permanently, and what to do; undefined if it may accept it later. */
 export function explainRefusal(answer: SqlAnswer): string | undefined {
   if (answer.kind !== "failed") return undefined;
   const { code, reason } = answer;
@@ -455,7 +455,7 @@ function refusalCode(error: unknown): string | undefined {
   return typeof code === "string" && REMEDIES.has(code) && "severity" in (error as object) ? code : undefined;
 }
 
-/** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */
+/** Calls `run` when the socket has accepted the written bytes. The driver writes in the next turn. */
 function whenWritten({ connection: { stream } }: DatabaseClient, run: () => void): void {
   setImmediate(() => {
     if (stream.writableLength === 0) run();
@@ -463,10 +463,10 @@ function whenWritten({ connection: { stream } }: DatabaseClient, run: () => void
   });
 }
 
-/** Names of statements that are kept, of which there are few. */
+/** Names of prepared statements, which are few. */
 const names = new Map<string, string>();
 
-/** Returns the name of a statement: none that another text has, whoever had a server keep it. */
+/** Returns the name of a prepared statement: unique for its text, whichever process prepared it. */
 function nameFor(text: string): string {
   const name = names.get(text) ?? `pi_${sha256(text).slice(0, 32)}`;
   names.set(text, name);

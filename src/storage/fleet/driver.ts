@@ -5,18 +5,18 @@ import { Failure } from "../../core/failure.ts";
 /** A statement. Values are never part of its text; without a name, it works through poolers. */
 export interface SqlStatement {
   readonly text: string;
-  /** Under which the server keeps it. */
+  /** Name of the prepared statement. */
   readonly name?: string;
-  /** Whether it is sent again and again, with other values. */
+  /** True if it is sent repeatedly, with other values. */
   readonly isRepeated?: boolean;
   readonly values?: readonly unknown[];
-  /** Whether results come as bytes, and not as twice as many digits. */
+  /** True if results come as bytes, not as twice as many digits. */
   readonly binary?: boolean;
-  /** How values of results become what is returned. */
+  /** Parser for the values of results. */
   readonly types?: { getTypeParser(): (value: unknown) => unknown };
   /** Milliseconds within which it is answered, where it may take longer than others. */
   readonly within?: number;
-  /** The server for which it is meant: on another one it is not run. */
+  /** The only server that may run it. */
   readonly server?: string;
 }
 
@@ -30,7 +30,7 @@ export interface Rows {
   readonly rows: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** A notice of the server beside an answer. */
+/** A notice of the server with an answer. */
 export interface Notice {
   readonly severity?: string;
   readonly message?: string;
@@ -46,7 +46,7 @@ export interface DatabaseClient {
   on(event: "error", heard: (error: Error) => void): void;
   on(event: "end", heard: () => void): void;
   on(event: "notice", heard: (notice: Notice) => void): void;
-  /** The number of the server's process, as whoever answers at the other end says; null before that. */
+  /** Process number of the server, as the other end reports it; null before that. */
   readonly processID?: number | null;
   /** The socket, which is destroyed when the server does not answer. */
   readonly connection: {

@@ -1,4 +1,4 @@
-/** The ends of sequences of lines, by which two places see that they have the same. */
+/** The ends of sequences of lines: two places with equal ends have the same lines. */
 
 import { concat, trimLine } from "../../core/json/json.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
@@ -27,7 +27,7 @@ export function isSameEnd(a: FleetEnd, b: FleetEnd): boolean {
   return a.entries === b.entries && a.chain === b.chain;
 }
 
-/** Returns the end of the first `count` entries of a log, of which the first ones are known to end at `known`. */
+/** Returns the end of the first `count` entries of a log; `known` is an end of its first entries. */
 export function computeEnd(log: Log, count: number, known: FleetEnd): FleetEnd {
   const before = known.entries <= count ? known : NOTHING;
   return extendEnd(before, storedLines(log, before.entries, count));
@@ -40,12 +40,12 @@ export function findPositionAfter(log: Log, from: number, count: number, bytes: 
   return past;
 }
 
-/** Bytes of lines of which the end is found in one turn: 15 ms. */
+/** Bytes of lines that are hashed in one turn: 15 ms. */
 const IN_A_TURN = 5 << 20;
 
 /**
- * Returns what endIn does, and lets others have their turn in between: a long session takes a second. Returns null where the
- * log has fewer entries by then.
+ * Does the same as `computeEnd`, and lets other work run in between: a long session takes a second. Returns null if the
+ * log has fewer entries then.
  */
 export async function computeEndInTurns(log: Log, count: number, known: FleetEnd): Promise<FleetEnd | null> {
   let end = known.entries <= count ? known : NOTHING;

@@ -1,11 +1,11 @@
-/** The parts of a statement that bring the facts of entries, by which their sessions are found. */
+/** The parts of a statement that add the facts of entries for lists and searches. */
 
 import type { FleetDescription, FleetFacts, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
 import { getIdInPath, parseTime } from "../../core/search/listing.ts";
 import { fold } from "../../core/search/query.ts";
 import type { SqlValues } from "./sql-values.ts";
 
-/** Numbers of a spending, in the order in which they are sent. */
+/** Numbers of a spending, in the order of the statement. */
 export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "cache_write", "total", "cost"] as const;
 
 /** The working directory in facts, as JSON, before which nothing but this stands. */
@@ -43,7 +43,7 @@ const FACTS = {
   attached: (value: string): string => `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
     select held.tenant, held.id, held.generation, a.sha256
     from held join pg_catalog.json_to_recordset(${value}::json) as a (n int, sha256 text) on a.n = held.n on conflict do nothing`,
-  // In an order in which no two processes wait for each other.
+  // Ordered, so that two processes never wait for each other.
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
     select held.tenant, w.word from held join pg_catalog.json_to_recordset(${value}::json) as w (n int, word text) on w.n = held.n
     order by w.word collate "C" on conflict do nothing`,
@@ -89,7 +89,7 @@ export function makeFactParts(sent: readonly SentFacts[], values: SqlValues): st
   });
 }
 
-/** Returns whether there is something by which lines are found, or summed. */
+/** Returns whether facts have texts or spendings. */
 export function isFound({ texts, spendings }: Pick<FleetFacts, "texts" | "spendings">): boolean {
   return texts.length > 0 || spendings.length > 0;
 }
@@ -102,7 +102,7 @@ export function dropSearchFacts<T extends Pick<FleetFacts, "texts" | "spendings"
 /** A text that stands for those of a session whose words were left out. No search is for its kind, and it goes with them. */
 const LEFT_OUT = { position: -1, kind: "", nth: 0, role: "", time: null, words: [], marks: [] };
 
-/** Returns facts without their texts, of which one row says that there are some. */
+/** Returns facts without their texts; one row records that texts are missing. */
 export function dropWords<T extends Pick<FleetFacts, "texts">>(facts: T): T {
   return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as unknown as FleetText] };
 }
@@ -140,7 +140,7 @@ export function toDescriptionRow(id: string, description: FleetDescription): obj
   };
 }
 
-/** Returns a description as it is stored; undefined for what is none, as of a row that was tampered with. */
+/** Parses a stored description; undefined if it is malformed, as in a row that was tampered with. */
 export function parseDescription(facts: unknown): FleetDescription | undefined {
   if (typeof facts !== "string") return undefined;
   let value: unknown;
@@ -161,7 +161,9 @@ function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): 
   return { seq: position, kind, nth, role, at: time, words: all };
 }
 
-/** Returns a row for each key: models whose names a column cannot tell apart are one, because a part changes no row twice. */
+/**
+ * Returns a row for each key: models whose names are equal in a column are merged, because a part changes no row twice.
+ */
 function spentRows(spendings: readonly FleetSpending[]): object[] {
   const sums = new Map<string, number[]>();
   for (const { quarter, provider, model, isInherited, numbers } of spendings) {

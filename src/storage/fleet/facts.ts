@@ -25,7 +25,7 @@ import { isSameEnd, NOTHING } from "./ends.ts";
 const KINDS = ["talk", "calls"] as const;
 /** Bytes of the words of one text. The database refuses a text with 1 MB of them, and a letter may take four. */
 const MOST_WORD_BYTES = 500_000;
-/** Members without one of which the output of a tool has no texts of these kinds, and no usage. */
+/** Members; without any of them, the output of a tool has no texts of these kinds, and no usage. */
 const SIGNS = ['"usage"', '"nestedCalls"', '"details"'];
 /** Bytes beyond which a line is not looked into. */
 const LONGEST_LINE = 64 << 20;
@@ -38,12 +38,12 @@ interface KnownFacts {
   readonly end: FleetEnd;
   readonly summary: SessionSummary;
   readonly isPlain: boolean;
-  /** Whether all entries so far were taken over from the session that it was forked from; undefined: see beginsAt. */
+  /** True if all entries so far were inherited by the fork; undefined: see isAllInherited. */
   readonly begins: boolean | undefined;
   readonly description: FleetDescription | undefined;
 }
 
-/** The facts of one working copy. What was committed last is kept, so that only what is new has to be read. */
+/** The facts of one working copy. Those of the last commit are kept, so that only new entries are read. */
 export class CopyFacts {
   private readonly log: Log;
   private known: KnownFacts | undefined;
@@ -82,7 +82,7 @@ export class CopyFacts {
   }
 
   private at(end: FleetEnd): KnownFacts | undefined {
-    // What was returned last counts: what came before it to the same end may have been of other lines in between.
+    // The last result counts: an earlier one with the same end may be of other lines.
     const all = this.known ? [this.known, ...this.coming] : this.coming;
     return all.findLast((one) => isSameEnd(one.end, end));
   }
@@ -92,7 +92,7 @@ export class CopyFacts {
     this.known = this.at(end);
   }
 
-  /** Returns what is known at an end about which nothing was kept. */
+  /** Computes the facts at an end without kept facts. */
   private knownAt(end: FleetEnd): KnownFacts {
     const { log } = this;
     const { entries } = end;
@@ -123,7 +123,7 @@ export function isAllInherited(source: FactsSource, base: FactsBase, count: numb
     const entry = entryAt(source, position);
     if (entry) counter.add(entry, "", "");
   };
-  // Where the last entry is its own, so is what follows; else all are looked at, up to the first that is.
+  // If the last entry is the fork's own, later ones are too; else the first own entry is searched.
   if (counter.begins && count > 0) look(count - 1);
   for (let position = 0; counter.begins && position < count; position++) look(position);
   return counter.begins;
@@ -177,7 +177,7 @@ function entryAt(
   return typeof entry === "object" && entry !== null ? (entry as Record<string, unknown>) : undefined;
 }
 
-/** Whether each of some entries continues the one before. */
+/** Returns whether each of some entries continues the one before. */
 function isOnePath({ nodes }: Log, from: number, past: number): boolean {
   for (let position = from; position < past; position++) if (nodes.parent(position) !== position - 1) return false;
   return true;

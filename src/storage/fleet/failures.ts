@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import type { LeaseResult } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 
-/** Returns the failure of a commit of which nobody knows what became. */
+/** Returns the failure of a commit with an unknown outcome. */
 export function makeUnknownFailure(known: string, cause: unknown): Failure {
   const sentence = `${known} Send the same request with its idempotencyKey again, or read the state and decide again.`;
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
@@ -19,8 +19,8 @@ export function makeAwayFailure(reason: string): Failure {
 }
 
 /**
- * Returns the failure for what the database refuses, with what to do about it. That is no outage: whoever waits, or goes on
- * alone, waits for ever.
+ * Returns the failure for a refusal of the database, with advice. It is no outage: waiting, or working on alone, would
+ * never end.
  */
 export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure {
   const sentence = `The fleet cannot do it, however often it is asked: ${reason}. Nothing was changed.`;
@@ -107,13 +107,13 @@ export function makeFileChangedFailure(sessionPath: string | null): Failure {
   return new Failure("storage_failed", sentence, { sessionPath });
 }
 
-/** Returns a failure that others are the reason of, with the place in which its lines are kept, if they can be. */
+/** Returns a failure that another writer caused, with the path of the quarantined lines if they could be stored. */
 export function toQuarantinedFailure(failure: Failure, keep: () => string | undefined = () => undefined): Failure {
   let keptAt: string | undefined;
   try {
     keptAt = keep();
   } catch {
-    // The host still has what it sent.
+    // The host still has the lines that it sent.
   }
   const details = { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) };
   return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });

@@ -1,9 +1,9 @@
 /**
- * The working copy of a session of the fleet: what of a log the fleet has, and whether this process may write there.
+ * The replica of a log in the fleet: the common end of both, and whether this process may write there.
  *
- * The fleet is right about what the session holds. What is known of it is an epoch, while this process has the session,
- * and the end up to which both have the same lines. After anything that is not a clear answer the epoch is given up:
- * whoever writes next takes the session again, and the end that the fleet returns then says what became of the lines.
+ * The fleet decides what the session contains. This process knows its epoch, while it has the lease, and the common
+ * end. After anything but a clear answer it drops the epoch: the next writer takes the lease again, and the end that
+ * the fleet returns then shows the outcome of the lines.
  */
 
 import { toStorageFailure } from "../../core/errno.ts";
@@ -42,7 +42,7 @@ export class FleetReplica implements Replica {
   private readonly log: ReplicatedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
-  /** Whether, and in which epoch, this process has the session. */
+  /** The lease of this process, with its epoch. */
   private readonly lease: Lease;
   /** Up to where log and fleet are known to have the same, and of how many entries the fleet has the facts. */
   private readonly known: KnownEnd;
@@ -62,7 +62,7 @@ export class FleetReplica implements Replica {
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
-  /** Whether the fleet may have the session, although its first commit failed here. */
+  /** True if the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
 
   constructor(log: ReplicatedLog, options: FleetOptions) {
@@ -99,12 +99,12 @@ export class FleetReplica implements Replica {
     if (this.status.refusal) throw this.status.refusal;
   }
 
-  /** The end up to which fleet and copy are known to have the same. */
+  /** The common end of fleet and copy, as far as it is known. */
   get common(): FleetEnd {
     return this.known.now;
   }
 
-  /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
+  /** Records that the copy was just made from the fleet's lines up to an end; they are not compared again. */
   madeOf(end: FleetEnd): void {
     this.known.raise(end);
     this.lease.server = this.options.fleet.server;
@@ -115,14 +115,14 @@ export class FleetReplica implements Replica {
     return this.isBegun && this.pending.hasEntries ? "local" : this.status.reached;
   }
 
-  /** Whether this process goes on without the fleet for now. */
+  /** True if this process works on without the fleet for now. */
   private get isAlone(): boolean {
     return this.options.outage?.lasts === true;
   }
 
   // --- before a write ------------------------------------------------------------------------------------------
 
-  /** Whether the fleet may have something of the session. */
+  /** True if the fleet may have some of the session. */
   private get isBegun(): boolean {
     return this.log.persisted || this.isBegunInDoubt || this.known.had > 0 || this.pending.isKept;
   }
@@ -130,11 +130,11 @@ export class FleetReplica implements Replica {
   ready(): Promise<void> | undefined {
     if (this.log.isDisturbed) this.lease.epoch = null;
     if (this.lease.isSure || !this.isBegun || this.log.readOnly) return undefined;
-    // Nobody here writes what is being given.
+    // Nothing is written here during an upload.
     const given = this.options.journal.uploading.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
-      // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
+      // The owner is unknown. If another machine wrote meanwhile, the entries of this one become a branch.
       this.status.refusal = getLastingRefusal(this.status.refusal);
       this.status.holder = null;
       return undefined;
@@ -164,27 +164,27 @@ export class FleetReplica implements Replica {
     return this.idleSync.follow(false, most);
   }
 
-  /** `isHost`: somebody is told of what is found. */
+  /** `isHost`: a host reads the reports. */
   private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
     this.status.refusal = null;
     this.status.holder = null;
-    // What waits for a commit is asked for there.
+    // Entries that wait for a commit take the lease there.
     if (log.durableCount < log.nodes.count) return;
     try {
       log.acquireLock();
     } catch (error) {
-      // Whoever writes finds that out by itself; whoever asks whether the fleet has all of it has to be told.
+      // A writer meets the same failure itself; a caller that asks whether the fleet has all entries needs it.
       if (error instanceof Failure && !this.isConfirming) return;
       throw error;
     }
     this.pending.renew();
     this.acknowledged = this.options.journal.ends.of(this.id) ?? this.acknowledged;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
-      // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
+      // A deleted session leaves a row: a missing one was lost with a server, or never came there.
       const taking = await this.take(this.pending.hasEntries || this.known.had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
-        // Until then the store may not have been known, and what is owed to it was taken for another fleet's.
+        // Until then the store may have been unknown, and its pending entries attributed to another fleet.
         this.pending.renew();
         log.writeBehind();
         if (log.isDisturbed) return this.makeFileAnew();
@@ -192,7 +192,7 @@ export class FleetReplica implements Replica {
         this.commit.isOvertaken = false;
         await this.noteLoss();
         await this.addMissingPending();
-        // Another file may be in the place of this one, which gives what it has.
+        // Another file may have replaced this one; its own log uploads its entries.
         if (log.refresh().kind === "replaced") return;
         if (isHost) this.reportLoss();
         if (isHost) await this.pending.reportConflict();
@@ -207,13 +207,13 @@ export class FleetReplica implements Replica {
   }
 
   /**
-   * Has the file, which another program changed, get what the fleet has before a log of it takes this one's place: nobody sees
-   * the session without the entries that were acknowledged. What the other program wrote becomes a branch.
+   * Opens the file anew after another program changed it, and brings it up to date before its log replaces this one: no
+   * reader sees the session without the acknowledged entries. The other program's entries become a branch.
    */
   private async makeFileAnew(): Promise<void> {
     this.lease.epoch = null;
     const next = this.openAnew();
-    // What cannot be read is fetched again before the write.
+    // An unreadable file is fetched again before the write.
     if (!next) return this.log.markReplaced();
     try {
       await next.ready?.();
@@ -234,22 +234,22 @@ export class FleetReplica implements Replica {
     }
   }
 
-  /** Returns what is told of an error; null where work goes on, because the database is away. */
+  /** Returns the error to report; null if work goes on because the database is unreachable. */
   private async toReportedError(error: unknown): Promise<unknown> {
     const { outage } = this.options;
     if (!outage || !isAway(error)) return error;
     return (await outage.begins()) ? null : makeStoppedFailure(error as Failure);
   }
 
-  /** Has what is committed count without the fleet. Others may take the session meanwhile. */
+  /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
   private goOnAlone(count: number): Promise<void> {
     this.lease.epoch = null;
     return this.pending.begin(this.known.now, this.known.firstUnsent, count);
   }
 
   /**
-   * Gives the fleet what was acknowledged while it was away, what it has lost, and what somebody is about to be told of.
-   * This process has the session, and nothing waits.
+   * Uploads entries that were acknowledged during an outage, entries that the fleet has lost, and those that a caller
+   * is about to acknowledge. This process has the lease, and no commit waits.
    */
   private async uploadRest(): Promise<void> {
     const { pending, known, log } = this;
@@ -290,7 +290,7 @@ export class FleetReplica implements Replica {
     this.acknowledged = undefined;
   }
 
-  /** Adds entries that are owed, and that the copy lacks because its file was damaged or removed. */
+  /** Adds pending entries that the copy lacks because its file was damaged or removed. */
   private async addMissingPending(): Promise<void> {
     const { pending, log, options, known } = this;
     const { journaled } = pending;
@@ -341,7 +341,8 @@ export class FleetReplica implements Replica {
 
   private async confirmNow(isPatient = true): Promise<void> {
     this.pending.renew();
-    // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
+    // Pending entries are uploaded later. Not all are on the medium: another process may be about to write, or have
+    // exited.
     if (this.isAlone || (this.options.outage && this.pending.hasEntries)) return this.confirmAlone();
     try {
       const { lease, known, log } = this;
@@ -364,9 +365,9 @@ export class FleetReplica implements Replica {
     }
   }
 
-  /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
+  /** Acknowledges the entries of the file without the fleet: they are on the medium, and no process removes them. */
   private async confirmAlone(): Promise<void> {
-    // Who had the session before counts for nothing now.
+    // An earlier owner of the session does not count now.
     this.status.refusal = getLastingRefusal(this.status.refusal);
     this.status.holder = null;
     settleLocal(this.log);
@@ -419,7 +420,7 @@ export class FleetReplica implements Replica {
   async replicate(count: number): Promise<void> {
     const { pending, log, known } = this;
     const end = known.now;
-    // What was durable here before is no part of it.
+    // Entries that were durable here before do not belong to it.
     const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
     const commit = this.commitOf(count, before);
     this.commit = commit;
@@ -427,7 +428,7 @@ export class FleetReplica implements Replica {
       if (this.isAlone) await this.goOnAlone(count);
       else {
         await this.pushThrough(commit);
-        // What the copy lacks of it is taken in by who takes the session next.
+        // The next owner applies the entries that the copy lacks.
         if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
         else if (pending.hasEntries) this.lease.epoch = null;
       }
@@ -444,7 +445,7 @@ export class FleetReplica implements Replica {
         }
       pending.forgetKept();
       failure = this.doubted(commit, failure);
-      // The log goes back to where it was: what is known must be about lines that it has.
+      // The log is rolled back: the known end must be one of its lines.
       known.goBack(end);
       throw failure;
     }
@@ -463,7 +464,7 @@ export class FleetReplica implements Replica {
     this.late.begin();
   }
 
-  /** Returns a commit of the first `count` entries, of which `before` were there already. */
+  /** Returns a commit of the first `count` entries; `before` of them were there already. */
   private commitOf(count: number, before = this.known.entries): RunningCommit {
     const { log, options, known } = this;
     return new RunningCommit(before, count, isLong(log, known.entries, count, options));
@@ -508,11 +509,11 @@ export class FleetReplica implements Replica {
     this.lease.epoch = null;
     if (outcome.kind === "refused") {
       commit.beginAgain();
-      // Of a session that is gone meanwhile nothing can be copied.
+      // Nothing can be copied from a session that is gone.
       if ((step.part ?? step.batch).source !== undefined) commit.source = undefined;
       return undefined;
     }
-    // Nobody sees a part.
+    // A part is invisible.
     if (!step.part) commit.doubt = outcome.reason;
     return outcome.reason;
   }
@@ -527,8 +528,8 @@ export class FleetReplica implements Replica {
   }
 
   /**
-   * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
-   * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
+   * Finds out from the fleet's end which of the first `count` entries are there. None of our earlier statements has any
+   * effect from now on, whichever process has the lease. Returns why the rest cannot follow, or null.
    */
   private async findCommitted(
     taking: Exclude<LeaseResult, { kind: "away" }>,
@@ -543,7 +544,7 @@ export class FleetReplica implements Replica {
     if (here === null || (isAll && (await fetchLinesBetween(this.options.fleet, id, here, there)) === null)) {
       commit.doubt = undefined;
       commit.isOvertaken = true;
-      // Nothing of it was ever here: it is another session, that of whoever was first.
+      // None of it was ever here: it is another session, which got the id first.
       const isAnother = commit.first === 0 && this.known.had === 0;
       if (isAnother) this.lease.release();
       return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
@@ -552,15 +553,15 @@ export class FleetReplica implements Replica {
     // Lines that are there are where the taking is; where another process has them, that is not known.
     this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
-    // What came after ours is fetched before the next write.
+    // Later entries are fetched before the next write.
     if (isAll) this.lease.epoch = null;
     return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
   }
 
-  /** Returns the failure of a commit that the fleet refused, after its lines and those after it were kept aside. */
+  /** Returns the failure of a commit that the fleet refused, after its lines and those after it went to quarantine. */
   private refused(failure: Failure, count: number): Failure {
     const { log, options, known } = this;
-    // What was acknowledged before stays.
+    // Entries that were acknowledged before stay.
     const first = Math.max(known.entries, log.durableCount);
     if (first >= count || failure.name === "already_exists") return toQuarantinedFailure(failure);
     return toQuarantinedFailure(failure, () =>

@@ -22,7 +22,7 @@ interface StoredHead extends Omit<EntryHead, "flags"> {
   readonly flags?: number;
 }
 
-/** Returns a stored head; undefined for what is none. */
+/** Parses a stored head; undefined if it is malformed. */
 export function parseStoredHead(text: string): StoredHead | undefined {
   let head: unknown;
   try {

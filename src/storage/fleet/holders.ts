@@ -1,4 +1,4 @@
-/** Who has a session of a fleet, as the database is told of it and tells others. */
+/** The owner of a session of a fleet, as the database stores it. */
 
 import type { Holder } from "../../core/ports/store.ts";
 

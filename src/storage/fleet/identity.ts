@@ -1,7 +1,7 @@
 /**
- * The identity of a fleet's database: the one that a machine gave its sessions to, and the primary of it that was promoted
- * last. Another database at the same address, made anew or not, would get sessions that are not its own, and lacks those that
- * were acknowledged. A former primary that comes back takes writes that nobody else sees. Neither is used.
+ * The identity of a fleet's database: the one that a machine gave its sessions to, and its latest promoted primary.
+ * Another database at the same address, made anew or not, would get sessions that are not its own, and lacks those that
+ * were acknowledged. A former primary that comes back takes writes that no other process sees. Neither is used.
  */
 
 import { join } from "node:path";
@@ -27,7 +27,7 @@ export interface KnownStore {
   /** The words for a person who wants it not to be known any more. */
   readonly remedy: string;
   known(): StoreNote;
-  /** Adds what was met. A server that was promoted earlier never replaces a later one. Never rejects. */
+  /** Records a store. A server that was promoted earlier never replaces a later one. Never rejects. */
   note(met: StoreNote): Promise<void>;
 }
 
@@ -87,7 +87,7 @@ function joined(noted: StoreNote, { store, latest }: StoreNote): StoreNote {
   return { store: noted.store ?? store, latest: isEarlier ? noted.latest : latest };
 }
 
-/** Returns the store that this process met at an address, for when nobody else remembers. */
+/** Returns the store at an address as this process met it; nothing is stored. */
 export function makeKnownStore(): KnownStore {
   let met: StoreNote = {};
   return {
@@ -106,7 +106,7 @@ export function openKnownStore(disk: Disk, stateFolder: string, shown: string): 
   /** The facts that the disk does not have, not yet or because it fails. */
   let own: StoreNote = {};
   let last: StoreNote = {};
-  /** Returns what the disk has; a note that is damaged is none. */
+  /** Reads the note on disk; a damaged one counts as missing. */
   const noted = (): StoreNote => {
     const bytes = readIfPresent(() => readWhole(disk, file));
     try {
@@ -165,8 +165,9 @@ export function readNotedFleet(disk: Disk, stateFolder: string, shown: string): 
 }
 
 /**
- * Whether two notes mean one fleet. At one address is one: another store is used there after a person removed the note of the
- * one before, and then gets what was owed to that. One store may have several addresses, as with and without a pooler.
+ * Returns whether two notes mean one fleet. An address means one fleet: another store is used there after a person
+ * removed the note of the previous one, and then gets its pending entries. One store may have several addresses, as
+ * with and without a pooler.
  */
 export function isSameFleet(a: NotedFleet, b: NotedFleet): boolean {
   return a.address === b.address || (a.tenant === b.tenant && a.store !== undefined && a.store === b.store);

@@ -1,6 +1,5 @@
 /**
- * A working copy while nobody writes to it: what others wrote is taken in, and what the fleet lacks is given to it, beside
- * everything else.
+ * Syncs an idle working copy in the background: applies the entries of others, and uploads those that the fleet lacks.
  */
 
 import type { Failure } from "../../core/failure.ts";
@@ -16,22 +15,22 @@ import type { PendingUploads } from "./pending-uploads.ts";
 import { getLastingRefusal, RefusedLines, uploadOrNote } from "./refusals.ts";
 
 /**
- * Milliseconds after which others are looked for again, at most, where nothing has happened for long: a database has to bear
- * the looks of thousands of idle agents.
+ * Maximum milliseconds between two looks when nothing has happened for long: a database has to bear those of thousands
+ * of idle agents.
  */
 const LONGEST_PAUSE = 180_000;
 
-/** How a working copy stands to the fleet, as it was found last. */
+/** The last known state of a working copy at the fleet. */
 export interface ReplicaStatus {
   /** Another process that writes to the session there. */
   holder: Holder | null;
   /** The reason why this process may not write. */
   refusal: Failure | null;
-  /** Where the entries are that were committed last. */
+  /** Durability of the last committed entries. */
   reached: "replicated" | "primary" | undefined;
 }
 
-/** A working copy, with what is done to it by who becomes its writer. */
+/** A working copy, with the operations of its replica. */
 interface CopyParts {
   readonly log: ReplicatedLog;
   readonly options: FleetOptions;
@@ -39,25 +38,25 @@ interface CopyParts {
   readonly known: KnownEnd;
   readonly pending: PendingUploads;
   readonly status: ReplicaStatus;
-  /** Whether this process goes on without the fleet for now. */
+  /** Returns whether this process works on without the fleet for now. */
   isAlone(): boolean;
-  /** Whether the fleet may have something of the session. */
+  /** Returns whether the fleet may have some of the session. */
   isBegun(): boolean;
-  /** Whether this process is about to become the writer. */
+  /** Returns whether this process is about to become the writer. */
   isBecoming(): boolean;
-  /** `isHost`: somebody is told of what is found. */
+  /** `isHost`: a host reads the reports. */
   becomeWriter(isHost: boolean): Promise<void>;
   /** Adds what the fleet has up to an end. Returns whether the log is still the session. */
   catchUp(there: FleetEnd): Promise<boolean>;
-  /** Gives the fleet all that is here, and gives up at the first answer that is missing. */
+  /** Uploads all local entries, and stops at the first missing answer. */
   uploadNow(): Promise<void>;
-  /** Has what is here count without the fleet. */
+  /** Acknowledges the local entries without the fleet. */
   confirmAlone(): Promise<void>;
 }
 
 export class IdleSync {
   private readonly copy: CopyParts;
-  /** Whether there is something to take in or to give. */
+  /** Asks whether there is something to apply or to upload. */
   private readonly news: Inquiry;
   private readonly refused: RefusedLines;
   /** When others had last written something that the copy lacked. */
@@ -87,11 +86,14 @@ export class IdleSync {
     return undefined;
   }
 
-  /** Returns the milliseconds between two looks: a tenth of the time for which nothing was written or, if that is known, asked. */
+  /**
+   * Returns the milliseconds between two looks: a tenth of the time since the last write or, if known, the last
+   * request.
+   */
   private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
     const { options, known, pending, lease } = this.copy;
     const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, lease.answered));
-    // What only this machine has is not made to wait.
+    // Entries that only this machine has do not wait.
     const isDue = pending.hasEntries || known.isAhead;
     return isDue ? options.followedEvery : Math.max(options.followedEvery, Math.min(LONGEST_PAUSE, quiet / 10));
   }
@@ -129,17 +131,17 @@ export class IdleSync {
     pending.renew();
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (hadPending && !pending.hasEntries) status.reached = "primary";
-    // Whoever was in the way of a write may have gone.
+    // The process that prevented a write may have exited.
     if (status.holder && !lease.isSure) status.holder = there?.holder ?? null;
     const { holds } = this.refused;
-    // Who has it has to let go of it first.
+    // Its owner has to release it first.
     if (!holds && !there?.holder && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
     const isAhead = known.isAhead && !getLastingRefusal(status.refusal, there);
     return !holds && !there?.holder && (pending.isDue(true) || isAhead) && !known.isLeftTo(there);
   }
 
-  /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
+  /** Returns whether the fleet differs from the copy. If not, records the server that was asked. */
   private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
     const { known, lease } = this.copy;
     if (await known.differsFrom(end, most)) return true;
@@ -147,7 +149,7 @@ export class IdleSync {
     return false;
   }
 
-  /** Whether all that the copy has is durable, and the same as what the fleet has. */
+  /** Returns whether all entries of the copy are durable, and the same as those of the fleet. */
   isAllIn(there: FleetEnd): boolean {
     const { copy } = this;
     const { log, known } = copy;
@@ -168,18 +170,18 @@ export class IdleSync {
     const isLost = await known.isLostIn(there, copy.options.fleet);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
     if (!isDue && !isLost && !differs) return;
-    // Somebody may write by now, who finds it out, too.
+    // A writer that started meanwhile finds it out, too.
     if (lease.isSure || log.durableCount < log.nodes.count) return;
-    // Whoever begins the session has its lock from then on.
+    // The lock of a new session is held from its creation.
     const isNew = log.acquireLock() || !log.persisted;
     try {
       // Another process of this machine may have acknowledged something until then, or have given it.
       pending.renew();
-      // What is lost is given back, unless others have written since.
+      // Lost entries are uploaded again, unless others have written since.
       if ((pending.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await copy.becomeWriter(isHost);
       else if (there && (await copy.catchUp(there.end))) lease.server ??= server;
     } catch (error) {
-      // What is not done yet is done the next time, also by who only reads.
+      // The rest is done the next time, also for a reader.
       lease.epoch = null;
       this.refused.note(error);
       throw error;

@@ -1,4 +1,4 @@
-/** A question to a fleet that is asked beside everything else, because a database may take its time to answer. */
+/** A question to a fleet in the background, because a database may answer slowly. */
 export class Inquiry {
   private readonly every: number;
   private readonly elapsed: () => number;
@@ -7,7 +7,7 @@ export class Inquiry {
   private asked = Number.NEGATIVE_INFINITY;
   private isYes = false;
 
-  /** `every`: milliseconds after which it may be asked again. A question that fails is answered with no. */
+  /** `every`: minimum milliseconds between two questions. A question that fails counts as no. */
   constructor(every: number, elapsed: () => number, ask: () => Promise<boolean>) {
     this.every = every;
     this.elapsed = elapsed;
@@ -39,7 +39,7 @@ export class Inquiry {
     return isYes;
   }
 
-  /** Forgets what was answered, and lets time pass before it is asked again. */
+  /** Forgets the answer, and waits before the next question. */
   forget(): void {
     this.isYes = false;
     this.asked = this.elapsed();

@@ -16,9 +16,9 @@ const MOST_BYTES = 256 << 10;
 export interface JointAppend {
   readonly batch: FleetBatch;
   readonly sessionId: string;
-  /** The server on which its session was taken. */
+  /** The server that gave the lease. */
   readonly server: string | undefined;
-  /** Whether nothing else is in its statement, which would fail with it. */
+  /** True if it needs a statement of its own, so that no other append fails with it. */
   readonly isAlone?: boolean;
 }
 
@@ -33,7 +33,9 @@ export class JointAppends<T extends JointAppend> {
   private waiting: WaitingAppend<T>[] = [];
   private sent = 0;
 
-  /** `send` returns the outcomes in the order of what it sends: of different sessions, which were taken on one server. */
+  /**
+   * `send` returns the outcomes in the order of its appends, which are of different sessions with leases of one server.
+   */
   constructor(send: (appends: readonly T[]) => Promise<readonly FleetOutcome[]>) {
     this.send = send;
   }
@@ -62,7 +64,7 @@ export class JointAppends<T extends JointAppend> {
     }
   }
 
-  /** Takes what is sent together out of what waits: the first, and what comes after it and may be with it. */
+  /** Removes the next appends for one statement from the queue: the first, and later ones that may go with it. */
   private taken(): WaitingAppend<T>[] {
     const taken: WaitingAppend<T>[] = [];
     const left: WaitingAppend<T>[] = [];

@@ -49,7 +49,7 @@ export interface FleetCatalogOptions {
   /** The sessions of this machine. */
   readonly local: LocalCatalog;
   readonly sha256: Env["sha256"];
-  /** Returns where the copy of a session will be, and in which kind of store. */
+  /** Returns the future path of a session's copy, and its kind of store. */
   placeFor(session: FleetListed): Pick<Listed, "path" | "store">;
 }
 
@@ -142,7 +142,7 @@ export class JointFleetCatalog implements Catalog {
     );
   }
 
-  /** Searches this machine, without the sessions of which it has an old copy, or one that is deleted. */
+  /** Searches this machine, without sessions whose copy is old, or that are deleted. */
   private async searchHere(
     request: SearchRequest,
     isBehind: (id: string) => boolean,
@@ -362,7 +362,7 @@ function idsOf(sessions: readonly Listed[]): string[] {
   return sessions.filter(({ agent }) => agent === undefined).map(({ id }) => id);
 }
 
-/** Returns whether what the fleet says counts, and not what is found in a copy with so many messages. */
+/** Returns whether the fleet's answer counts, not that of a local copy with so many messages. */
 function isLeftToFleet(messages: number, there: FleetPresence | undefined): boolean {
   if (there === undefined) return false;
   return there.isDeleted ? messages <= there.messages : messages < there.messages;
@@ -388,7 +388,7 @@ function renumbered(
 
 // --- the order of a list: as the database sorts ------------------------------------------------------------------------
 
-/** Returns the value by which a session is sorted, as the database has it. */
+/** Returns the sort key of a session, as the database computes it. */
 function sortedBy(listed: Listed, order: Order): number | string {
   const key = getSortKey(listed, order);
   return typeof key === "string" ? toStorableText(key) : key;

@@ -29,12 +29,12 @@ const OF_FLEET = 16;
 const OF_FILE = 16;
 const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}(?:-[0-9a-f]{${OF_FLEET}})?(?:\\.[0-9a-f]{${OF_FILE}})?\\.json$`);
 
-/** A name that says of which file the note is. */
+/** A file name that identifies the file of the note. */
 const NAMES_FILE = /\..*\./;
 
 /** The name of its folder in the state folder. */
 export const JOURNAL_FOLDER = "fleet-journal";
-/** That of the ends of sessions, beside it. */
+/** Folder of the acknowledged ends, next to it. */
 const ENDS_FOLDER = "fleet-ends";
 
 /** A note, and the name of its file. */
@@ -47,13 +47,13 @@ export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly now: () => string;
-  /** Whether the name of its folder is on the medium, as far as this process has seen to it. */
+  /** True if this process has synced the folder's name to the medium. */
   private hasDurableFolder = false;
 
   /** The ends that hosts of this machine got an acknowledgement for. */
   readonly ends: AcknowledgedEnds;
 
-  /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
+  /** Background uploads by session id. The promises never reject. */
   readonly uploading = new Map<string, Promise<void>>();
 
   /** The fleet of this process; without it, every note is taken for its own. */
@@ -88,7 +88,7 @@ export class Journal {
 
   // --- reading ---------------------------------------------------------------------------------------------------
 
-  /** Returns what is known of the copy of a session at a path; null for most. Throws storage_failed where the disk does not say. */
+  /** Returns the note of the copy at a path; null for most. Throws storage_failed if the disk cannot be read. */
   of(sessionId: string, file: string): JournaledSession | null {
     const known = this.noted(sessionId, file);
     return known && { ...known, sessionPath: file };
@@ -113,8 +113,8 @@ export class Journal {
   }
 
   /**
-   * Whether a note is of the copy at a path. One whose file is gone, or is another session by now, as after it was moved, is
-   * of whichever copy there is; one whose file is there is of that alone, because others may lack what it owes.
+   * Returns whether a note is of the copy at a path. If its file is gone, or another session by now, as after a move,
+   * the note is of any copy; else of its own file alone, because other copies may lack its pending entries.
    */
   isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
     if (sessionPath === file || sessionPath === "") return true;
@@ -131,7 +131,7 @@ export class Journal {
     return id !== sessionId;
   }
 
-  /** Returns the paths of the copies of a session that owe something to this fleet: of the one at a path, and of others. */
+  /** Returns the paths of the copies of a session with pending entries for this fleet: the given one, and others. */
   listPendingFiles(sessionId: string, file: string): string[] {
     const others = this.all().filter(
       (one) => one.sessionId === sessionId && one.from !== null && !this.isOf(one, file),
@@ -139,7 +139,9 @@ export class Journal {
     return [...(this.of(sessionId, file)?.from ? [file] : []), ...others.map(({ sessionPath }) => sessionPath)];
   }
 
-  /** Returns a note of what a session owes to another fleet, or of what may be that, and cannot be read. Throws storage_failed. */
+  /**
+   * Returns a note of entries pending for another fleet, or an unreadable one that may be such. Throws storage_failed.
+   */
   findPendingElsewhere(sessionId: string): JournaledSession | undefined {
     return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
   }
@@ -166,7 +168,10 @@ export class Journal {
     return fleet === undefined || !this.own || isSameFleet(this.own, fleet);
   }
 
-  /** Returns a note; null where it is gone. What is no note, and, unless it `throws`, what the disk refuses, is unreadable. */
+  /**
+   * Reads a note; null if it is gone. A malformed one, and, unless it `throws`, one that the disk refuses, is
+   * unreadable.
+   */
   private read(name: string, throws = false): JournaledSession | null {
     const file = join(this.folder, name);
     try {
@@ -191,7 +196,7 @@ export class Journal {
     }
   }
 
-  /** Returns all sessions of which something is known for this fleet, and notes that cannot be read, as such. */
+  /** Returns the notes of this fleet, merged by copy, and unreadable notes as such. */
   all(): JournaledSession[] {
     const notes = this.notes();
     const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
@@ -201,7 +206,7 @@ export class Journal {
     return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
   }
 
-  /** Returns the notes of what is owed to other fleets. */
+  /** Returns the notes of entries pending for other fleets. */
   listElsewhere(): JournaledSession[] {
     return this.notes().filter((note) => note.unreadable === undefined && note.from !== null && !this.isOwn(note));
   }
@@ -231,7 +236,7 @@ export class Journal {
     return known;
   }
 
-  /** Removes lines of a debt that has ended, which a process that was killed has left, where a note begins without lines. */
+  /** Removes lines that a killed process left of an earlier note, when a note begins without lines. */
   private dropOrphans(sessionId: string, sessionPath: string, isWithoutLines: unknown): void {
     if (isWithoutLines) removeQuietly(this.disk, this.linesFile(sessionId, sessionPath));
   }
@@ -242,7 +247,7 @@ export class Journal {
     return { sessionId, sessionPath, since: this.now(), from, conflicts, ...(isUntold ? { isUntold } : {}) };
   }
 
-  /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
+  /** Records durably a conflict: the entries of this machine become a branch. */
   async diverged({ lost, ...known }: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
     if (!this.noted(known.sessionId, known.sessionPath)?.from)
       this.dropOrphans(known.sessionId, known.sessionPath, true);
@@ -250,7 +255,9 @@ export class Journal {
     await this.write({ ...known, conflicts, isUntold: true });
   }
 
-  /** Notes that the fleet has all of it, and whether somebody was told of the latest conflict. Where that fails, it is found out again. */
+  /**
+   * Records that the fleet has all entries, and whether the last conflict was reported. A failure is found out again.
+   */
   async end({ isUntold, ...known }: JournaledSession, wasReported: boolean): Promise<void> {
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
@@ -270,7 +277,7 @@ export class Journal {
 
   // --- entries ---------------------------------------------------------------------------------------------------
 
-  /** Returns the lines that a copy owes, as far as they are kept apart from it. Throws storage_failed. */
+  /** Returns the pending lines of a copy that are kept apart from it. Throws storage_failed. */
   lines(sessionId: string, sessionPath: string): Uint8Array[] {
     const names = this.ownNotes(sessionId, sessionPath).map(({ name }) => name);
     return guardErrno("reading what was acknowledged while the fleet was away", () =>
@@ -280,7 +287,7 @@ export class Journal {
 
   private linesAt(name: string): Uint8Array[] {
     const bytes = readIfPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
-    // What has no end was not written as a whole.
+    // An incomplete last line was not written as a whole.
     return bytes ? [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
   }
 
@@ -288,7 +295,7 @@ export class Journal {
     return join(this.folder, linesOf(this.nameOf(sessionId, sessionPath)));
   }
 
-  /** Has these lines be those that a copy owes, durably. */
+  /** Replaces the pending lines of a copy, durably. */
   async setLines(sessionId: string, sessionPath: string, lines: readonly Uint8Array[]): Promise<void> {
     const file = this.linesFile(sessionId, sessionPath);
     await this.prepareFolder();
@@ -296,7 +303,7 @@ export class Journal {
     await this.disk.syncFolder(this.folder);
   }
 
-  /** Has a note be there, durably, and these lines be among those that its copy owes. */
+  /** Stores a note, and adds these lines to the pending ones of its copy, durably. */
   async keep(note: JournaledSession, lines: readonly Uint8Array[]): Promise<void> {
     const { sessionId, sessionPath } = note;
     try {
@@ -308,7 +315,7 @@ export class Journal {
     await this.write(note);
   }
 
-  /** Adds lines durably to those that a copy owes. Where that fails, some may be there. */
+  /** Appends pending lines of a copy durably. After a failure, some may be there. */
   async addLines(sessionId: string, sessionPath: string, lines: readonly Uint8Array[]): Promise<void> {
     const { disk } = this;
     const fd = disk.openAppend(this.linesFile(sessionId, sessionPath));
@@ -320,7 +327,7 @@ export class Journal {
     }
   }
 
-  /** Takes away durably what was added after so many bytes. */
+  /** Cuts the pending lines durably to so many bytes. */
   async cutLines(sessionId: string, sessionPath: string, bytes: number): Promise<void> {
     const { disk } = this;
     const fd = disk.openAppend(this.linesFile(sessionId, sessionPath));
@@ -332,7 +339,7 @@ export class Journal {
     }
   }
 
-  /** Returns the bytes of the lines that a copy owes; null where another process has ended its note. */
+  /** Returns the size of the pending lines in bytes; null if another process has ended the note. */
   linesSize(sessionId: string, sessionPath: string): number | null {
     return getInfo(this.disk, this.linesFile(sessionId, sessionPath))?.size ?? null;
   }
@@ -363,7 +370,7 @@ export class Journal {
         replace: true,
         sync: true,
       });
-      // It has what they said.
+      // The new note has their content.
       this.removeNotes(known, name);
       await this.disk.syncFolder(this.folder);
       return known;
@@ -397,7 +404,7 @@ export function getNoteKey({ sessionId, sessionPath }: JournaledSession): string
 /** Returns what several notes of one copy say together. */
 function merged(notes: readonly JournaledSession[]): JournaledSession | null {
   if (notes.length < 2) return notes[0] ?? null;
-  // Whoever wrote one and was killed before the others went has said the same in it.
+  // A process that was killed before it removed the others wrote the same content.
   const conflicts = new Map(
     notes.flatMap((note) => note.conflicts.map((one) => [`${one.at} ${one.lastEntryId}`, one])),
   );

@@ -8,14 +8,14 @@ import type { LateStretch } from "./late-facts.ts";
 import type { Lease } from "./lease.ts";
 
 /**
- * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
- * is found out while the session is open.
+ * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. More is compared while the session is
+ * open.
  */
 export const COMPARED_FIRST = 1 << 20;
 
 export class KnownEnd {
   private readonly log: ReplicatedLog;
-  /** The end up to which copy and fleet are known to have the same. */
+  /** The common end of copy and fleet. */
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
   had: number;
@@ -23,7 +23,7 @@ export class KnownEnd {
   private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
-  /** Whether the fleet was seen to have the beginning of the copy: of one that was not compared, nobody knows whose it is. */
+  /** True if the fleet was seen to have the beginning of the copy; otherwise it may be of another session. */
   private isCompared = false;
   /** Number of entries that were there when the copy was opened. */
   private readonly opened: number;
@@ -36,8 +36,8 @@ export class KnownEnd {
   }
 
   /**
-   * Whether what the copy has beyond the fleet can be owed to it. Of lines that were there before and never compared nobody
-   * knows who was told of them; those that came since, as an agent's turns, were told here.
+   * True if entries of the copy beyond the fleet's may be pending. Older entries that were never compared may be
+   * unacknowledged; later ones, such as an agent's turns, were acknowledged here.
    */
   get mayBePending(): boolean {
     return this.isCompared || this.log.durableCount > this.opened;
@@ -47,19 +47,19 @@ export class KnownEnd {
     return this.now.entries;
   }
 
-  /** The number of entries after which some may be here alone, as far as that is known without asking. */
+  /** Number of entries that both surely have, as far as it is known without asking. */
   get firstUnsent(): number {
     return Math.max(this.entries, this.had > 0 ? Math.min(this.had, this.opened) : this.opened);
   }
 
-  /** Notes an end up to which both have the same. */
+  /** Records a common end. */
   raise(end: FleetEnd): void {
     this.now = end;
     this.had = Math.max(this.had, end.entries);
     this.isCompared = true;
   }
 
-  /** Goes back to what was known of a log that went back, too. What the fleet had it had. */
+  /** Restores the common end after the log was rolled back. `had` stays. */
   goBack(end: FleetEnd): void {
     this.now = end;
   }
@@ -70,8 +70,8 @@ export class KnownEnd {
   }
 
   /**
-   * Whether other programs wrote something to the file that the fleet is not known to have, while this process is the writer
-   * here. What waits for a commit comes there with it.
+   * True if other programs wrote entries to the file that the fleet is not known to have, while this process is the
+   * local writer. Entries that wait for a commit are uploaded with it.
    */
   get isAhead(): boolean {
     const { log, entries } = this;
@@ -113,12 +113,12 @@ export class KnownEnd {
       this.other = { end: there, count };
       return true;
     }
-    // While something is being written, whoever writes says what is there.
+    // During a write, the writer knows the end.
     if (log.durableCount === log.nodes.count && there.entries >= this.entries) this.raise(there);
     return false;
   }
 
-  /** Notes why the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
+  /** Records why a conflict with the fleet cannot be resolved, so that no caller tries before either side changes. */
   leave(there: FleetEnd, left: Failure): void {
     this.other = { end: there, count: this.log.nodes.count, left };
   }
@@ -129,14 +129,14 @@ export class KnownEnd {
     return other?.count === log.nodes.count && isSameEnd(other.end, there) ? other.left : undefined;
   }
 
-  /** Whether nothing can be done about what the fleet has. */
+  /** Returns whether a conflict with this end cannot be resolved. */
   isLeftTo(there: FleetSession | null): boolean {
     return there !== null && this.leftTo(there.end) !== undefined;
   }
 
   /**
-   * Returns whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state
-   * of the database was restored. In one that the copy cannot give way to, as another's with its id, nothing of it is.
+   * Returns whether the fleet lost lines that it had: a standby without them was promoted, or an older state of the
+   * database was restored. An unresolvable conflict, as with another session of the same id, is no loss.
    */
   isLostIn(there: FleetSession | null, fleet: Pick<Fleet, "isMissing">): boolean | Promise<boolean> {
     if (this.log.readOnly) return false;

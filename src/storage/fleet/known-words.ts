@@ -1,18 +1,18 @@
 /**
- * The words that the fleet is known to have: few of a text's words are new, and only those are sent. What is known is
- * forgotten from time to time, because words that are in no text any more are removed.
+ * The words that the fleet is known to have: few words of a text are new, and only those are sent. They are forgotten
+ * from time to time, because unused words are removed.
  */
 
 import type { FleetText } from "../../core/ports/fleet.ts";
 
 /** Words that are remembered. The fleet ignores one that it has already. */
 const MOST = 200_000;
-/** Milliseconds for which they are, which is much less than the time for which a word stays that no text has. */
+/** Milliseconds until they are forgotten, much less than the time for which unused words stay. */
 const LIFETIME = 3_600_000;
 /** A word of ASCII, whose parts are looked for; those of other scripts are in the index by themselves. */
 const ASCII = /^[a-z0-9_]+$/;
 
-/** Returns the words of texts whose parts are looked for, in an order in which no two processes wait for each other. */
+/** Returns the searchable words of texts, ordered so that two processes never wait for each other. */
 export function listAsciiWords(
   texts: readonly FleetText[],
   isKnown: (word: string) => boolean = () => false,

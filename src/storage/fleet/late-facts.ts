@@ -1,7 +1,7 @@
 /**
- * Facts that follow their lines. A long commit is acknowledged when its lines are there; the words of its texts and its
- * usage are added behind it, in pieces that are small enough to keep nobody waiting. Whoever is interrupted leaves the
- * rest to the next process that looks for such sessions.
+ * Facts that follow their lines. A long commit is acknowledged when its lines are there; words and usage are added
+ * later, in pieces small enough to delay no caller. A process that is interrupted leaves the rest to the next one that
+ * looks for such sessions.
  */
 
 import { parseSessionHeader, toReadableHeader } from "../../core/format/entry.ts";
@@ -13,7 +13,7 @@ import { extractFacts, type FactsBase, type FactsSource, isAllInherited, makeFac
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
 const PIECE_BYTES = 128 << 10;
-/** The same where nobody waits for anything else. */
+/** The same if no caller waits for anything else. */
 const LARGE_PIECE_BYTES = 1 << 20;
 
 /** Entries of a session whose facts are missing, up to where log and fleet have the same. */
@@ -23,7 +23,7 @@ export interface LateStretch {
   readonly to: number;
   /** Notes that they are there up to a position. */
   added(to: number): void;
-  /** Notes that what is known of it may be wrong: it may be there, or somebody else may have added it. */
+  /** Records that the known state may be wrong: the facts may be there, or another process may have added them. */
   doubted(): void;
 }
 
@@ -35,26 +35,26 @@ export class LateWork {
   private running: Promise<void> | undefined;
   private isOver = false;
   private pieceBytes = PIECE_BYTES;
-  /** Whether entries are still taken over, as beginsAt says it, at a position. */
+  /** Position up to which entries are inherited, as isAllInherited computes it. */
   private known: { readonly at: number; readonly begins: boolean } | undefined;
 
-  /** `stretch`: returns what is missing; null where nothing is, or this process may not add it. */
+  /** `stretch` returns the missing part; null if nothing is missing, or this process may not add it. */
   constructor(log: Log, fleet: Fleet, stretch: () => LateStretch | null) {
     this.log = log;
     this.fleet = fleet;
     this.stretch = stretch;
   }
 
-  /** Resolves when what is going on has ended, which goes on in larger pieces. */
+  /** Resolves when the running work has ended, which continues in larger pieces. */
   finish(): Promise<void> {
     this.pieceBytes = LARGE_PIECE_BYTES;
     return this.running ?? Promise.resolve();
   }
 
-  /** Begins to add what is missing, unless that goes on. */
+  /** Begins to add missing facts, unless that is running. */
   begin(): void {
     if (this.running || this.stretch() === null) return;
-    // What cannot be read is left to others, as what is not taken is.
+    // Unreadable or refused entries are left to other processes.
     this.running = this.run()
       .catch(() => {})
       .finally(() => {
@@ -69,7 +69,7 @@ export class LateWork {
 
   private async run(): Promise<void> {
     for (;;) {
-      // What was asked meanwhile comes first.
+      // Requests that came meanwhile go first.
       await new Promise((resolve) => setImmediate(resolve));
       const stretch = this.isOver ? null : this.stretch();
       if (stretch === null) return;

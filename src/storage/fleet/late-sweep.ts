@@ -1,10 +1,10 @@
 /** The search for sessions whose facts a process left behind that has ended. */
 
-/** Milliseconds after which a server looks for the first time: one that is about to end does not begin. */
+/** Milliseconds until a server looks for the first time; one that ends soon never does. */
 const FIRST = 10_000;
 /**
- * Milliseconds after which it looks again on average, once nothing was found. Each look makes a connection: of 10,000 idle
- * servers the database gets eleven a second.
+ * Average milliseconds between two looks after one without result. Each look makes a connection: of 10,000 idle servers
+ * the database gets eleven a second.
  */
 const EVERY = 900_000;
 

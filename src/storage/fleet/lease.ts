@@ -1,4 +1,4 @@
-/** The tenure of one working copy: the epoch in which this process has the session, and whether that can be relied on. */
+/** The lease of one working copy: its epoch, and whether it can be relied on. */
 
 import type { LeaseResult } from "../../core/ports/fleet.ts";
 import type { FleetOptions } from "./options.ts";
@@ -12,11 +12,11 @@ export class Lease {
   epoch: number | null = null;
   /** The highest epoch that it had. */
   private highest = 0;
-  /** Whether the fleet may think that this process has the session. */
+  /** True if the fleet may regard this process as the owner. */
   private mayHold = false;
   /** The server that said last what the fleet has. Where another one was promoted, it may lack some of that. */
   server: string | undefined;
-  /** When the fleet was asked what it last answered to who has this epoch. */
+  /** Time at which the last answered statement of this epoch was sent. */
   answered = 0;
 
   constructor(id: string, options: LeaseOptions) {
@@ -24,19 +24,19 @@ export class Lease {
     this.options = options;
   }
 
-  /** Whether this process has the session: the fleet has said so a moment ago. */
+  /** True if this process surely has the lease: the fleet confirmed it a moment ago. */
   get isSure(): boolean {
     const { elapsed, trustedFor, fleet } = this.options;
     const heardAgo = Math.min(elapsed() - this.answered, fleet.renewedAgo(this.id));
     return this.epoch !== null && heardAgo < trustedFor && !this.hasMoved;
   }
 
-  /** Whether nobody else has the session. One that rests may be another's, which the next write finds out, too. */
+  /** True if no other process has the lease. Others may take an idle session; the next write finds it out. */
   get isOurs(): boolean {
     return this.isSure && !this.options.fleet.mayBeTaken(this.id);
   }
 
-  /** Whether another server was promoted since it was last said what the fleet has. */
+  /** True if another server was promoted since the fleet last reported an end. */
   get hasMoved(): boolean {
     const { server } = this.options.fleet;
     return server !== undefined && this.server !== undefined && server !== this.server;
@@ -58,7 +58,7 @@ export class Lease {
     return taking;
   }
 
-  /** Gives up an epoch, unless there is another by now: whoever writes next takes the session, and learns what is there. */
+  /** Drops an epoch, unless there is another by now: the next writer takes the lease, and gets the fleet's end. */
   letGo(epoch: number): void {
     if (this.epoch === epoch) this.epoch = null;
   }

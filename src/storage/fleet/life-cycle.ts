@@ -1,7 +1,7 @@
 /**
- * Operations on whole sessions that a fleet has, too. The session is taken first, so that nobody writes to it meanwhile, and
- * the copy here comes to where the session is; then the copy is moved, and at last the fleet is told. A process that is
- * interrupted in between leaves the fleet as before: there the session is, and the next opening brings the copy back.
+ * Operations on whole sessions of a fleet. The lease is taken first, so that no other process writes, and the copy here is
+ * moved to the session's place; then the copy is changed, and finally the fleet. A process that is interrupted in between
+ * leaves the fleet as before, and the next opening moves the copy back.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -86,7 +86,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
     },
     async import(path, progress) {
       await requireThere(place);
-      // What the fleet has of it comes first, so that it is known again.
+      // The fleet's entries are fetched first, so that the import recognises the session.
       for (const id of place.idsIn(path)) await place.arrive(id, true).catch(unlessDeleted);
       const imported = await own.import(path, progress);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
@@ -195,9 +195,9 @@ async function backWithoutTrash(
 }
 
 /**
- * Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them again, if
- * it has all of them: another machine may have written more, and has that in its own trash. Returns whether it was deleted
- * there, and is not any more.
+ * Restores in the fleet a session that came back from the trash. If its lines were removed there, this file provides them
+ * again, unless it lacks some: another machine may have written more, and has that in its own trash. Returns whether it was
+ * deleted there.
  */
 async function broughtBack(
   { fleet, adminQueries, ...place }: LifeCyclePlace,
@@ -219,13 +219,13 @@ async function broughtBack(
   if (!end) await pushQuietly(place, file);
   else {
     await push(place, file);
-    // Alone, a machine keeps for later what it gives; until then the session stays deleted for others.
+    // During an outage a machine keeps its entries for later; until then the session stays deleted for others.
     if (end.entries > 0 && (await fleet.look(id)) === null) throw away("its lines are not there yet");
   }
   return end !== null;
 }
 
-/** The failure that says that what is here is too little to bring a session back. */
+/** The failure of a restore from a file that lacks entries. */
 class PartOnly extends Failure {}
 
 function partOnly(sessionId: string, sessionPath: string): Failure {
@@ -237,7 +237,7 @@ function partOnly(sessionId: string, sessionPath: string): Failure {
   );
 }
 
-/** Brings a session here whose rows the fleet has, and back if it is deleted. Returns undefined where there is none. */
+/** Fetches a session that the fleet has, and restores it there if it is deleted. Returns undefined if it is unknown. */
 async function fetchedBack(
   own: LifeCycle,
   { fleet, adminQueries, arrive }: LifeCyclePlace,
@@ -259,7 +259,7 @@ function isUnknown(error: unknown): boolean {
   return error instanceof Failure && error.name === "session_not_found";
 }
 
-/** Returns the file of a session that is not in the trash; undefined where there is none. */
+/** Returns the file of a session that is not in the trash; undefined if it does not exist. */
 function fileAt(own: LifeCycle, where: Where): string | undefined {
   try {
     return own.locate(where);
@@ -280,8 +280,8 @@ function isGone(own: LifeCycle, sessionPath: string): boolean {
 }
 
 /**
- * Returns the path of a session that was found at one: another process of this machine may have moved it since, and what is
- * done to it where it is now is for all machines, too. Throws session_not_found.
+ * Returns the current path of a session: another process of this machine may have moved it since it was found, and an
+ * operation applies to all machines. Throws session_not_found.
  */
 function whereNow(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): string {
   return idAt(file) === undefined ? own.locate({ sessionPath: file }) : file;
@@ -311,21 +311,21 @@ function asItIs({ open, isArchived }: LifeCyclePlace, file: string): SessionDisp
 }
 
 /**
- * The work on the copy at a path before an operation, if the fleet has this much of the session. Returns whether the file is
- * a copy of it: of another one with its id the fleet is told nothing.
+ * Work on the copy at a path before an operation; the fleet has the session up to the given end. Returns whether the file is
+ * a copy of it: a file of another session with its id changes nothing in the fleet.
  */
 type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<boolean>;
 
 /** Precautions before an operation on a session that the fleet has. */
 interface Precautions {
   readonly prepare?: Preparation;
-  /** Whether the copy first comes to where the session is. */
+  /** True if the copy is first moved to the place of its session. */
   readonly brings?: boolean;
   /** Throws where the session is not as the operation needs it. */
   requireFact?(fact: SessionPlace): void;
 }
 
-/** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
+/** Runs an operation on a session while no other process can write to it, then applies it to the fleet. */
 async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
@@ -339,9 +339,9 @@ async function withSession<T>(
   const taking = id === undefined ? undefined : await fleet.take(id, 0);
   if (taking?.kind === "away") throw away(taking.reason);
   if (taking?.kind === "held") throw makeLockedFailure(taking.holder);
-  // Who may not ask knows nothing of what the fleet has.
+  // A refused process knows nothing of the fleet's session.
   if (taking?.kind === "unfit" && !taking.isOfValue) throw makeUnfitFailure(taking.reason);
-  // What the fleet lacks, cannot have, or has deleted already, is a file like any other.
+  // A session that the fleet lacks, cannot have, or has deleted is handled as a local file.
   if (id === undefined || taking?.kind !== "taken") return run(file);
   let isCopy = true;
   let result: T;
@@ -375,7 +375,7 @@ async function withSession<T>(
   );
 }
 
-/** Returns the method that has a session kept so, also where it is so on this machine. What is changed may be unreadable now. */
+/** Returns the method that repeats the operation, also if it is done here. The file may be unreadable now. */
 function whatDoes(kept: SessionDisposition | undefined): string {
   if (kept === undefined) return "relocate_session to the directory that it has here";
   if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
@@ -383,7 +383,10 @@ function whatDoes(kept: SessionDisposition | undefined): string {
   return kept.as === "gone" ? "delete_session with permanent" : "delete_session";
 }
 
-/** Tells the fleet of a deleted session that is here again. Returns whether it was deleted there. Throws storage_failed. */
+/**
+ * Restores a deleted session in the fleet after it came back here. Returns whether it was deleted there. Throws
+ * storage_failed.
+ */
 async function reportReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<boolean> {
   try {
     return await broughtBack(place, sessionId, path);
@@ -398,7 +401,7 @@ async function reportReturn(place: LifeCyclePlace, sessionId: string, path: stri
   }
 }
 
-/** Has the copy at a path get what the fleet has, so that the fleet is told of nothing older, and of no lines but its own. */
+/** Completes the local copy, so that its row is not overwritten by an older state, or by lines of another session. */
 async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
   const isWhole = (): Promise<boolean> => useAndClose(open(file), async (log) => hasAll(log, there));
   if (await isWhole()) return true;
@@ -430,7 +433,7 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
   });
 }
 
-/** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that, or another has to. */
+/** Uploads pending entries. Throws storage_failed if the fleet refuses them, or they are for another fleet. */
 async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
   let cause: unknown;
   try {
@@ -460,7 +463,7 @@ function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSessi
   return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
-/** Gives the fleet what an import brought. Throws why the fleet has not got it. */
+/** Uploads an imported session. Throws the reason if that fails. */
 async function uploadImported(place: LifeCyclePlace, sessionId: string, sessionPath: string): Promise<void> {
   try {
     await push(place, sessionPath);
@@ -476,7 +479,7 @@ async function uploadImported(place: LifeCyclePlace, sessionId: string, sessionP
   }
 }
 
-/** Gives the fleet what it lacks of a session. Where that fails, the first write to it does so. */
+/** Uploads the entries that the fleet lacks. After a failure, the first write does so. */
 async function pushQuietly(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   try {
     await push(place, file);
@@ -495,7 +498,7 @@ async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {
   try {
     await fleet.look("");
   } catch (error) {
-    // What lasts is told as such, with what to do about it.
+    // A permanent refusal is reported as such, with advice.
     if (!isAway(error)) throw error;
     const { cause, message } = error as Failure;
     throw away(cause instanceof Error ? cause.message : message);

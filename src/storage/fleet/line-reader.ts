@@ -18,9 +18,8 @@ const BEFORE = (length: string): string =>
   `coalesce(pg_catalog.sum(${length}) over (order by seq rows between unbounded preceding and 1 preceding), 0) as before`;
 
 /**
- * The lines from position $3 on and before $4: the packs from that which has the first one on, or the rows before the next
- * pack, of positions before $5. The driver reads results as
- * UTF-8, which lines are, and what is packed is not.
+ * The lines from position $3 on and before $4: the packs from the one with the first line on, or the rows before the next
+ * pack, of positions before $5. The driver reads results as UTF-8; lines are, packs are not.
  */
 const LINES = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),
   c as (select p.seq from s cross join lateral (select seq, count from pi_fleet.pack
@@ -74,7 +73,7 @@ export class LineReader {
     for (const row of rows) {
       const own = await this.linesOf(row);
       const first = Number(String(row.at));
-      // After a gap come others, for which is asked again.
+      // Lines after a gap need another query.
       if (first > from + lines.length) break;
       for (const line of own.slice(Math.max(0, from - first), to - first)) lines.push(line);
     }

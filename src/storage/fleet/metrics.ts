@@ -6,7 +6,7 @@
 import type { JournaledSession } from "../../core/ports/fleet.ts";
 import type { Connections } from "./connections.ts";
 
-/** One figure, by the labels that tell it from others of its name. */
+/** One figure, with the labels that distinguish it from others of its name. */
 interface MetricSample {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
@@ -33,7 +33,7 @@ interface MetricGroup {
 const NOT_SEEN = new Set(["42501", "42883", "42P01", "42703", "0A000"]);
 
 const HELD = "holder is not null and lease_until > pg_catalog.clock_timestamp()";
-/** $1: seconds for which a lease is given. */
+/** $1: duration of a lease in seconds. */
 const SESSIONS = `select s.*, (select count(*) from pi_fleet.behind b where b.tenant = s.tenant) as behind_sessions
   from (select tenant, count(*) filter (where state = 1) as sessions,
       coalesce(pg_catalog.sum(entries) filter (where state = 1), 0) as entries,
@@ -44,12 +44,12 @@ const SESSIONS = `select s.*, (select count(*) from pi_fleet.behind b where b.te
         - pg_catalog.clock_timestamp())) as oldest_lease_seconds
     from pi_fleet.session group by tenant) s order by tenant`;
 
-/** Where a role may not see what connections do, all of users count, also those that copy the database. */
+/** A role that may not see the activity of connections counts those of all users, also replication. */
 const CONNECTIONS = `select pg_catalog.current_setting('max_connections') as connections_limit,
     (select count(*) from pg_catalog.pg_stat_activity where usesysid is not null and datid is not null
       and coalesce(backend_type, 'client backend') = 'client backend') as connections`;
 
-/** A role that may see that there are standbys, and not what they are, has no figures. */
+/** A role that may see the number of standbys, but no details, gets no figures. */
 const STANDBYS = `select case when is_seen then count end as standbys, case when is_seen then synchronous end as synchronous_standbys
   from (select count(*) as count, count(*) = pg_catalog.count(sync_state) as is_seen,
       count(*) filter (where sync_state in ('sync', 'quorum')) as synchronous
@@ -65,7 +65,7 @@ export const TABLE_SIZES = `select c.relname as "table", pg_catalog.pg_total_rel
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = 'pi_fleet' and c.relkind = 'r' order by c.relname`;
 
-/** Returns what is asked. `lease`: milliseconds for which a lease is given. */
+/** Returns the queries. `lease`: duration of a lease in milliseconds. */
 function metricGroups(lease: number): readonly MetricGroup[] {
   return [
     {

@@ -1,4 +1,4 @@
-/** The tables of a database: made where there are none, and refused where they have another version. */
+/** The tables of a database: created if missing, refused if they have another version. */
 
 import { Failure } from "../../core/failure.ts";
 import { BULK_TIMEOUT, explainUnchanged, setColumnStorage } from "./column-storage.ts";
@@ -6,15 +6,15 @@ import { type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./c
 import { makeUnfitFailure } from "./failures.ts";
 import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
-/** The versions of the tables before `migrate` and after it; 0 where there were none. */
+/** Versions of the tables before and after `migrate`; 0 if they were missing. */
 export interface MigratedTables {
   readonly before: number;
   readonly after: number;
-  /** Why the server does not keep what is long as it should; undefined: it does. */
+  /** Why the storage of long columns could not be set; undefined if it is set. */
   readonly unkept: string | undefined;
 }
 
-/** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
+/** Returns the version of the tables, 0 if they are missing. Throws storage_failed. */
 export async function readSchemaVersion(connections: Connections): Promise<number> {
   const answer = await connections.run({ text: VERSION_QUERY });
   if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
@@ -22,7 +22,7 @@ export async function readSchemaVersion(connections: Connections): Promise<numbe
   throw unusable(answer);
 }
 
-/** Makes the tables where there are none. Throws storage_failed, unsupported_version. */
+/** Creates the tables if they are missing. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
   const before = await readSchemaVersion(connections);
   requireKnown(before);

@@ -1,6 +1,6 @@
 /**
- * The time for which a fleet's database is away, where work goes on without it. Nobody waits for a database that was not
- * there a moment ago: it is asked in the background until it answers, and only whoever comes after that asks again.
+ * The time during which a fleet's database is unreachable and work goes on without it. No caller waits for a database that
+ * just failed to answer: it is asked in the background until it answers, and only a later call asks it again.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -16,7 +16,7 @@ export class Outage {
   private readonly isBack: Inquiry;
   private isOn = false;
 
-  /** `every`: milliseconds after which the database is asked again. `elapsed` returns the time since some moment. */
+  /** `every`: milliseconds between two questions to the database. `elapsed` returns the time since some moment. */
   constructor(fleet: Pick<Fleet, "look">, every: number, elapsed: () => number) {
     this.fleet = fleet;
     this.isBack = new Inquiry(every, elapsed, () => this.answers());
@@ -27,13 +27,13 @@ export class Outage {
     try {
       await this.fleet.look("");
     } catch (error) {
-      // One that refuses is there, and whoever writes next is told what it says.
+      // A database that refuses is there; the next write reports its answer.
       if (isAway(error) || !(error instanceof Failure)) throw error;
     }
     return true;
   }
 
-  /** Returns whether the database is away, and not something of one session, of which there was no answer. */
+  /** Returns whether the database is unreachable, as opposed to a missing answer for one session. */
   async begins(): Promise<boolean> {
     let late: NodeJS.Timeout | undefined;
     const lateness = new Promise<boolean>((resolve) => {
@@ -51,7 +51,7 @@ export class Outage {
     this.isBack.forget();
   }
 
-  /** Whether nobody should wait for the database. */
+  /** True if no caller should wait for the database. */
   get lasts(): boolean {
     if (this.isOn && this.isBack.take()) this.isOn = false;
     if (this.isOn) this.isBack.renew();

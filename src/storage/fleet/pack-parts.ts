@@ -4,7 +4,7 @@ import type { FleetEnd } from "../../core/ports/fleet.ts";
 import type { Pack } from "./pack.ts";
 import type { SqlValues } from "./sql-values.ts";
 
-/** Returns the generation that the packs of a place have: none that a session ever has, so that nobody reads them. */
+/** Returns the generation for the packs of a place: no session ever has it, so that the packs are invisible. */
 export function getPlaceGeneration(place: number): number {
   return -place;
 }
@@ -27,7 +27,7 @@ export function makeCopyPart(
     ${generation === "held.generation" ? "" : SENT_AGAIN} returning seq + count as past, count, chain`;
 }
 
-/** A part whose answer was lost is sent again, and is what is there already. */
+/** A part is sent again if its answer was lost, and may be there already. */
 const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
 
 /** Returns the part that shows the packs of a place. Their lines stay where they are on the server's disk. */

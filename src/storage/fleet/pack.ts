@@ -18,12 +18,12 @@ const decompress = promisify(brotliDecompress);
 const PACK_BYTES = 512 << 10;
 /** Lines in a pack, at most. */
 const PACK_LINES = 4096;
-/** How well packs are compressed: at 300 MB/s, because somebody waits. */
+/** Compression quality: 300 MB/s, because a caller waits. */
 const QUALITY = 1;
 /** Share of their length that lines must lose to be kept compressed. */
 const WORTH = 0.05;
 
-/** Numbers of settings of the format, of which the library loads no names. */
+/** Numbers of the format's settings; the library loads no names for them. */
 const PARAM = { quality: 1, sizeHint: 5 } as const;
 
 const AS_IT_IS = 0;
@@ -34,7 +34,7 @@ interface RowRange {
   /** Position of its first line. */
   readonly seq: number;
   readonly count: number;
-  /** Where each line ends when they are joined by line feeds. */
+  /** Ends of the lines within the joined bytes. */
   readonly ends: readonly number[];
   /** Heads as JSON, joined by line feeds, which no JSON of ours has. */
   readonly heads: string;
@@ -102,7 +102,7 @@ async function compressed(joined: Uint8Array): Promise<Pick<Pack, "codec" | "lin
   return isWorth ? { codec: BROTLI, lines: small } : { codec: AS_IT_IS, lines: joined };
 }
 
-/** Returns the lines of a pack, parts of one array. Throws storage_failed where they are not what it says. */
+/** Returns the lines of a pack, as parts of one array. Throws storage_failed if they do not match it. */
 export async function unpackLines({ codec, ends, lines }: PackedLines): Promise<Uint8Array[]> {
   const length = ends.at(-1) ?? 0;
   if (codec !== BROTLI && codec !== AS_IT_IS)
@@ -115,7 +115,7 @@ export async function unpackLines({ codec, ends, lines }: PackedLines): Promise<
 
 async function decompressed(lines: Uint8Array, length: number): Promise<Uint8Array | undefined> {
   try {
-    // What says something else about its length is not let out of hand.
+    // A pack with a wrong length must not grow without limit.
     return await decompress(lines, { maxOutputLength: Math.max(1, length) });
   } catch {
     return undefined;

@@ -46,8 +46,8 @@ export function makeClearStatement(part: FleetPart, by: Appender): SqlStatement 
 }
 
 /**
- * Returns what finds the session of a part, if it is as its writer knows it: one who lost it, or another server, changes
- * nothing. Whoever takes the session waits until the statement is over.
+ * Returns the query for the session of a part, if epoch and end are those of the writer: after a lost lease, or on another
+ * server, nothing is changed. Another process that takes the lease waits until the statement has ended.
  */
 function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: SqlValues): string {
   const lease = makeLeaseEnd(by, values);

@@ -1,6 +1,6 @@
 /**
- * The debt of one working copy: what was acknowledged while the fleet was away, and may not be there. The journal of the
- * machine has it, and other processes of the machine may pay it, or add to it, whenever they have the session.
+ * Pending uploads of one working copy: entries that were acknowledged during an outage and may not be in the fleet. They are
+ * in the machine's journal; any process of the machine that has the lease may upload them, or add to them.
  */
 
 import { toStorageFailure, toUncertainFailure } from "../../core/errno.ts";
@@ -25,9 +25,9 @@ export class PendingUploads {
   private readonly journal: Journal;
   /** The note of the journal, as it was read last; undefined while it was not asked. */
   private known: JournaledSession | null | undefined;
-  /** Number of entries up to which the journal has those that are owed, where this process kept them. */
+  /** Number of entries up to which this process stored the pending ones in the journal. */
   private kept: number | undefined;
-  /** The latest conflict of which was told. */
+  /** Time of the last reported conflict. */
   private reportedAt: string | undefined;
 
   constructor(log: ReplicatedLog, journal: Journal) {
@@ -49,26 +49,26 @@ export class PendingUploads {
     try {
       if (this.known === undefined) this.renew();
     } catch {
-      // Whoever writes asks it again.
+      // A write reads it again.
     }
     return this.known ?? null;
   }
 
-  /** Whether entries were acknowledged that the fleet may lack. */
+  /** True if the fleet may lack acknowledged entries. */
   get hasEntries(): boolean {
     return this.journaled?.from != null;
   }
 
   /**
-   * Whether it can be given to the fleet, or, where there is a host (`isHost`), told. A copy that nobody may write to, as
-   * one with a damaged header, gives nothing: it takes the session from nobody.
+   * Returns whether there is something to upload or, with a host (`isHost`), to report. A read-only copy, such as one with a
+   * damaged header, uploads nothing: it takes no lease.
    */
   isDue(isHost: boolean): boolean {
     const isReportedLater = this.isUnreported || (this.journaled?.lost !== undefined && !this.hasEntries);
     return (this.hasEntries && this.log.readOnly === null) || (isHost && isReportedLater);
   }
 
-  /** Whether nobody was told yet that entries became a branch. */
+  /** True if a conflict was not reported yet. */
   get isUnreported(): boolean {
     return this.journaled?.isUntold === true && !this.wasReported;
   }
@@ -111,7 +111,7 @@ export class PendingUploads {
     }
   }
 
-  /** Whether this process has kept entries that are owed. */
+  /** True if this process stored pending entries. */
   get isKept(): boolean {
     return this.kept !== undefined;
   }
@@ -121,7 +121,7 @@ export class PendingUploads {
     this.kept = undefined;
   }
 
-  /** Returns the entries that are owed and that the copy lacks, as where its file was damaged; none where it has all. */
+  /** Returns the pending entries if the copy lacks some, as after damage to its file; else an empty list. */
   missingLines(): Uint8Array[] {
     const { log, file } = this;
     const { nodes } = log;
@@ -134,7 +134,7 @@ export class PendingUploads {
       : [];
   }
 
-  /** Notes that the fleet has lost what it had after an end. */
+  /** Records that the fleet has lost the entries after an end. */
   async beginAfterLoss(end: FleetEnd, lost: NonNullable<JournaledSession["lost"]>): Promise<void> {
     this.known = await this.journal.begin(this.log.header.id, this.file, end, { lost });
   }
@@ -152,7 +152,7 @@ export class PendingUploads {
 
   /** Notes that the fleet has all of it. */
   async end(): Promise<void> {
-    // Whoever may not write here, as who brings a file in, has no say in what others owe.
+    // A read-only log, as of an import, decides nothing about the pending entries of others.
     if (this.log.readOnly) return;
     try {
       this.renew();
@@ -164,7 +164,7 @@ export class PendingUploads {
     }
   }
 
-  /** Tells, once, of a branch that was made of what was owed. This process has the session. */
+  /** Reports once a branch that was made of pending entries. This process has the lease. */
   async reportConflict(): Promise<void> {
     const { journaled } = this;
     const conflict = journaled?.conflicts.at(-1);
@@ -175,7 +175,7 @@ export class PendingUploads {
     const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}`;
     const damage = makeEntryDamage(lastEntryId, "diverged", sentence);
     this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
-    // Who is killed before all of it is in the fleet tells it again.
+    // If this process is killed before all is in the fleet, the next one reports it again.
     if (this.hasEntries) return;
     await this.journal.end(journaled, true);
     this.renew();

@@ -46,26 +46,26 @@ import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
 import { type FleetStatus, readFleetStatus } from "./status.ts";
 
-/** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
+/** Milliseconds without a sign of life after which others may take a session. An idle owner gives none. */
 export const LEASE = 30_000;
 /** The same after a write that leaves nothing under way: a machine that wants the session has it within seconds. */
 const IDLE_LEASE = 5000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
-/** Milliseconds after which a holder is heard of again that writes nothing while something is under way. */
+/** Milliseconds between two renewals by an owner that writes nothing during a turn. */
 const RENEWED_EVERY = 10_000;
-/** Milliseconds without a write after which what has not ended is taken for abandoned. */
+/** Milliseconds without a write after which an unfinished turn counts as abandoned. */
 const LONGEST_SILENCE = 600_000;
 /** Roles of the messages of a turn. */
 const OF_TURNS: ReadonlySet<string> = new Set(["user", "assistant", "toolResult"]);
 /** Heads that are fetched together. */
 const HEADS_FETCHED = 16_000;
 
-/** The process that writes, as the database is told of it. */
+/** The writing process, as the database knows it. */
 interface FleetWriter {
   /** One that no other process has, before or after. */
   readonly id: string;
-  /** The name and machine that others are told, as its lock says them. */
+  /** The name and machine that others see, as in its lock. */
   readonly shown: Holder;
   /** Those of its machine, itself among them. */
   readonly processes?: FleetProcesses;
@@ -73,13 +73,13 @@ interface FleetWriter {
 
 /** A session that this process has. */
 interface LeasedSession {
-  /** The server on which it was taken. */
+  /** The server that gave the lease. */
   readonly server: string | undefined;
   /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
   entries: number;
-  /** Whether nothing was written yet since it was taken, so that something is under way. */
+  /** True if nothing was written since the lease was taken, so that an operation is under way. */
   isNew: boolean;
-  /** Whether what was written last leaves a turn unfinished. */
+  /** True if the last write left a turn unfinished. */
   isInTurn: boolean;
   /** The clock of the process when that was, or when the session was taken. */
   written: number;
@@ -87,7 +87,7 @@ interface LeasedSession {
   renewed: number;
 }
 
-/** A batch with what it is sent with. */
+/** A batch with the data to send. */
 interface PendingAppend extends JointAppend {
   readonly batch: FleetBatch;
   /** Digests of its attachments, which the fleet has. */
@@ -111,7 +111,7 @@ const TAKE = (fact: ServerFact): string => `update pi_fleet.session
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
 
-/** Also tells of which server nothing is said of a session. */
+/** Also returns the server if it has no such session. */
 const LOOK = (
   fact: ServerFact,
 ): string => `select header, ${END}, epoch, state, ${makeBeginsAgainCondition()} as begins_again, holder_name, holder_host,
@@ -158,13 +158,13 @@ export class PostgresFleet implements Fleet {
   private readonly alone = new Set<string>();
   private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
-  /** Whether the other processes of the machine can see that this one has ended. */
+  /** True if other processes of the machine can see that this one exited. */
   private isNoted = false;
   readonly tally = { commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 };
 
   /**
-   * `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. `keepsWords`: whether
-   * other machines find what it writes by its words.
+   * `lease`: milliseconds without a sign of life during which no other process may take a session of this one. `keepsWords`:
+   * whether other machines find its entries by their words.
    */
   constructor(
     connections: Connections,
@@ -243,7 +243,7 @@ export class PostgresFleet implements Fleet {
       text: BEGIN,
       values: [this.tenant, sessionId, bytes(headerLine), Buffer.from(NOTHING.chain, "hex")],
     });
-    // Where another server was promoted meanwhile, it may be missing there.
+    // It may be missing on a server that was promoted meanwhile.
     return begun.kind === "done" ? undefined : failed(begun);
   }
 
@@ -265,9 +265,9 @@ export class PostgresFleet implements Fleet {
   }
 
   /**
-   * Renews the leases of sessions in which something is under way: one was taken and not written to yet, or is in the middle of
-   * a turn. That of an idle one runs out, so that nobody has to ask for it, and nothing is asked on its account. Where this
-   * fails, another may take what we have, and our next write finds out.
+   * Renews the leases of active sessions: just taken and not written to, or in the middle of a turn. The lease of an idle
+   * session expires without any statement, so that no process has to ask for it. After a failure another process may take
+   * the session, which the next write finds out.
    */
   private async renewAll(): Promise<void> {
     const asked = performance.now();
@@ -333,7 +333,7 @@ export class PostgresFleet implements Fleet {
   async append(batch: FleetBatch): Promise<FleetOutcome> {
     const { forgotten } = this.blobs;
     const outcome = await this.appendOnce(batch);
-    // What was given before is not there any more: it is given again, and parts that are kept stay.
+    // Attachments that were removed meanwhile are sent again; the stored parts stay.
     const isLacking = outcome.kind === "refused" && this.blobs.forgotten !== forgotten;
     const last = isLacking ? await this.appendOnce(batch) : outcome;
     if (last.kind === "committed") this.tally.commits++;
@@ -364,7 +364,7 @@ export class PostgresFleet implements Fleet {
   private async appendAll(appends: readonly PendingAppend[]): Promise<FleetOutcome[]> {
     const [{ sessionId, server }] = appends;
     const batches = appends.map((append) => this.sentBatch(append));
-    // By the server that was noted when they came: what has become of the first session since then is no matter of the others.
+    // The server from when they were queued: a later change of the first session's server does not concern the others.
     const by = { ...this.appender(sessionId), server };
     const answer = await this.connections.run((fact) =>
       makeAppendStatement(batches, { ...by, isDirect: fact.isDirect }),
@@ -406,7 +406,7 @@ export class PostgresFleet implements Fleet {
     return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs, lease };
   }
 
-  /** Whether a turn runs in a session after a batch, which may have nothing of turns. */
+  /** Returns whether a turn is unfinished after a batch, which may have no message of a turn. */
   private isInTurnAfter(batch: FleetBatch): boolean {
     return leavesTurn(batch) ?? this.held.get(batch.sessionId)?.isInTurn === true;
   }
@@ -430,7 +430,7 @@ export class PostgresFleet implements Fleet {
     return { kind: "committed", durability: getProvenDurability(answer.by, answer.rows[0]) };
   }
 
-  /** Returns what an answer other than "done" is to whoever commits. */
+  /** Returns the outcome of a commit for an answer other than "done". */
   private outcomeOf(answer: Exclude<SqlAnswer, { kind: "done" }>): FleetOutcome {
     // An attachment was removed, or another server was promoted that had not got it.
     if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
@@ -463,7 +463,7 @@ export class PostgresFleet implements Fleet {
     while (next) {
       const { lines, past } = await next;
       next = past < to ? reader.after(past) : undefined;
-      // While these are used, the next ones come. If nobody asks for them, their failure is nobody's.
+      // The next ones are fetched while these are used. If they are not needed, their failure is ignored.
       next?.catch(() => {});
       yield lines;
     }
@@ -531,7 +531,10 @@ function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
   return { kind: "unfit", reason, ...(isValueRefused(answer) ? { isOfValue: true } : {}) } as const;
 }
 
-/** Whether a batch leaves a turn unfinished: its last message has to be answered, or calls tools. Undefined: it has none. */
+/**
+ * Returns whether a batch leaves a turn unfinished: its last message has to be answered, or calls tools. Undefined: it has
+ * no message.
+ */
 function leavesTurn({ heads, lines }: FleetBatch): boolean | undefined {
   const roleAt = (n: number): string => parseStoredHead(heads[n])?.role ?? "";
   let last = heads.length - 1;

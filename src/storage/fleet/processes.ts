@@ -13,7 +13,7 @@ import type { LockOptions } from "../locks/contract.ts";
 
 /** Notes of others that stay, at most: the latest. */
 const MOST_NOTES = 100;
-/** The id of a process. Those in the database are what others wrote there. */
+/** The id of a process. Ids in the database are written by others. */
 const ID = /^[\w-]{1,64}$/;
 const NOTE = /^[\w-]{1,64}\.json$/;
 
@@ -37,13 +37,13 @@ export class FleetProcesses {
     const { options, folder } = this;
     try {
       options.disk.makeFolder(folder);
-      // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
+      // Ids begin with the time. Whether processes of other containers and runs have exited is unknown.
       const notes = listNames(options.disk, folder).filter((name) => NOTE.test(name));
       for (const name of notes.slice(0, -MOST_NOTES)) removeQuietly(options.disk, join(folder, name));
       const bytes = toBytes(JSON.stringify(this.claims.make(0)));
       putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });
     } catch {
-      // Nobody can know then that it has ended.
+      // Then no process can know that this one exited.
     }
   }
 
@@ -52,8 +52,9 @@ export class FleetProcesses {
   }
 
   /**
-   * Whether a process is known to have ended: it noted itself in this state folder, in this run of the system. A folder that
-   * was copied with its machine says nothing about those of another run, nor one that containers share about those of others.
+   * Returns whether a process is known to have exited: it left a note in this state folder, in this run of the system. A
+   * copied folder says nothing about another run, and a folder that containers share says nothing about the other
+   * containers.
    */
   hasEnded(id: string): boolean {
     const claim = ID.test(id) ? readClaim(this.options.disk, this.pathOf(id))?.claim : null;

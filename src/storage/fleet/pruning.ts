@@ -1,10 +1,9 @@
 /**
- * The removal of what a fleet has and nobody wants any more: rows of sessions that were deleted long ago, sessions that
- * were begun and never finished, and words that no text has. Each step is one transaction of bounded size, and a removal
- * that ends in the middle is finished by the next one.
+ * Removal of unneeded rows: sessions that were deleted long ago, sessions that were begun and never finished, and words that
+ * no text has. Each step is one transaction of bounded size, and the next prune finishes an interrupted one.
  *
- * A session whose rows go gets the next generation first. From then on nobody reads them, nobody brings them back, and
- * the row of the session says that its id is taken.
+ * A session whose rows are removed gets the next generation first. From then on its rows are invisible and cannot be
+ * restored, and the session's row keeps its id taken.
  */
 
 import type { Progress } from "../../core/ports/catalog.ts";
@@ -20,33 +19,33 @@ import { makeTimeColumn } from "./sql-values.ts";
 const SESSIONS_AT_ONCE = 100;
 /** Rows that one transaction removes. */
 const ROWS_AT_ONCE = 1000;
-/** Attachments, or sessions with parts of commits, of which one transaction removes what is long. */
+/** Attachments, or sessions with parts of commits, whose long rows one transaction removes. */
 const LONG_AT_ONCE = 10;
 /** Sessions that a preview names. */
 const MOST_NAMED = 50;
-/** Hours for which a word stays after the last text with it went: what processes remember of words is younger. */
+/** Hours for which an unused word stays, longer than processes remember words. */
 const UNUSED_HOURS = 24;
 
-/** The ages from which on things go, in milliseconds. The database's clock counts. */
+/** Minimum ages for removal in milliseconds, by the database's clock. */
 export interface PruningAges {
-  /** Of the deletion of sessions, and of the last change of those that were never finished. */
+  /** Since deletion, or since the last change of an unfinished session. */
   readonly rows: number;
-  /** The sessions that are deleted because nobody writes to them; undefined: none. */
+  /** Idle sessions to delete; undefined: none. */
   readonly idle?: IdleChoice;
 }
 
-/** Sessions to which nobody has written for long, and which nobody has now. */
+/** Sessions that were not written to for long and have no owner now. */
 interface IdleChoice {
   /** Milliseconds since the last change. */
   readonly age: number;
-  /** Whether they may be in the archive, and whether they may have a name. */
+  /** True if they may be archived; true if they may have a name. */
   readonly archived: boolean;
   readonly named: boolean;
-  /** Those of which this machine has entries that the fleet lacks; they stay. */
+  /** Sessions with entries that only this machine has; they stay. */
   readonly pendingIds: readonly string[];
 }
 
-/** A session that nobody has written to for long. */
+/** A session that was not written to for long. */
 interface IdleSession {
   readonly sessionId: string;
   readonly name: string | null;
@@ -74,15 +73,15 @@ export interface Prunable {
   readonly bytes: number;
   /** Sessions that were begun, and whose first lines never came as a whole. */
   readonly unfinished: number;
-  /** Sessions of which an earlier removal has left rows. */
+  /** Sessions with rows that an earlier removal left. */
   readonly halfway: number;
-  /** Sessions that nobody has, with parts of a long commit that came to nothing; nobody sees these. */
+  /** Sessions without an owner that have invisible parts of an unfinished long commit. */
   readonly interrupted: number;
   /** Words that may be in no text any more. */
   readonly words: number;
   /** Attachments that no session names. */
   readonly attachments: number;
-  /** Sessions that nobody has written to for long, and those of them with a name and in the archive; they come to be deleted. */
+  /** Idle sessions, and those of them with a name and in the archive; they would be deleted. */
   readonly idle: number;
   readonly idleBytes: number;
   readonly idleNamed: number;
@@ -114,10 +113,10 @@ const NOTHING_GONE: GoneSessions = { ids: new Set(), entries: 0, bytes: 0, named
 
 const AGE = (parameter: string): string => `clock_timestamp() - ${parameter}::float8 * interval '1 millisecond'`;
 const UNUSED = `unused_since < clock_timestamp() - interval '${UNUSED_HOURS} hours'`;
-/** One that somebody is about to name was touched just now. */
+/** An attachment that a commit is about to name was touched just now. */
 const ORPHANED = `b.tenant = $1 and b.touched_at < clock_timestamp() - interval '${UNUSED_HOURS} hours'
   and not exists (select from pi_fleet.attached a where a.tenant = $1 and a.sha256 = b.sha256)`;
-/** A session that nobody has, with packs in a generation that no session ever has. */
+/** A session without an owner that has packs in a generation of no session. */
 const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <= clock_timestamp())
   and s.id in (select session_id from pi_fleet.pack where tenant = $1 and generation < 0)`;
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
@@ -137,7 +136,7 @@ const IDLE_FOUND = `select s.id, s.entries, s.bytes, ${makeTimeColumn("s.changed
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
   where ${IDLE} order by s.changed_at, s.id limit ${MOST_NAMED}`;
 
-/** Whoever takes one at this moment comes first, or is told that it was deleted. */
+/** A process that takes one at this moment comes first, or finds it deleted. */
 const DELETE_IDLE = `with due as (
     select id from pi_fleet.session s where ${IDLE} order by s.changed_at limit ${SESSIONS_AT_ONCE} for update skip locked)
   , held as (
@@ -163,7 +162,7 @@ const NAMED = `select s.id, s.entries, s.bytes, ${makeTimeColumn("s.deleted_at")
   where s.tenant = $1 and s.state = 2 and s.removed_at is null and s.deleted_at < ${AGE("$2")}
   order by s.deleted_at limit ${MOST_NAMED}`;
 
-/** Nobody reads the rows of the generations before, and a session that came back meanwhile is not among these. */
+/** Rows of earlier generations are invisible, and a session that came back meanwhile is excluded. */
 const MARK_DELETED = `with due as (
     select id from pi_fleet.session where ${DELETED} and deleted_at < ${AGE("$2")}
     order by deleted_at limit ${SESSIONS_AT_ONCE} for update skip locked)
@@ -177,13 +176,13 @@ const MARK_DELETED = `with due as (
     delete from pi_fleet.behind b using held where b.tenant = held.tenant and b.session_id = held.id)
   select pg_catalog.array_agg(id) as ids, pg_catalog.sum(entries) as entries, pg_catalog.sum(bytes) as bytes from held`;
 
-/** Whoever goes on after all with a commit is refused, and sends its parts anew. */
+/** A process that continues such a commit is refused, and sends its parts again. */
 const DROP_PARTS = `with due as (
     select id from pi_fleet.session s where ${INTERRUPTED} limit ${LONG_AT_ONCE} for update skip locked)
   , gone as (delete from pi_fleet.pack p using due where p.tenant = $1 and p.session_id = due.id and p.generation < 0)
   select count(*) as sessions from due`;
 
-/** Whoever goes on with one begins it again. */
+/** A process that continues one begins it again. */
 const EMPTY_UNFINISHED = `with due as (
     select id from pi_fleet.session where ${UNFINISHED} and changed_at < ${AGE("$2")} and entries > 0
     limit ${SESSIONS_AT_ONCE} for update skip locked)
@@ -207,9 +206,9 @@ const HALFWAY = `select id, generation from pi_fleet.session where tenant = $1 a
 const EMPTIED = `update pi_fleet.session set emptied = generation where tenant = $1 and id = $2 and generation = $3`;
 
 /**
- * Returns the statement that removes some rows of a session's earlier generations from a table. The row of the session says
- * which these are now: it may have gone since it was looked for, and have begun anew. Nobody changes such rows any more.
- * Packs below generation 0 are parts of commits, also of one that gives the session back just now, and go by DROP_PARTS.
+ * Returns the statement that removes some rows of a session's earlier generations from a table. The session's row gives its
+ * generation: the session may have begun anew since it was found. Such rows never change. Packs below generation 0 are parts
+ * of commits, also of one that restores the session just now, and are removed by DROP_PARTS.
  */
 function removal(table: (typeof SESSION_ROWS)[number]): string {
   // Words of texts that go may be in no other text.
@@ -286,8 +285,8 @@ export class FleetPruning {
   }
 
   /**
-   * Removes what `find` tells of. What went by a statement whose answer was lost is gone and not counted. Throws
-   * storage_failed; what is left then goes the next time.
+   * Removes what `find` reports. Rows whose removal got no answer are not counted. Throws storage_failed; the next prune
+   * removes the rest.
    */
   async prune({ rows, idle }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
     const before = await this.find({ rows, idle });
@@ -310,7 +309,7 @@ export class FleetPruning {
     };
   }
 
-  /** Runs a statement until it finds no more sessions. Returns their ids, and the sums of what it says of them. */
+  /** Runs a statement until it finds no more sessions. Returns their ids, and the sums of its results. */
   private async gone(text: string, ...values: readonly unknown[]): Promise<GoneSessions> {
     const { ids, ...sums } = { ...NOTHING_GONE, ids: new Set<string>() };
     for (;;) {
@@ -330,7 +329,7 @@ export class FleetPruning {
     }
   }
 
-  /** Removes the rows that nobody reads. Returns the number of sessions, and that of rows. */
+  /** Removes invisible rows. Returns the numbers of sessions and of rows. */
   private async sweep(expected: number, progress?: Progress): Promise<[number, number]> {
     let [sessions, rows] = [0, 0];
     for (let after = ""; ; ) {

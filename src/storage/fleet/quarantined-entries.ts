@@ -1,4 +1,7 @@
-/** Entries that a fleet refused, or that gave way, in the folder in which stores keep them: after their session's header. */
+/**
+ * Quarantine of entries that a fleet refused or that were in conflict: files in the stores' quarantine folder, each with its
+ * session's header.
+ */
 
 import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -13,7 +16,7 @@ import { listNames } from "../fs/folders.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { LF } from "../log/lines.ts";
 
-/** Bytes of a file that is read at once; what is kept was in memory before. */
+/** Maximum bytes of a file; quarantined entries were in memory before. */
 const MOST_BYTES = 1 << 30;
 const NAME = /\.refused(?:-\d{1,9})?\.bin$/;
 
@@ -97,11 +100,11 @@ export function openQuarantine(disk: Disk, folder: string): Quarantine {
 }
 
 function linesOf(bytes: Uint8Array): Uint8Array[] {
-  // What has no end was not written as a whole.
+  // An incomplete last line was not written as a whole.
   return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))];
 }
 
-/** Whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
+/** Returns whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
 export function isEntry(line: Uint8Array): boolean {
   try {
     const { id, type, parentId } = parse(line) as Record<string, unknown>;

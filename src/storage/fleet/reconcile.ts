@@ -1,7 +1,7 @@
 /**
- * The end of a copy that says something else than the fleet. The fleet's lines take the place of what the copy has
- * after the last line that is in both, and entries that the copy alone has continue the session as a branch. Only an edited
- * line of an entry that the fleet has is kept aside.
+ * Resolves a conflict between a copy and the fleet. The fleet's lines replace those of the copy after the last common line,
+ * and entries that only the copy has continue the session as a branch. Only edited lines of entries that the fleet has go to
+ * quarantine.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -20,18 +20,18 @@ import type { Journal } from "./journal.ts";
 import { isPlaceholder } from "./quarantined-entries.ts";
 import { requireCount } from "./remote-entries.ts";
 
-/** Entries with another id that are told of one conflict. */
+/** Maximum renamed entries that are listed for one conflict. */
 const MOST_NAMED = 100;
 /** Lines at the end that are compared first where copy and fleet differ. */
 const FIRST_BACK = 64;
 
-/** A copy, and what is known of its session. */
+/** A copy that differs from the fleet's session. */
 interface DivergedCopy {
   readonly log: ReplicatedLog;
   readonly options: {
     readonly fleet: Fleet;
     readonly journal: Journal;
-    /** Keeps lines that gave way. Returns their path. */
+    /** Quarantines lines. Returns their path. */
     readonly quarantineEntries: (log: Log, lines: readonly Uint8Array[]) => string;
     /** See FleetOptions. */
     readonly heldBytes?: number;
@@ -44,14 +44,14 @@ interface DivergedCopy {
 export function countLostEntries(log: Log, acknowledged: AcknowledgedEnd | undefined, { entries }: FleetEnd): number {
   const { end } = acknowledged ?? {};
   if (!end || end.entries <= entries || end.entries > log.nodes.count) return 0;
-  // In an edited file nobody knows which entries these are.
+  // In an edited file the entries cannot be identified.
   return isSameEnd(computeEnd(log, end.entries, NOTHING), end) ? end.entries - entries : 0;
 }
 
 /**
- * Has a copy give way to what the fleet has. One that has no file yet is left alone. So is one without any common line,
- * which is of another session, unless a host got an acknowledgement for its lines: then both were given the same
- * id, and have no more in common than that. Throws read_only.
+ * Resolves a conflict in favour of the fleet. A copy without a file stays as it is. So does one without a common line, which
+ * is another session's, unless a host got an acknowledgement for its lines: then both have only the id in common. Throws
+ * read_only.
  */
 export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Promise<void> {
   const { log, options, journaled, acknowledged } = copy;
@@ -78,7 +78,7 @@ export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Prom
       const reason = pendingNote || isLost ? cause : "unsent";
       const note = pendingNote ?? options.journal.noteOf(log.header.id, log.file ?? "", end);
       if (parted.theirs === "long") {
-        // The copy is a beginning then, to which the rest comes in pieces, and at last what the journal keeps.
+        // The copy is then a prefix; the rest is applied in pieces, and finally the journal's entries.
         const own = readUploadLines(log, common, count);
         if (reason !== "unsent") await options.journal.keep(note, own);
         requireCount(log, count);
@@ -161,7 +161,7 @@ async function branchOff(
   const own = found.map((line) => pending.get(idIn(line)) ?? line);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
   const repeats = findRepeats(theirs, own, log.header.id);
-  // What is owed is in the journal, or, where the fleet has lost it, begins at a line of its own: those before it the fleet had.
+  // Pending entries are in the journal or, if the fleet has lost them, begin at the copy's own line: it had the earlier ones.
   const isKnown = (line: Uint8Array, n: number): boolean =>
     reason === "unsent" || (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
   const edited = editedIn(base, own.filter(isKnown));
@@ -189,7 +189,7 @@ async function branchOff(
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
   quarantineQuietly(copy, kept);
-  // Whoever opens it is where the others are.
+  // The leaf stays on the branch of the others.
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
 
@@ -203,8 +203,8 @@ function conflictOf(
 }
 
 /**
- * Adds entries that are owed to a copy that has the first `first` of the fleet, and lacks some of them. Those that were edited or
- * damaged in the file get the bytes that were acknowledged.
+ * Adds pending entries to a copy that has the fleet's first `first` entries and lacks some pending ones. Those that were
+ * edited or damaged in the file get the acknowledged bytes.
  */
 export async function addPendingEntries(
   { log, options, journaled }: DivergedCopy,
@@ -220,7 +220,10 @@ export async function addPendingEntries(
     const ids = new Set(own.map(idIn));
     const lines = own.map((line) => acknowledged.get(idIn(line)) ?? line);
     const kept = edited.filter((line) => !isPlaceholder(line));
-    return replaceWithRemote({ log, options }, kept, first, [...lines, ...pending.filter((line) => !ids.has(idIn(line)))]);
+    return replaceWithRemote({ log, options }, kept, first, [
+      ...lines,
+      ...pending.filter((line) => !ids.has(idIn(line))),
+    ]);
   }
   const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), pending, log.header.id);
   const base = { log, count, theirs: [] };
@@ -265,7 +268,7 @@ function idIn(line: Uint8Array): string {
   return String((parse(line) as { id?: unknown }).id);
 }
 
-/** Has the fleet's lines take the place of those after the common ones, and keeps some of these aside. */
+/** Replaces the lines after the common ones by the fleet's, and quarantines some of them. */
 function replaceWithRemote(
   { log, options }: Pick<DivergedCopy, "log" | "options">,
   kept: readonly Uint8Array[],
@@ -276,12 +279,12 @@ function replaceWithRemote(
   log.replaceFrom(common, theirs);
 }
 
-/** Keeps lines aside. Never throws. */
+/** Quarantines lines. Never throws. */
 function quarantineQuietly({ log, options }: Pick<DivergedCopy, "log" | "options">, kept: readonly Uint8Array[]): void {
   try {
     if (kept.length > 0) options.quarantineEntries(log, kept);
   } catch {
-    // The whole copy is kept beside the session.
+    // The whole copy is kept as a backup.
   }
 }
 

@@ -1,4 +1,4 @@
-/** Refusals that are found while nothing is written: how long they hold, and what is done about them until the next write. */
+/** Refusals while no write is running: how long they hold, and how they are handled until the next write. */
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
@@ -22,14 +22,13 @@ export function getLastingRefusal(refusal: Failure | null, there: FleetSession |
   return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
 }
 
-/** Milliseconds after which lines that were refused for good are tried again, at first and at last. */
+/** First and longest wait in milliseconds before permanently refused lines are tried again. */
 const FIRST_WAIT = 4000;
 export const LONGEST_WAIT = 60_000;
 
 /**
- * The refusal of lines that the fleet does not take, however often it is asked. They are tried again where there are other
- * lines, where another server answers, and, because a person may have changed something, less and less often. Whoever writes
- * tries them at once.
+ * Lines that the fleet refuses permanently. They are tried again if there are other lines or another server, and, because a
+ * person may have changed something, at growing intervals. A write tries them at once.
  */
 export class RefusedLines {
   private readonly log: ReplicatedLog;
@@ -41,17 +40,17 @@ export class RefusedLines {
     this.options = options;
   }
 
-  /** The state of which a refusal speaks. */
+  /** The state that a refusal is about. */
   get of(): string {
     return `${this.log.durableCount} ${this.options.fleet.server}`;
   }
 
-  /** Whether they were refused, and nothing has changed since. */
+  /** True if the lines were refused, and nothing has changed since. */
   get holds(): boolean {
     return this.last?.of === this.of && this.options.elapsed() < this.last.until;
   }
 
-  /** Notes an error with which they were not taken, as they were when the fleet was asked, if it says that they never are. */
+  /** Records a permanent refusal of the lines; `of`: their state when the fleet was asked. */
   note(error: unknown, of = this.of): void {
     if (!(error instanceof Failure) || error.retryable) return;
     const { last } = this;
@@ -64,19 +63,16 @@ export class RefusedLines {
   }
 }
 
-/** Ways to deal with lines that nobody waits for. */
+/** An upload without a waiting caller. */
 interface UploadAttempt {
   upload(): Promise<void>;
-  /** Notes that they are owed. */
+  /** Records the entries as pending. */
   note(): Promise<void>;
-  /** Hears with what they were refused. */
+  /** Receives the reason of a refusal. */
   refused(error: unknown): void;
 }
 
-/**
- * Gives something to the fleet; where that is away, notes that it is owed. Never rejects: what stands in the way of both is
- * told to the next write.
- */
+/** Uploads entries; during an outage, records them as pending. Never rejects: the next write reports a failure of both. */
 export async function uploadOrNote({ upload, note, refused }: UploadAttempt): Promise<void> {
   try {
     await upload();

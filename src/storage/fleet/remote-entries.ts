@@ -1,4 +1,4 @@
-/** The taking in of what others wrote, into a copy whose file other programs of this machine may write to, too. */
+/** Applies entries of other machines to a copy whose file other local programs may write to as well. */
 
 import { makeEntryDamage } from "../../core/format/damage.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
@@ -8,13 +8,13 @@ import { fetchLinesBetween } from "./ends.ts";
 import { makeFileChangedFailure } from "./failures.ts";
 import type { FleetOptions } from "./options.ts";
 
-/** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
+/** Reads the file again, where a failed commit may have left lines. This process has the lock. */
 export function refreshLocal(log: ReplicatedLog): void {
   const { kind } = log.refresh();
   if (kind === "replaced" || kind === "gone") throw makeFileChangedFailure(log.file);
 }
 
-/** Becomes the writer of what is in the file, and has it on the medium: nobody else takes it back. */
+/** Becomes the local writer, and makes the file's entries durable: no process removes them from then on. */
 export function settleLocal(log: ReplicatedLog): void {
   log.acquireLock();
   refreshLocal(log);
@@ -42,10 +42,7 @@ async function takeIn(log: ReplicatedLog, fleet: Fleet, lines: readonly Uint8Arr
   if (!persisted) await fetchNamed(fleet, log, lines);
 }
 
-/**
- * Tells of entries from a position on whose parent is missing, as one who opens the session is told. A cycle of parents is cut
- * before anybody follows it.
- */
+/** Reports entries from a position on whose parent is missing, as opening does. A cycle of parents is cut first. */
 function reportMissingParents(log: ReplicatedLog, from: number): void {
   const { nodes } = log;
   for (const position of nodes.cutCycles())

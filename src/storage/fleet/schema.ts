@@ -175,8 +175,8 @@ const TABLES = `create table pi_fleet.session (
   comment on table pi_fleet.attached is 'the attachments that lines of a session name';`;
 
 /**
- * The condition of a session that begins again: its lines were removed, and a machine is to give them anew. Until they are
- * there, its row has the end that it had, so that nobody with fewer begins it.
+ * The condition of a session that begins again: its lines were removed, and a machine is about to send them again. Until
+ * they are there, its row keeps the previous end, so that a copy with fewer lines cannot begin it.
  */
 export const makeBeginsAgainCondition = (of = ""): string => `(${of}state = 0 and ${of}deleted_at is not null)`;
 
@@ -189,7 +189,7 @@ export const makeNotedWordsStatement = (tenant: string, removed: string): string
   where w.tenant = ${tenant} and w.unused_since is null
     and w.word in (select distinct pg_catalog.unnest(pg_catalog.tsvector_to_array(words)) from ${removed})`;
 
-/** Statement that returns the version of the tables; it fails where there are none. */
+/** Returns the version of the tables; fails if they are missing. */
 export const VERSION_QUERY = "select value from pi_fleet.meta where key = 'version'";
 
 /** The statements that make the tables. Sent together, they are one transaction, which fails where tables are there. */

@@ -17,8 +17,8 @@ export interface ServerFact {
   /** Undefined where the engine does not say. */
   readonly place?: ServerPlace;
   /**
-   * Whether each statement is run by the process of the server to which the connection was made, which keeps statements
-   * with names and is of the same server as long as it lives. Behind a pooler it is another one each time.
+   * True if each statement is run by the server process of the connection, which keeps prepared statements and stays with
+   * its server while it lives. Behind a pooler the process changes.
    */
   readonly isDirect?: boolean;
 }
@@ -38,7 +38,9 @@ export interface ServerPlace {
 const SERVER = `(select system_identifier::text from pg_control_system()) || '/' ||
   pg_catalog.ltrim(pg_catalog.substr(pg_catalog.pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')`;
 
-/** Columns with which a statement tells what its own commit waits for, and whether it is told what became of that. */
+/**
+ * Columns with the settings that decide whether the statement's own commit waits for a standby, and whether warnings arrive.
+ */
 export const WAITS_FOR = `pg_catalog.current_setting('synchronous_commit', true) as commit,
   pg_catalog.current_setting('synchronous_standby_names', true) as standbys,
   pg_catalog.current_setting('client_min_messages', true) as told, pg_catalog.current_setting('fsync', true) as fsync`;
@@ -46,10 +48,10 @@ export const WAITS_FOR = `pg_catalog.current_setting('synchronous_commit', true)
 const SETTINGS = `select pg_is_in_recovery() as standby, pg_catalog.current_setting('server_version') as version, ${WAITS_FOR}`;
 
 const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
-/** Settings with which a server keeps the warning to itself that a commit was given up by its standby. */
+/** Settings with which a server does not send the warning that its standby did not get a commit. */
 const SILENT = new Set(["error", "fatal", "panic"]);
 
-/** Returns the column with which a statement tells which server runs it, or one without a value where that cannot be asked. */
+/** Returns the column with the server that runs a statement, empty if that cannot be asked. */
 export function makeServerColumn({ place }: ServerFact): string {
   return `${place ? `(${SERVER})` : "null"} as server`;
 }
@@ -60,9 +62,9 @@ export function makeIsServerCondition(parameter: string): string {
 }
 
 /**
- * Finds out what a commit means to a server. `hears` tells whether its warnings come here: a pooler may keep them.
- * `process`: the number of its process that came when the connection was made; a pooler makes one up. Throws where it may
- * not be written to, or where it forgets.
+ * Finds out what a commit means to a server. `hears` returns whether its warnings arrive: a pooler may drop them. `process`:
+ * process number that came with the connection; a pooler invents one. Throws if the server is read-only, or may forget
+ * commits.
  */
 export async function readServerFact(
   ask: AskServer,
@@ -76,7 +78,7 @@ export async function readServerFact(
   const forgets = explainForgetting(row);
   if (forgets !== undefined) throw new Error(forgets);
   const { place, isDirect } = await placeOf(ask, process);
-  // Without a timeline nobody sees a promotion, and without warnings nobody a commit that its standby did not get.
+  // Without a timeline a promotion is invisible; without warnings, so is a commit that the standby did not get.
   const isProven = place !== undefined && isReplicated(row) && (await hears());
   return {
     durability: isProven ? "replicated" : "primary",
@@ -110,8 +112,8 @@ function isReplicated({ commit, standbys, told }: Readonly<Record<string, unknow
 }
 
 /**
- * Returns where a commit is whose answer has WAITS_FOR. What was so when the connection was made must be so for the
- * commit: a pooler may have another connection to the server for each, in which others left their settings.
+ * Returns the durability of a commit whose answer has WAITS_FOR. The facts of the connection must hold for the commit too: a
+ * pooler may use another connection to the server for each, with settings of other programs.
  */
 export function getProvenDurability(
   fact: ServerFact,
@@ -125,7 +127,7 @@ export function getServerName({ place }: Pick<ServerFact, "place">): string | un
   return place && `${place.system}/${place.timeline.toString(16).toUpperCase()}`;
 }
 
-/** Returns the place of the server with a name; undefined for what is none. */
+/** Parses the name of a server; undefined if it is malformed. */
 export function parseServerPlace(name: unknown): ServerPlace | undefined {
   const [system, digits] = typeof name === "string" ? name.split("/") : [];
   const timeline = Number.parseInt(digits ?? "", 16);

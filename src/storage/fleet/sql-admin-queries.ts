@@ -50,10 +50,10 @@ const HELD = (set: string, more = ""): string => `update pi_fleet.session set ${
 const ROWS = [...SESSION_ROWS, "described", "behind"];
 /** Returns the name of a part of a change. */
 const PART = (n: number): string => `part_${n}`;
-/** Lets go of a session; whoever had it has an old epoch then. */
+/** Ends a lease; a former owner has an old epoch from then on. */
 export const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
-/** Of such a session only this row is left, and nothing that was in the others. */
+/** Only the session's row stays; all other rows are invisible. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
 
 /** A session that was deleted and has no lines any more, also one that begins again, or one that was begun and got none. */
@@ -106,8 +106,8 @@ export class SqlAdminQueries implements AdminQueries {
   private readonly keepsWords: boolean;
 
   /**
-   * `holder`: the process that takes what it changes. `lease`: milliseconds for which nobody else may take it then.
-   * `keepsWords`: whether it adds the words of texts, and misses those that others left out.
+   * `holder`: the process that takes the sessions it changes. `lease`: milliseconds during which no other process may take
+   * them. `keepsWords`: whether this process adds the words of texts, and reports missing ones.
    */
   constructor(connections: Connections, holder: string, tenant: string, lease: number, keepsWords = true) {
     this.connections = connections;
@@ -127,12 +127,12 @@ export class SqlAdminQueries implements AdminQueries {
     return rows.length > 0;
   }
 
-  /** Returns the values by which a session is found that this process has in an epoch: $1 to $4. */
+  /** Returns the values that identify a session of this process in an epoch: $1 to $4. */
   private whose(sessionId: string, epoch: number): SqlValues {
     return new SqlValues(this.tenant, toStorableText(sessionId), epoch, this.holder);
   }
 
-  /** Returns whether a session is as a change leaves it: one that is asked for again, its answer being lost, finds what it did. */
+  /** Returns whether a session is in the state that a change makes: a change whose answer was lost may have happened. */
   private async is(sessionId: string, condition: string, ...values: readonly unknown[]): Promise<boolean> {
     const text = `select from pi_fleet.session where tenant = $1 and id = $2 and ${condition}`;
     return (
@@ -146,7 +146,7 @@ export class SqlAdminQueries implements AdminQueries {
     const isDeleted = "epoch >= $3 and state = 2";
     if (kept.as === "deleted") return this.is(sessionId, isDeleted, epoch + 1);
     if (kept.as === "gone") return this.is(sessionId, `${isDeleted} and removed_at is not null`, epoch + 1);
-    // Nobody else took the session, and it was let go.
+    // No other process has taken the session, and it was released.
     const ours = "epoch = $3 and holder is null";
     return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, kept.archived);
   }
@@ -169,7 +169,7 @@ export class SqlAdminQueries implements AdminQueries {
 
   async takeAway(sessionId: string): Promise<Holder | null> {
     const values = [this.tenant, toStorableText(sessionId)];
-    /** Who had it when an answer was lost. */
+    /** The owner before an answer was lost. */
     let had: Readonly<Record<string, unknown>> | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
       const [found] = await this.connections.read((fact) => ({
@@ -178,11 +178,11 @@ export class SqlAdminQueries implements AdminQueries {
         values,
       }));
       const row = found?.is_held === true ? found : undefined;
-      // Whoever has it now took it since then, and keeps it.
+      // The present owner took it later, and keeps it.
       if (had && had.holder !== row?.holder) return parseHolderRow(had);
       if (!found) throw toUnknownIdFailure(sessionId);
       if (!row) return null;
-      // In the epoch that was read: from whoever took it since then nothing is taken.
+      // In the epoch that was read: a later owner keeps the session.
       const answer = await this.connections.run({
         text: `update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
           where tenant = $1 and id = $2 and state < 2 and epoch = $3 returning 1`,
@@ -233,7 +233,7 @@ export class SqlAdminQueries implements AdminQueries {
       where tenant = $1 and id = $2 and ${WITHOUT_ROWS} and (holder is null or lease_until <= clock_timestamp())
         and entries = ${values.add(had.entries)} and chain = ${values.add(Buffer.from(had.chain, "hex"))}
       returning id`;
-    // Where the answer is lost it has begun, or somebody has begun it since.
+    // If the answer was lost, the session has begun, here or by another process.
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 
@@ -247,9 +247,9 @@ export class SqlAdminQueries implements AdminQueries {
   }
 
   /**
-   * Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. Where a
-   * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know. Where
-   * that can be read, or there is none, what cannot is of a session that lists do not know.
+   * Yields columns of the sessions `s` that meet a condition, by id; `more`: its values, from $3 on. If a row cannot be
+   * read, those before it are read one by one, and reading continues after it, with the next id that lists know. If that can
+   * be read, or is missing, the damaged row is of a session that lists do not know.
    */
   private async *paged(columns: string, condition: string, unread?: OnUnreadable, ...more: readonly unknown[]) {
     const found = (which: string, id: string) => ({
@@ -282,7 +282,7 @@ export class SqlAdminQueries implements AdminQueries {
     }
   }
 
-  /** Returns rows; null where some of what is read for them is damaged. */
+  /** Returns rows; null if some of their data is damaged. */
   private async undamaged(statement: SqlStatement): Promise<readonly SqlRow[] | null> {
     const answer = await this.connections.run(statement);
     if (answer.kind === "done") return answer.rows;

@@ -1,6 +1,7 @@
 /**
- * Attachments in PostgreSQL, by the digest of their content, in parts of bounded size. One is there before the lines that
- * name it: a row of `attached` needs it, so that a commit fails, and gives it again, where it was removed meanwhile.
+ * Attachments in PostgreSQL, by the digest of their content, in parts of bounded size. They are stored before the lines that
+ * name them: a row of `attached` refers to them, so that a commit whose attachment was removed meanwhile fails, and sends it
+ * again.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -11,12 +12,12 @@ import { toStorableText } from "./fact-parts.ts";
 
 /** Bytes of one part. */
 const PART = 1 << 20;
-/** Milliseconds for which it is remembered that the fleet has one: much less than the time for which one stays that nobody names. */
+/** Milliseconds for which a stored attachment is remembered, much less than the time for which unused ones stay. */
 const REMEMBERED = 3_600_000;
 
-/** When somebody was last about to name it, in the same text whatever a connection has set. */
+/** When a commit was last about to name it; as text that no connection setting changes. */
 const TOUCHED = "extract(epoch from touched_at)::text";
-/** Notes that somebody is about to name it, which keeps it for a while. */
+/** Records that a commit is about to name it, which keeps it for a while. */
 const TOUCH = `insert into pi_fleet.blob as b (tenant, sha256, size) values ($1, $2, $3)
   on conflict (tenant, sha256) do update set touched_at = clock_timestamp(), size = excluded.size
   returning is_whole, ${TOUCHED} as touched`;
@@ -25,7 +26,7 @@ const PUT = `insert into pi_fleet.blob_part (tenant, sha256, part, bytes) values
 const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and sha256 = $2
     and size = (select coalesce(pg_catalog.sum(pg_catalog.octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
   returning 1 as done`;
-/** Whoever was about to name it since then gives it anew, or has done so. */
+/** A commit that was about to name it since then sends it again, or has done so. */
 const BROKEN = `with broken as (update pi_fleet.blob set is_whole = false
     where tenant = $1 and sha256 = $2 and ${TOUCHED} = $3 returning 1)
   , gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and exists (select from broken))
@@ -48,11 +49,11 @@ export class SqlBlobs {
   private readonly connections: Connections;
   private readonly tenant: string;
   private readonly now: () => number;
-  /** Digests that the fleet has, each with the time at which it said so. */
+  /** Digests that the fleet has, each with the time of its answer. */
   private readonly known = new Map<string, number>();
   /** Times that it was forgotten. */
   forgotten = 0;
-  /** Digests under which it has something else, each with when somebody was last about to name it, and when that was seen. */
+  /** Digests with wrong content, each with the time of its last touch, and when that was seen. */
   private readonly damaged = new Map<string, { readonly touched: unknown; readonly since: number }>();
 
   constructor(connections: Connections, tenant: string, now: () => number) {
@@ -65,7 +66,7 @@ export class SqlBlobs {
     return this.connections.read({ text, values: [this.tenant, ...values] });
   }
 
-  /** Gives the fleet attachments. Returns the digests of those that it has then. Throws storage_failed. */
+  /** Stores attachments. Returns the digests of those that are stored then. Throws storage_failed. */
   async put(attachments: readonly FleetAttachment[]): Promise<string[]> {
     const given: string[] = [];
     for (const { sha256, read } of attachments) {
@@ -100,7 +101,7 @@ export class SqlBlobs {
     });
   }
 
-  /** Forgets what the fleet has: somebody may have removed it. */
+  /** Forgets which attachments are stored: they may have been removed. */
   forget(): void {
     this.forgotten++;
     this.known.clear();
@@ -124,7 +125,7 @@ export class SqlBlobs {
     return null;
   }
 
-  /** Returns whether it was found to be damaged a short time ago, and nobody has given it since. */
+  /** Returns whether it was found damaged a short time ago, and was not sent since. */
   private isDamaged(sha256: string, touched: unknown): boolean {
     const seen = this.damaged.get(sha256);
     return seen?.touched === touched && seen !== undefined && Math.abs(this.now() - seen.since) < REMEMBERED;

@@ -1,4 +1,4 @@
-/** The catalog of a fleet in PostgreSQL: one statement a question, none of which waits for those who write. */
+/** The catalog of a fleet in PostgreSQL: one statement for each question, none of which waits for writers. */
 
 import type { ListRequest, Order } from "../../core/ports/catalog.ts";
 import type { FleetDescription } from "../../core/ports/fleet.ts";
@@ -23,21 +23,21 @@ import { PackedEntries } from "./packed-entries.ts";
 import { makeBeginsAgainCondition } from "./schema.ts";
 import { makeDoubleColumn, parseDoubles, type SqlRow, SqlValues } from "./sql-values.ts";
 
-/** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
+/** Maximum bytes of a line that is fetched to check a hit. */
 const LONGEST_LINE = 8 << 20;
 const NO_LINE = new Uint8Array(0);
 /** Words that hold one part, at most; with more, a text is looked for by the other parts. */
 const MOST_WORDS = 500;
 /** Latest texts that are looked at before the index is asked for many words, at up to 20 us each. */
 const LOOKED_AT = 500;
-/** Hits among these from which on the others are looked for in the order of time, and not by the index. */
+/** Number of hits among these from which on the rest is searched by time, not by the index. */
 const FREQUENT = 3;
-/** Words of a part up to which the index is asked for them: of hundreds the server takes reading every text for cheaper. */
+/** Maximum words of a part that are looked up in the index: with hundreds, the server finds reading every text cheaper. */
 const FEW_WORDS = 20;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
-/** The description of a session whose own cannot be read; `fleet verify` tells of it. */
+/** Description of a session whose own is unreadable; `fleet verify` reports it. */
 const UNKNOWN: FleetDescription = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
 
 /** Columns of a session `s` with its description `d`, whom others may name. */
@@ -49,7 +49,10 @@ const COLUMNS = `s.id, s.messages, ${makeDoubleColumn("s.modified")} as modified
  * by the index: of tables that were filled just now it has no statistics, and would sort all ids for each session.
  */
 const makeNeighbourColumns = (tenant: string): string => {
-  const neighbours = (beyond: string, direction: string): string => `(select case when n.tenant = ${tenant} then n.id end
+  const neighbours = (
+    beyond: string,
+    direction: string,
+  ): string => `(select case when n.tenant = ${tenant} then n.id end
     from (select x.tenant, x.id from pi_fleet.session x
       where x.state = 1 and (x.tenant, x.id collate "C") ${beyond} (${tenant}, s.id)
       order by x.tenant ${direction}, x.id collate "C" ${direction} limit 1) n)`;
@@ -131,7 +134,7 @@ export class SqlCatalog implements FleetCatalog {
     const rows = await this.connections.read({ text, values: values.all });
     const sessions = rows.map(listedOf);
     const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: Number(one.key) })) : sessions;
-    // Behind the last session there is no row that tells how many there are.
+    // No row has the total after the last session.
     const total = rows[0]?.total ?? (after || most === 0 ? await this.count(request) : 0);
     return { sessions: counted, total: Number(total) };
   }
@@ -224,9 +227,9 @@ export class SqlCatalog implements FleetCatalog {
       cross join lateral (select from pi_fleet.session x where x.tenant = ${tenant} and x.id = t.session_id
         and x.generation = t.generation and x.state = 1 limit 1) s ${inCwd}
       where t.tenant = ${tenant} ${further} and ${filters.join(" and ")} ${LATEST_FIRST("t")} limit ${most}`;
-    // Rare words are found by their index, and frequent ones among the latest texts: the server knows which they are. Of
-    // many words, as those that hold a part are, it takes all for frequent, and read every text: so it is told, by what is
-    // among the latest.
+    // Rare words are found by their index, and frequent ones among the latest texts: the server knows which they are. It
+    // takes many words, such as those that contain a part, for frequent, and would read every text; a sample of the latest
+    // texts decides instead.
     const near = "(select count(*) from near)";
     const indexed = (): string | undefined => queryOf(words.filter(({ length }) => length <= FEW_WORDS)) ?? sought;
     const candidates =
@@ -260,7 +263,7 @@ export class SqlCatalog implements FleetCatalog {
             role: String(row.role),
           },
           kind: row.kind as FoundCandidate["kind"],
-          // Where its head was tampered with, its line says it.
+          // If its head was tampered with, its line has the id.
           entryId:
             parseStoredHead(String(row.head))?.id ??
             String((parseLine(line) as { id?: unknown } | undefined)?.id ?? ""),
@@ -406,7 +409,7 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   if (headerOnly !== true) filters.push("s.entries > 0");
   if (cwd !== undefined) filters.push(`d.cwd = ${values.add(toStorableText(cwd))}`);
   if (since !== undefined) filters.push(`s.modified >= ${values.add(since)}`);
-  // What has no time is not known to be old.
+  // A session without a time is not known to be old.
   if (until !== undefined) filters.push(`(s.modified is null or s.modified < ${values.add(until)})`);
   if (named) filters.push("d.name_sought is not null");
   if (unnamed) filters.push("d.name_sought is null");

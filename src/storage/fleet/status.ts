@@ -1,4 +1,4 @@
-/** The counts and sizes of a fleet, as `fleet status` tells them. */
+/** The counts and sizes of a fleet for `fleet status`. */
 
 import { BULK_TIMEOUT } from "./column-storage.ts";
 import type { Connections } from "./connections.ts";
@@ -37,11 +37,11 @@ export interface FleetStatus {
   /** The tenants with sessions, and the largest sessions: of the tenant that the URL names, or of all where it names none. */
   readonly tenants: readonly TenantSize[];
   readonly largest: readonly LargeSession[];
-  /** Whether a statement ends for which nobody waits any more; null: the server does not say. */
+  /** True if the server cancels abandoned statements; null: it does not say. */
   readonly endsAbandoned: boolean | null;
 }
 
-/** How often the server looks whether somebody waits for an answer; 0: never. */
+/** Interval at which the server checks that the client is still connected; 0: never. */
 const ABANDONED = "select pg_catalog.current_setting('client_connection_check_interval', true) as every";
 
 const STATUS = `select count(*) as sessions, coalesce(pg_catalog.sum(entries), 0) as entries, coalesce(pg_catalog.sum(bytes), 0) as bytes,

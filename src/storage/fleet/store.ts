@@ -29,7 +29,7 @@ import { BackgroundUploader, type UploadPlace } from "./uploads.ts";
 export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" | "journal"> {
   readonly catalog?: FleetCatalog;
   readonly adminQueries?: AdminQueries;
-  /** Its address without a password, by which a machine that uses several knows what it owes to which. */
+  /** Address without password; identifies the fleet in the journal. */
   readonly shown?: string;
 }
 
@@ -39,11 +39,11 @@ export interface FleetStores {
   store(store: Store): Store;
   /** Throws session_locked where another machine writes to a session. */
   readonly requireFree?: (id: string) => Promise<void>;
-  /** Returns operations on whole sessions, of which the fleet is told. */
+  /** Returns operations on whole sessions that are applied to the fleet, too. */
   lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "adminQueries" | "journal">): LifeCycle;
-  /** Returns the care of the fleet, where there is one. */
+  /** Returns the administration of the fleet, if it has admin queries. */
   admin(place: Omit<AdminPlace, "fleet" | "adminQueries" | "options">): Pick<Stores, "fleet">;
-  /** Returns what gives the fleet, beside everything else, what only this machine has. */
+  /** Returns the background uploader. */
   uploader(place: Omit<UploadPlace, "journal">): Pick<Stores, "uploadPending">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
@@ -68,7 +68,7 @@ export interface FleetStores {
   };
 }
 
-/** The place in which stores keep what a fleet refused, and what it lacks. */
+/** Places for quarantined entries and for pending uploads. */
 interface FleetPlaces {
   readonly disk: Disk;
   readonly stateFolder: string;
@@ -141,7 +141,7 @@ export function withReplica<T extends FileLogOptions>(options: T, fleet: FleetOp
   return { ...options, durability: "sync", replica: (log) => new FleetReplica(log, fleet) };
 }
 
-/** Returns a store that publishes a session in the fleet, too, before anybody hears of it. */
+/** Returns a store that publishes a session in the fleet before it is announced. */
 export function makeFleetStore(store: Store): Store {
   return {
     ...store,
@@ -152,12 +152,12 @@ export function makeFleetStore(store: Store): Store {
       try {
         if (log instanceof FileLog) {
           await log.replica?.replicate(log.nodes.count);
-          // The fleet has it, or is owed it: whatever fails from here on, it is not removed here alone.
+          // The fleet has it, or its entries are pending: from here on, no failure removes it locally.
           log.backend.discard = undefined;
         }
         return log;
       } catch (error) {
-        // The fleet may have it: what is here has the key by which a repeated request finds it.
+        // The fleet may have it: a repeated request finds it by the key in the local file.
         const isUnknown = error instanceof Failure && error.name === "outcome_unknown";
         if (log.discard && !isUnknown) log.discard();
         else log.close();

@@ -16,7 +16,7 @@ import { isUnreadableLog } from "./unreadable-copies.ts";
 /** The stores, as a transfer needs them. */
 export interface TransferPlace {
   readonly fleet: Fleet;
-  /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
+  /** Stores for new sessions without their fleet, the preferred one first. */
   readonly stores: readonly Store[];
   open(file: string): Log;
 }
@@ -82,10 +82,10 @@ async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void
   }
 }
 
-/** Opens what has the name of a copy. Returns undefined where that is another session. */
+/** Opens the file with the name of a copy. Returns undefined if it is another session. */
 function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
   const log = place.open(String(file));
-  // Of one without a header the name alone says whose it is.
+  // Without a header, the name alone identifies the session.
   if (log.header.id === id && !isUnreadableLog(log)) return log;
   log.close();
   return undefined;
@@ -111,7 +111,7 @@ async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
   const source = coming[Symbol.asyncIterator]();
   const ask = (): Promise<IteratorResult<T>> => {
     const next = source.next();
-    // Whoever has given up does not hear of it.
+    // The caller has stopped waiting.
     next.catch(() => {});
     return next;
   };

@@ -1,4 +1,4 @@
-/** Copies in which nothing can be read any more: their fleet has the session, and what is left of them stays as a backup. */
+/** Unreadable copies: the fleet has their session, and the rest of them stays as a backup. */
 
 import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -16,15 +16,15 @@ export function isUnreadableLog({ readOnly, damage }: Log): boolean {
   return isUnreadableError(readOnly) || damage.some(({ kind }) => kind === "bad_header");
 }
 
-/** Returns whether an error says that what is there cannot be read, by whichever program. */
+/** Returns whether an error means that a path is unreadable for every program. */
 export function isUnreadableError(error: unknown): boolean {
   if (!(error instanceof Failure)) return false;
   const { name, details } = error;
-  // Of a file that another program reads the format is named.
+  // For another program's file, the failure names the format.
   return name === "corrupt" || (name === "not_a_session" && (details.format ?? "empty") === "empty");
 }
 
-/** Returns whether what is at a path, where something is, cannot be read as a session. */
+/** Returns whether an existing file cannot be read as a session. */
 export function isUnreadable(file: string, open: (file: string) => Log): boolean {
   try {
     const log = open(file);
@@ -37,8 +37,8 @@ export function isUnreadable(file: string, open: (file: string) => Log): boolean
 }
 
 /**
- * Gives what is at a path the name of a backup, under its lock, where it is spoilt. Returns that name; null where it can be
- * read by now, is gone, or another process has its lock.
+ * Renames an unreadable file to a backup, under its lock. Returns that name; null if it is readable by now, is gone, or
+ * another process has its lock.
  */
 export function moveToBackup(
   { disk, locks }: { disk: Disk; locks: Locks },
@@ -47,7 +47,7 @@ export function moveToBackup(
 ): string | null {
   const key = getInfo(disk, getLockedFile(file)) ?? getInfo(disk, file);
   if (!key) return null;
-  // While somebody has the lock, entries that are missing may be on their way: it is looked at before.
+  // While another process has the lock, it may be adding the missing entries: the file is checked before.
   const before = stampOf(disk, file);
   if (!isStillUnreadable()) return null;
   let backup: string | null = null;
@@ -67,7 +67,7 @@ export function moveToBackup(
   return backup;
 }
 
-/** Returns what tells a file, or all files of a container but its lock, from what they are after a write. */
+/** Returns a value that any write to a file, or to a container's files except its lock, changes. */
 function stampOf(disk: Disk, path: string): string {
   const { kind, inode, size, modified, changed } = getInfo(disk, path) ?? {};
   if (kind !== "folder") return JSON.stringify([inode, size, modified, changed]);

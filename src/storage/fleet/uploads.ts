@@ -1,6 +1,6 @@
 /**
- * The giving of what only this machine has, because the fleet's database was away: by `fleet push` at once, and by a server
- * beside everything else, of copies that it does not have open, or for reading only. Others that are open give it themselves.
+ * Uploads of pending entries: by `fleet push` at once, and by a server in the background, for copies that it does not have
+ * open for writing. Open copies upload their own.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -14,7 +14,7 @@ import type { FleetOptions } from "./options.ts";
 import { LONGEST_WAIT } from "./refusals.ts";
 import { isUnreadableLog } from "./unreadable-copies.ts";
 
-/** Milliseconds after which what is refused until somebody does something about it is tried again, at most. */
+/** Maximum milliseconds between two attempts of an upload that needs a person's action. */
 const LONGEST_LEFT = 3_600_000;
 
 /** The sentence where nothing failed, and the note is still there. */
@@ -36,15 +36,12 @@ export function listPendingUploads({ journal }: UploadPlace): JournaledSession[]
   return journal.all().filter(({ from }) => from !== null);
 }
 
-/**
- * Asks a fleet which store it is, where it answers: at an address that is new here, nobody knows before that what is owed
- * to it.
- */
+/** Asks a fleet for its store, if it answers: at a new address, its pending entries are unknown until then. */
 export async function identifyFleet(fleet: Pick<Fleet, "look">): Promise<void> {
   await fleet.look("").catch(() => {});
 }
 
-/** Returns the refusals of what this machine owes to other fleets. */
+/** Returns the refusals of entries that are pending for other fleets. */
 export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
   return journal.listElsewhere().map(({ sessionId, sessionPath, fleet }) => {
     const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
@@ -52,7 +49,7 @@ export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
   });
 }
 
-/** Gives the fleet what only this machine has of a session. */
+/** Uploads the pending entries of a session. */
 export async function uploadSession(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
@@ -73,7 +70,7 @@ export function toRefusedUpload(error: unknown, sessionId: string, sessionPath: 
   return { sessionId, sessionPath, outcome: "refused", message: error.message, ...(isHeld ? { isHeld } : {}) };
 }
 
-/** Gives the fleet back what it has lost of a session. */
+/** Uploads entries that the fleet has lost. */
 export async function uploadLost(
   place: UploadPlace,
   lacking: Pick<SessionLoss, "sessionId" | "sessionPath">,
@@ -111,7 +108,7 @@ async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<
   return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
 }
 
-/** Gives what the copy at a path owes. Throws why that cannot be. */
+/** Uploads the pending entries of the copy at a path. Throws the reason if that is not possible. */
 export async function uploadFrom(
   place: Pick<UploadPlace, "journal" | "openCopy">,
   id: string,
@@ -136,7 +133,7 @@ async function fileOf(
   { find, openCopy, arrive }: UploadPlace,
   { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
 ): Promise<string> {
-  // Another copy may lack what this one owes.
+  // Another copy may lack the pending entries of this one.
   if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
   for (let isFetched = !arrive; ; isFetched = true) {
     const found = findQuietly(find, sessionId);
@@ -176,7 +173,7 @@ export class BackgroundUploader {
   private readonly place: UploadPlace;
   private readonly options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">;
   private isBusy = false;
-  /** Whether the journal is looked through as soon as it may be. */
+  /** True if the journal is checked as soon as possible. */
   private isDue = false;
   private asked: number;
   private wait: number;
@@ -187,7 +184,7 @@ export class BackgroundUploader {
     this.place = place;
     this.options = options;
     this.wait = options.followedEvery;
-    // Who is there for one question has its answer first.
+    // A process with a single question gets its answer first.
     this.asked = options.elapsed();
   }
 
@@ -228,9 +225,9 @@ export class BackgroundUploader {
   }
 
   /**
-   * Whether what is noted waits for an open log: for its own copy, which gives by itself, and for another one of the session
-   * that is written to, whose writes would be refused where this process took the session anew. One that is open for reading
-   * only gives nothing and has no writes: it would have the fleet wait for as long as somebody reads.
+   * Returns whether a note is left to an open log: its own copy, which uploads by itself, or another copy of the session
+   * that is written to, whose writes would be refused if this process took the lease. A copy that is open for reading only
+   * uploads nothing and has no writes, so it does not delay the upload.
    */
   private isLeftTo(log: Log, known: JournaledSession): boolean {
     if (log.header.id !== known.sessionId || !(log instanceof FileLog)) return false;
@@ -245,7 +242,7 @@ export class BackgroundUploader {
     try {
       isGiven = (await uploadCopy(this.place, known)).outcome !== "refused";
     } catch (error) {
-      // Whoever opens the session meets the same.
+      // Opening the session fails in the same way.
       if (error instanceof Failure && error.name === "read_only") longest = LONGEST_LEFT;
     }
     this.isDue = true;

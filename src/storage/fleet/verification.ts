@@ -1,4 +1,4 @@
-/** The search for what is wrong with sessions of a fleet: their lines, what is kept beside these, and their attachments. */
+/** Verification of sessions of a fleet: their lines, stored heads and attachments. */
 
 import { Failure } from "../../core/failure.ts";
 import { parseSessionHeader } from "../../core/format/entry.ts";
@@ -32,8 +32,8 @@ export function hasLines({ state, isRemoved }: FleetRow): boolean {
 }
 
 /**
- * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
- * where the database is away, or refuses us.
+ * Returns the result of a read; null if it fails permanently. Throws storage_failed if the database is unreachable, or
+ * refuses this process.
  */
 export async function readIfUndamaged<T>(fleet: Pick<Fleet, "look">, read: () => Promise<T>): Promise<T | null> {
   for (let isAgain = false; ; isAgain = true)
@@ -47,7 +47,7 @@ export async function readIfUndamaged<T>(fleet: Pick<Fleet, "look">, read: () =>
     }
 }
 
-/** A part of what is kept that can be wrong, and a sentence about it. */
+/** A kind of fault, with a sentence about it. */
 type Wrong = readonly [fault: FleetFault["fault"], message: string];
 
 export class FleetVerification {
@@ -62,15 +62,15 @@ export class FleetVerification {
   }
 
   /**
-   * Returns what is wrong with a session. Its lines are read after its row, and may be removed in between: where the row has
-   * another epoch or state by then, it is read anew.
+   * Returns the faults of a session. Its lines are read after its row, and may be removed in between: if epoch or state
+   * changed meanwhile, it is read again.
    */
   async faultsOf(row: FleetRow, tries = 1): Promise<FleetFault[]> {
     const { id } = row;
     const isDeleted = row.state === "deleted";
     const wrong = [...(await this.wrongIn(id)), ...(await this.wrongAttachments(id))];
     if (wrong.length === 0) return [];
-    // Of a row that has been damaged meanwhile nothing else is known.
+    // If the row was damaged meanwhile, nothing else is known.
     const [now] = (await readIfUndamaged(this.fleet, async () => [await this.adminQueries.row(id)])) ?? [row];
     if (!now || !hasLines(now)) return [];
     if (now.epoch !== row.epoch && tries < MOST_READ) return this.faultsOf(now, tries + 1);
@@ -141,7 +141,7 @@ export class FleetVerification {
   }
 }
 
-/** The heads that are kept beside the lines of a session, compared with these as they come. */
+/** The stored heads of a session, compared with its lines as they arrive. */
 class KeptHeads {
   private readonly fleet: Fleet;
   private readonly sessionId: string;

@@ -1,6 +1,6 @@
 /**
- * Where a session is, and whether it is deleted: one fact for all machines, which the database has. Each machine brings its
- * own files there when it opens the session or does something to all of it, and moves nothing that has more than the fleet.
+ * The place of a session, and whether it is deleted: one fact for all machines, in the database. Each machine moves its own
+ * files accordingly when it opens the session or changes it as a whole, except files with more entries than the fleet.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -28,15 +28,15 @@ export interface SessionFiles {
 
 export interface WhereaboutsPlace extends SessionFiles {
   readonly fleet: Fleet;
-  /** Missing where nobody is asked what was deleted. */
+  /** Missing if deleted sessions are not looked up. */
   readonly adminQueries?: AdminQueries;
   readonly journal: Journal;
 }
 
-/** Where a session is for all machines. */
+/** Place and state of a session for all machines. */
 interface Whereabouts extends SessionPlace {
   readonly isDeleted: boolean;
-  /** Whether it is deleted, and the fleet has no lines of it any more. */
+  /** True if it is deleted, and the fleet has removed its lines. */
   readonly isRemoved: boolean;
   readonly end: FleetEnd;
 }
@@ -67,9 +67,9 @@ export async function readDeletion(
 }
 
 /**
- * Brings the files of a session here to where it is: those of a deleted one to the trash, and of several those that have
- * nothing more than another one. What has more than the fleet stays, and what cannot be moved now. Returns whether a file
- * of a deleted session stays that has more.
+ * Moves the local files of a session to its place: those of a deleted one to the trash, and redundant ones of several. Files
+ * with more entries than the fleet stay, and files that cannot be moved now. Returns whether a file of a deleted session
+ * stays because it has more.
  */
 export async function bringHere(
   place: WhereaboutsPlace,
@@ -82,7 +82,7 @@ export async function bringHere(
     for (const file of files) if (!(await trashIfStale(place, id, file, fact))) isLeft = true;
     return isLeft;
   }
-  // What only this machine has is noted with the path of its file.
+  // Pending entries are recorded with the path of their file.
   if (files.some((file) => hasPendingUploads(place, id, file))) return false;
   const [file] = files.length > 1 ? await onlyOne(place, id, files, fact) : files;
   if (file !== undefined) await quietly(() => bringCopy(place, file, fact));
@@ -122,13 +122,13 @@ function hasPendingUploads({ journal }: WhereaboutsPlace, id: string, file: stri
   return journal.listPendingFiles(id, file).length > 0 || journal.findPendingElsewhere(id) !== undefined;
 }
 
-/** Returns whether all entries of a log are those with which the fleet's session begins. */
+/** Returns whether all entries of a log are the first ones of the fleet's session. */
 async function hasNoMore(place: WhereaboutsPlace, log: Log, id: string, fact: Whereabouts): Promise<boolean> {
   const { count } = log.nodes;
   if (count >= fact.end.entries) return count === fact.end.entries && (await endsAt(log, fact.end));
-  // What is left of lines that were removed is the end that was acknowledged here.
+  // For removed lines, only the end that was acknowledged here is left.
   const acknowledged = fact.isRemoved ? place.journal.ends.of(id)?.end : undefined;
-  // Without one nothing here was acknowledged, and nothing tells its lines from those that were removed.
+  // Without one nothing was acknowledged here, and its lines cannot be distinguished from the removed ones.
   if (fact.isRemoved)
     return acknowledged === undefined || (acknowledged.entries === count && (await endsAt(log, acknowledged)));
   let end = NOTHING;

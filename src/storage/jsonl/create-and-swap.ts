@@ -29,7 +29,7 @@ export interface Published {
   readonly lock: Lock;
 }
 
-/** Buffer in which small writes are put together; no write begins within another. */
+/** Buffer that collects small writes; no write begins within another. */
 const scratch = Buffer.allocUnsafeSlow(1 << 16);
 
 /** Returns lines as they lie in a file; `sealed`: after a line feed. Valid until the next call. */
@@ -98,8 +98,8 @@ function publishLocked(
 }
 
 /**
- * Writes a file with other content beside a session file and swaps the names. The original keeps its bytes and mode
- * under the name `backup`. Throws storage_failed, having changed nothing, if another program wrote to it meanwhile.
+ * Writes a new file next to a session file and swaps the names. The original keeps its bytes and mode under the name
+ * `backup`. Throws storage_failed, having changed nothing, if another program wrote to it meanwhile.
  */
 export function swapFile(
   disk: Disk,

@@ -1,8 +1,8 @@
 /**
- * Knowledge of a session file without a scan: from writing it, or by the index snapshot of a large one. A snapshot
- * is used only if the file bears it out: it must be the same file, with the same times if it has not grown, and with
- * the same bytes at both ends of the scanned part and at samples all over it. What comes after that part is scanned as
- * usual. Only sessions in which nothing was damaged, migrated or renamed have one, so it holds all there is to know.
+ * Knowledge of a session file without a scan: from writing it, or by the index snapshot of a large one. A snapshot is used
+ * only if the file confirms it: it must be the same file, with the same times if it has not grown, and with the same bytes
+ * at both ends of the scanned part and at samples all over it. Bytes after that part are scanned as usual. Only sessions in
+ * which nothing was damaged, migrated or renamed have one, so it is complete.
  */
 
 import { crc32 } from "node:zlib";
@@ -42,7 +42,7 @@ export class FileIndex {
     this.cache = cache;
   }
 
-  /** Restores what is known of the file from its writer or from the cache. Returns how many bytes that covers. */
+  /** Restores the known part of the file from its writer or from the cache. Returns its length in bytes. */
   recall(info: FileInfo, written?: WrittenLines): number {
     const known = written?.recall(info, this.parts.entries.nodes);
     if (known) return this.restore(known);
@@ -64,7 +64,7 @@ export class FileIndex {
     return size;
   }
 
-  /** Fills the empty nodes from the snapshot of the file. Returns null when there is none or it does not hold. */
+  /** Fills the empty nodes from the snapshot of the file. Returns null if it is missing or does not hold. */
   private load(info: FileInfo): KnownLines | null {
     const { cache } = this;
     if (!cache || info.size < cache.minBytes) return null;
@@ -100,8 +100,8 @@ export class FileIndex {
   }
 
   /**
-   * Saves what is known of a file for the next opening. The caller knows that it follows from the lines alone. `isLast`:
-   * the log is closed, so that this may be written later.
+   * Saves the index of a file for the next opening. The caller knows that it follows from the lines alone. `isLast`: the log
+   * is closed, so that this may be written later.
    */
   keep(isLast: boolean): void {
     const { cache } = this;
@@ -151,7 +151,7 @@ export class WrittenLines {
   private readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   private readonly sources = new Set<Log>();
   private size: number;
-  /** Whether something was written whose nodes only a scan can find. */
+  /** True if something was written whose nodes only a scan can find. */
   private unknown = false;
   private info: FileInfo | undefined;
 

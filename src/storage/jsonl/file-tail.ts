@@ -43,7 +43,7 @@ export class FileTail {
     pending.splice(0, count);
   }
 
-  /** Whether the pending writes are there as we wrote them, and another program wrote after them. */
+  /** True if the pending writes are there as we wrote them, and another program wrote after them. */
   get isFollowed(): boolean {
     const { file, end } = this.parts;
     try {

@@ -1,4 +1,4 @@
-/** Gaps in the chain of parents that damaged lines leave, and the check of what lies beside them. */
+/** Gaps in the chain of parents that damaged lines leave, and checks of the entries around them. */
 
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";

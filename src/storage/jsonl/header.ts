@@ -14,14 +14,14 @@ export interface FileHeader {
   readonly headerLine: Uint8Array;
   /** Format version of the file. */
   readonly version: number;
-  /** Whether the file must be published anew before anything is appended: an old version, or a header with a leaf. */
+  /** True if the file must be published anew before anything is appended: an old version, or a header with a leaf. */
   readonly isOutdated?: boolean;
   /** Why the session cannot be written, and the damage that this is. */
   readOnly?: Failure;
   readonly damage?: Pick<Damage, "kind" | "reason" | "salvaged">;
 }
 
-/** Parses a header line. Returns null if it is none. */
+/** Parses a header line. Returns null if it is no header. */
 export function parseHeader(line: Uint8Array): FileHeader | null {
   const found = parseSessionHeader(line);
   if (found === null) return null;

@@ -36,7 +36,7 @@ import { FileEnd, SessionFile } from "./session-file.ts";
 export interface JsonlOptions extends FileLogOptions {
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
-  /** Bytes of a new file after which a sync begins beside the writing. */
+  /** Bytes of a new file after which a sync begins during the write. */
   readonly syncedEarly?: number;
 }
 
@@ -63,7 +63,7 @@ export class JsonlBackend implements Backend {
   readonly entries = new KnownEntries();
   readonly records: LineRecords;
   readonly reader: EntryReader;
-  /** Whether what was read at opening is one consistent state of the file. */
+  /** True if opening read one consistent state of the file. */
   isConsistent = true;
   private isGivenId = false;
   private readonly disk: Disk;
@@ -120,7 +120,7 @@ export class JsonlBackend implements Backend {
     return isSeen && !this.scanner.thorough;
   }
 
-  /** Whether every node follows from its line alone. */
+  /** True if every node follows from its line alone. */
   private get isLiteral(): boolean {
     const { damage, overrides, nodes } = this.entries;
     return damage.length === 0 && overrides.size === 0 && !this.reader.isAmbiguous && nodes.aliases === 0;
@@ -143,7 +143,7 @@ export class JsonlBackend implements Backend {
     this.scanner.stored = { header, headerLine, version: CURRENT_VERSION };
   }
 
-  /** Opens the file. `written` is what is known from writing it. */
+  /** Opens the file. `written`: its index, if it was just written. */
   open(written?: WrittenLines): void {
     const { file, state } = this;
     file.open();
@@ -184,7 +184,7 @@ export class JsonlBackend implements Backend {
     return openLog(this.options, this.path, this.scanner.thorough || this.mayHideEntries);
   }
 
-  /** Saves what is known of the file for the next opening, if it follows from the lines alone. */
+  /** Saves the index of the file for the next opening, if it follows from the lines alone. */
   unlocking(isLast = false): void {
     const { end, state } = this;
     if (!this.persisted || state.durableCount !== this.entries.nodes.count || state.readOnly) return;
@@ -226,7 +226,7 @@ export class JsonlBackend implements Backend {
     if (isOutdated) this.republish(nameBackup(this.disk, this.path, `v${this.stored.version}`));
   }
 
-  /** Makes sure, before a write, that what is known of the file is what is there. Throws storage_failed. */
+  /** Makes sure, before a write, that the known content is that of the file. Throws storage_failed. */
   private requireKnown(appending = false): void {
     const { file, state } = this;
     const { seen } = file;
@@ -341,7 +341,7 @@ export class JsonlBackend implements Backend {
     this.adopt(published);
   }
 
-  /** Publishes the file as version 3 beside the original, which gets a name that no scanner takes for a session. */
+  /** Publishes the file as version 3. The original stays next to it, under a name that no scanner takes for a session. */
   private republish(backup: string): void {
     const { disk, entries, records, end, file, reader } = this;
     const { headerLine } = this.stored;
@@ -371,7 +371,7 @@ export class JsonlBackend implements Backend {
     this.adopt(published);
   }
 
-  /** Continues with a file that we put in its place, in which every line is as it is known. */
+  /** Continues with a published file of ours, whose lines are all known. */
   private adopt({ fd, lock }: Published): void {
     const { file, state } = this;
     this.reader.closeWindow();
@@ -390,7 +390,7 @@ export class JsonlBackend implements Backend {
     const { size } = this.end;
     await disk.sync(file.fd);
     await this.state.unsynced.sync();
-    // What is durable in a file without its name is lost.
+    // Durable bytes in a file without its name are lost.
     if (!isSameFile(disk.info(this.path), file.seen ?? file.info()))
       throw makeRemovedFailure("replaced the session's file");
     requireCurrent();
@@ -405,7 +405,7 @@ export class JsonlBackend implements Backend {
   settle(): void {
     const { isSynced, unsynced } = this.state;
     if (!isSynced) return;
-    // Windows syncs only what is open for writing.
+    // Windows syncs only files that are open for writing.
     this.file.openToWrite();
     this.disk.syncNow(this.file.fd);
     unsynced.syncNow();

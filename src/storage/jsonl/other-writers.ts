@@ -1,7 +1,7 @@
 /**
- * Finds out what other programs did to a session file, and adds the entries that they appended. Without the lock, what
- * was found after the known part is provisional, because its writer may still be at work; the first check with the
- * lock judges it again.
+ * Finds changes of other programs to a session file, and adds the entries that they appended. Without the lock, entries
+ * after the known part are provisional, because their writer may still be at work; the first check with the lock reads them
+ * again.
  */
 
 import { isMissing, toStorageFailure } from "../../core/errno.ts";
@@ -27,7 +27,7 @@ export class OtherWriters {
   private readonly parts: ScannedParts;
   private readonly scanner: LineScanner;
   private readonly state: WriteState;
-  /** Whether the file had changed without growing when we appended: then the next check returns "replaced". */
+  /** True if the file had changed without growing when we appended: then the next check returns "replaced". */
   private isSuspected = false;
 
   constructor(env: Env, parts: ScannedParts, scanner: LineScanner, state: WriteState) {
@@ -37,7 +37,7 @@ export class OtherWriters {
     this.state = state;
   }
 
-  /** Checks what others did to the file. `appending`: the caller will only write after it. Throws storage_failed. */
+  /** Checks the file for changes by others. `appending`: the caller will only write after it. Throws storage_failed. */
   checkFile(appending: boolean): Change {
     const { file, records } = this.parts;
     if (!file.isOpen || records.reader.isClosed) return NO_CHANGE;
@@ -199,7 +199,7 @@ export class OtherWriters {
     this.forgetFrom(first);
   }
 
-  /** Whether no program will continue the torn write at the end. Only the lock holder can tell. */
+  /** True if no program will continue the torn write at the end. Only the lock holder knows. */
   get isWriterGone(): boolean {
     const { file, end } = this.parts;
     if (end.isTornOurs || this.state.lock.previousHolderDied) return true;

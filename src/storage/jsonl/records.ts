@@ -15,7 +15,7 @@ import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Bytes of a file that are read together to look at the heads in them. */
 const NEAR = 1 << 18;
-/** Bytes at the end of a file in which the last append of a dead writer is expected. */
+/** Bytes at the end of a file that may contain the last append of a dead writer. */
 const LAST_APPEND = 1 << 20;
 
 export class LineRecords implements EntrySource {
@@ -106,8 +106,8 @@ export class LineRecords implements EntrySource {
   }
 
   /**
-   * Whether one consistent state was read: nobody changed the file meanwhile, or no entry that was read is a mixture.
-   * Other programs may only have cut what a dead writer left, which is no longer than its last append.
+   * Returns whether one consistent state was read: no program changed the file meanwhile, or no entry that was read is a
+   * mixture. Other programs may only have cut the last append of a dead writer.
    */
   isConsistent(): boolean {
     const { seen, disk } = this.file;
@@ -120,9 +120,9 @@ export class LineRecords implements EntrySource {
   }
 
   /**
-   * Whether the file has the heads of entries where they were read, from position `first` on, and no damaged line from
-   * byte `from` on. What is read while another program writes may be a mixture: that program cut off what a dead writer
-   * left, and wrote as many bytes of its own.
+   * Returns whether the file has the heads of entries where they were read, from position `first` on, and no damaged line
+   * from byte `from` on. A read during another program's write may be a mixture: that program cut off a dead writer's bytes,
+   * and wrote as many of its own.
    */
   holdsNodes(first: number, from: number): boolean {
     const { damage, nodes, overrides } = this.entries;
@@ -151,7 +151,7 @@ export class LineRecords implements EntrySource {
     return true;
   }
 
-  /** Whether a line has the head of an entry, or is not whole and its beginning does not show the head. */
+  /** Returns whether a line has the head of an entry, or is not whole and its beginning does not show the head. */
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;

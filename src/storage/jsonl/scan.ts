@@ -1,6 +1,6 @@
 /**
- * Scans the lines of a session file into nodes, in one pass over line ends and heads. What is no entry is damage, which
- * is read past and reported; whole entries within damaged lines are found.
+ * Scans the lines of a session file into nodes, in one pass over line ends and heads. Other lines are damage, which is
+ * reported and skipped; whole entries within damaged lines are found.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -28,7 +28,7 @@ import { type FileHeader, makeHeader, parseHeader } from "./header.ts";
 import type { LineRecords } from "./records.ts";
 import type { FileEnd, SessionFile } from "./session-file.ts";
 
-/** Number of entries from which the number of all is estimated. */
+/** Number of entries from which the total is estimated. */
 const SAMPLED = 512;
 
 /** The parts of a log that a scan fills. */
@@ -41,11 +41,11 @@ export interface ScannedParts {
 
 export class LineScanner {
   stored: FileHeader | null = null;
-  /** Whether every line is parsed whole while the file is opened. */
+  /** True if every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
   /** Offset of the header, where something stands before it. */
   private headerStart = -1;
-  /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
+  /** True if new lines are being read: another program may have glued one to bytes of a dead writer. */
   isGrowing = false;
   /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
   readonly lostParents = new Map<string, number>();
@@ -70,7 +70,7 @@ export class LineScanner {
     return this.stored?.version ?? CURRENT_VERSION;
   }
 
-  /** Whether it is enough to read heads, as it is for lines of the current format. */
+  /** True if it is enough to read heads, as it is for lines of the current format. */
   private get quick(): boolean {
     return !this.thorough && !this.isGrowing && this.version >= CURRENT_VERSION;
   }
@@ -185,7 +185,7 @@ export class LineScanner {
     return found;
   }
 
-  /** Whether a piece of a line is an entry and not a part of one, such as a block of a message. */
+  /** Returns whether a piece of a line is an entry and not a part of one, such as a block of a message. */
   private isEntry(piece: Uint8Array): boolean {
     const found = isUtf8(piece) ? getMembers(piece) : null;
     const timestamp = found && findMember(found, "timestamp");
@@ -212,7 +212,7 @@ export class LineScanner {
       column.reserve(Math.ceil(count / 1.5));
   }
 
-  /** Handles an entry whose id is taken: a repetition is none, a damaged copy gives way, others get another id. */
+  /** Handles an entry whose id is taken: a repetition is dropped, a damaged copy is replaced, others get another id. */
   private resolveAlias(position: number): void {
     const { nodes, placeholders, overrides } = this.entries;
     const { starts, lengths, reader } = this.records;

@@ -35,7 +35,7 @@ export class SessionFile {
     return this.fd >= 0;
   }
 
-  /** Whether the open file has no name any more. */
+  /** True if the open file has no name any more. */
   get isDeleted(): boolean {
     return hasNoName(this.disk, this.fd);
   }
@@ -128,7 +128,7 @@ export class SessionFile {
     }
   }
 
-  /** Records the bytes by which the part up to `end` is recognised. If they cannot be read, it never is. */
+  /** Records the bytes that identify the part up to `end`. If they cannot be read, it never matches. */
   readEdges(end: number): void {
     const lastStart = end > EDGE ? end - EDGE : end;
     try {
@@ -137,12 +137,12 @@ export class SessionFile {
       this.lastLength = this.last.length;
       this.lastStart = lastStart;
     } catch {
-      // What we write next is known, and does not tell what is before it.
+      // The next write of ours is known, and says nothing about the bytes before it.
       this.first = UNKNOWN;
     }
   }
 
-  /** Records a write of ours, after which the file has this stamp and its known part ends at `end` with these bytes. */
+  /** Records a write of ours: the file now has this stamp, and its known part ends at `end` with these bytes. */
   wrote(info: FileInfo, end: number, bytes: Uint8Array): void {
     this.watched.wrote(info);
     // Copied, because the bytes are written over, into the same memory again: new memory takes 2 of the 8 us of an append.
@@ -153,7 +153,7 @@ export class SessionFile {
     this.lastStart = end - length;
   }
 
-  /** Whether the file still has the known part, as far as the bytes at its ends show. */
+  /** Returns whether the file still has the known part, as far as the bytes at its ends show. */
   isThere(): boolean {
     return this.holdsAt(0, this.first) && this.holdsAt(this.lastStart, this.last.subarray(0, this.lastLength));
   }
@@ -175,10 +175,10 @@ export class FileEnd {
   isUnterminated = false;
   /** Offset of what a torn write left, or -1. */
   torn = -1;
-  /** Whether only a server of ours can have left it. */
+  /** True if only a server of ours can have left it. */
   isTornOurs = false;
   durable = { size: 0, isUnterminated: false };
-  /** Whether another program appended after entries of ours that are not durable yet. */
+  /** True if another program appended after entries of ours that are not durable yet. */
   isMixed = false;
 
   /** End of the part that need not be judged again. */

@@ -20,7 +20,7 @@ import { LF } from "../log/lines.ts";
 import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 
-/** Bytes after which a sync begins beside the writing: 245 MB are durable after 260 ms, and after 310 with one sync. */
+/** Bytes after which a sync begins during the write: 245 MB are durable after 260 ms, and after 310 with one sync. */
 const SYNCED_EARLY = 1 << 25;
 
 export function makeJsonlStore(options: JsonlOptions): Store {
@@ -39,7 +39,7 @@ export function makeJsonlStore(options: JsonlOptions): Store {
   };
 }
 
-/** A new session file that gets its name when it is whole, and is opened with what is known from writing it. */
+/** A new session file that gets its name when it is whole, and is opened with the index from writing it. */
 class Publication {
   readonly file: string;
   /** Folders whose names are to be synced once the file has its own. */
@@ -49,7 +49,7 @@ class Publication {
   private readonly written: WrittenLines;
   private readonly attachments: string;
   private named: FileInfo | undefined;
-  /** Whether the folder of the attachments is one that we made: nothing else may be removed. */
+  /** True if the folder of the attachments is one that we made: nothing else may be removed. */
   private isFolderOurs = false;
 
   constructor(options: JsonlOptions, beginning: Beginning, file: string) {
@@ -99,7 +99,7 @@ class Publication {
     return openLog(this.options, this.file, false, this.written);
   }
 
-  /** Removes what was made, unless somebody works with it by now. Returns the failure that a caller gets. */
+  /** Removes the new files, unless another program uses them by now. Returns the failure for the caller. */
   undo(error: unknown): Failure {
     const { file, named } = this;
     if (named) {

@@ -22,7 +22,7 @@ export class AttachmentFolder {
     this.folder = folder;
   }
 
-  /** Returns the digests by which its files are named. */
+  /** Returns the digests in its files' names. */
   names(): string[] {
     return listAttachments(this.disk, this.folder);
   }
@@ -64,7 +64,7 @@ export class AttachmentFolder {
   }
 }
 
-/** Returns the digests by which the attachments in a folder are named; none when it is missing. */
+/** Returns the digests in the names of a folder's attachments; none if it is missing. */
 export function listAttachments(disk: Disk, folder: string): string[] {
   return (readIfPresent(() => listNames(disk, folder)) ?? []).filter((name) => DIGEST.test(name));
 }

@@ -1,6 +1,6 @@
 /**
- * Reads the lines of entries from the records in which a backend stores them: lines of a file, or frames of segments.
- * Reads records together that lie together, checks each once, and gives damaged entries a placeholder.
+ * Reads the lines of entries from the records of a backend: lines of a file, or frames of segments. Reads adjacent records
+ * together, checks each once, and replaces damaged entries by a placeholder.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -66,22 +66,25 @@ export interface EntrySource {
   lineLength(position: number): number;
   /** Returns the start of an entry's line in its record. */
   lineStart(position: number): number;
-  /** Whether a record whose line is JSON is the one of its entry. */
+  /** Returns whether a record whose line is JSON is the one of its entry. */
   isOf(position: number, record: Uint8Array): boolean;
-  /** Whether it is without a look where nothing can have changed its bytes. Making a slice for one takes 0.2 us. */
+  /**
+   * True if the record is the entry's without a check, provided nothing can have changed its bytes. Making a slice for a
+   * check takes 0.2 us.
+   */
   readonly trustsKnown?: boolean;
-  /** Looks elsewhere for the line of a record that is not the one of its entry. Returns null when there is none. */
+  /** Looks elsewhere for the line of an entry whose record is another's. Returns null if it is not found. */
   elsewhere?(position: number, record: Uint8Array): Uint8Array | null;
   /** Called before an entry whose bytes are damaged gets its placeholder. */
   noteLost(position: number): void;
-  /** Returns what is added to the reason of damage in a record. */
+  /** Returns an addition to the reason of damage in a record. */
   locationOf?(position: number): string;
   /** Yields the lines of a run as they are, each with its line feed. `again` has memory that may be used again. */
   copyRun(positions: ArrayLike<number>, run: Run, again?: { bytes?: Buffer }): Iterable<Uint8Array>;
 }
 
 export class EntryReader {
-  /** Whether the head of some entry may differ from the one that a parser finds in the whole line. */
+  /** True if the head of some entry may differ from the one that a parser finds in the whole line. */
   isAmbiguous = false;
   isClosed = false;
   private readonly disk: Disk;
@@ -89,7 +92,7 @@ export class EntryReader {
   private readonly entries: KnownEntries;
   private readonly source: EntrySource;
   private readonly bodies = new LineValidator();
-  /** Whether bytes may have changed since the heads were read: heads are compared when a line is checked. */
+  /** True if bytes may have changed since the heads were read: heads are compared when a line is checked. */
   private isDoubted = false;
   /** A part of a file that was read ahead: so 10,000 entries of 2.5 KB, asked for in order, take 10 ms and not 40. */
   private window: (KnownBytes & { readonly file: number; readonly start: number; readonly end: number }) | undefined;
@@ -133,7 +136,7 @@ export class EntryReader {
   *readMany(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
     const { starts, lengths, near } = this.source;
     let again: Buffer | undefined;
-    // Who asks for one after the other gets what is read ahead, too.
+    // A caller that reads one entry after the other uses the bytes that were read ahead, too.
     if (positions.length === 1) yield this.read(positions[0]);
     else
       for (const run of this.runs(positions, near)) {
@@ -291,7 +294,7 @@ export class EntryReader {
     }
     const fast = unchecked > 0 && bytes.length <= MAX_BYTES ? getFastPath() : null;
     if (!fast) return whole;
-    // Where most bytes are those of other entries, only the lines are copied.
+    // If most bytes are of other entries, only the lines are copied.
     const isDense = size > bytes.length / 2;
     const isTrusted = this.trusts(isKnown);
     if (isDense) fast.bytes.set(bytes);
@@ -334,18 +337,18 @@ export class EntryReader {
     return entries.replace(position);
   }
 
-  /** Whether bytes that are JSON are those of their entry without a look. */
+  /** Returns whether bytes that are JSON are those of their entry without a look. */
   private trusts(isKnown: boolean): boolean {
     return isKnown && !this.isDoubted && this.source.trustsKnown === true;
   }
 
-  /** Whether a record holds the line of its entry, and that is UTF-8 and JSON. */
+  /** Returns whether a record holds the line of its entry, and that is UTF-8 and JSON. */
   isWhole(position: number, record: Uint8Array, isKnown: boolean): boolean {
     const line = this.lineIn(record, position);
     return isUtf8(line) && this.isEntry(position, record, line, isKnown);
   }
 
-  /** Whether a line that is UTF-8 is the JSON of its entry. */
+  /** Returns whether a line that is UTF-8 is the JSON of its entry. */
   private isEntry(position: number, record: Uint8Array, line: Uint8Array, isKnown: boolean): boolean {
     const { bodies } = this;
     let start = readLine(line);

@@ -39,17 +39,17 @@ function foundAt(disk: Disk, path: string): string | null | undefined {
   return typeof id === "string" ? id : undefined;
 }
 
-/** Returns the failure of what another program stood in the way of. `deed`: what it did, and what to do now. */
+/** Returns the failure of an operation that another program prevented. `deed`: its action, and advice. */
 export function makeOtherProgramFailure(deed: string): Failure {
   return new Failure("storage_failed", `Another program ${deed}`, {}, { byOthers: true });
 }
 
-/** Returns the failure of a write that would have built on something other than what is stored. */
+/** Returns the failure of a write whose basis differs from the stored bytes. */
 export function makeChangedFailure(what: "file" | "files"): Failure {
   return makeOtherProgramFailure(`changed the session's ${what} meanwhile. Nothing was written; try again.`);
 }
 
-/** Returns the failure of a commit after which the entries would be gone with the files that another program took away. */
+/** Returns the failure of a commit whose entries would be lost with files that another program removed. */
 export function makeRemovedFailure(deed: string): Failure {
   return makeOtherProgramFailure(`${deed}. Try again.`);
 }

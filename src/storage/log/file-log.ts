@@ -36,7 +36,7 @@ export interface Backend {
   readonly entries: KnownEntries;
   readonly reader: EntryReader;
   readonly state: WriteState;
-  /** Whether the session was created. */
+  /** True if the session was created. */
   readonly persisted: boolean;
   readonly stamp: FileStamp | null;
   /** The file that carries the lock, as it was last seen; set once the session was created. */
@@ -70,13 +70,15 @@ export interface Backend {
   hold(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /** Creates the session with the first `count` entries, which are held, in one step. */
   create(count: number): void;
-  /** Makes sure, before a write, that what is known is what is stored. Adds what others wrote. The lock is held. */
+  /**
+   * Makes sure, before a write, that the known bytes are the stored ones. Adds entries of other writers. The lock is held.
+   */
   confirm(): void;
   /** Writes lines at the end, after `confirm`, and adds their entries. The lock is held. */
   append(lines: readonly Uint8Array[], heads?: KnownHeads): void;
   /**
-   * Writes the held entries from a position up to another at the end, and records that they are durable. Throws, and holds
-   * those that are not written, where another program changed what is stored. The lock is held.
+   * Appends the unwritten entries from a position up to another, and records that they are durable. Throws, and keeps the
+   * unwritten ones in memory, if another program changed the stored bytes. The lock is held.
    */
   writeHeld(from: number, to: number): void;
   /** Removes the entries from a position on, which are held. */
@@ -85,8 +87,8 @@ export interface Backend {
   /** Records that everything is durable, where that means to survive no more than the death of the process. */
   markAllDurable(): void;
   /**
-   * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
-   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
+   * Syncs the bytes appended until now and records that they are durable. After every wait and before it records that, it
+   * calls `requireCurrent`, which throws if the entries were rolled back meanwhile.
    */
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** See {@link Log}. Every entry is durable, as far as this process knows. */
@@ -97,12 +99,12 @@ export interface Backend {
   commitNothing?(): Promise<void>;
   /** Makes everything durable instead of removing it, if that cannot be removed alone. Returns whether it did. */
   keepAll?(): boolean;
-  /** Removes what is not durable. Returns whether none of it is left in the files. */
+  /** Removes entries that are not durable. Returns whether the files have none of them left. */
   rollBack(): boolean;
 
   /** Throws unless a damaged session may be repaired. */
   requireRepairable(): void;
-  /** Makes sure, before a repair, that what is known is what is stored. */
+  /** Makes sure, before a repair, that the known bytes are the stored ones. */
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
   rebuild(repairs: Repairs): string;
@@ -112,7 +114,7 @@ export interface Backend {
   checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
   close(): void;
-  /** Removes a session that was just published, if nobody changed it since. */
+  /** Removes a session that was just published, unless another program changed it since. */
   discard?(): void;
 }
 
@@ -125,7 +127,7 @@ export class FileLog implements ReplicatedLog {
   readonly backend: Backend;
   /** The other place that has the entries. */
   readonly replica: Replica | undefined;
-  /** Whether something else was put in this one's place here. */
+  /** True if another log replaced this one here. */
   private isReplaced = false;
   remoteChangeCount = 0;
   renamed: Log["renamed"];
@@ -136,7 +138,7 @@ export class FileLog implements ReplicatedLog {
   /** The first entry that the files lack, where they lack some. Only a copy's do. */
   private heldFrom: number | undefined;
   isDisturbed = false;
-  /** Number of entries from which on the disk is asked again, after it refused some: twice as many as then. */
+  /** Number of entries at which the disk is tried again after a refusal: twice as many as then. */
   private triedFrom = 0;
 
   constructor(backend: Backend) {
@@ -206,7 +208,7 @@ export class FileLog implements ReplicatedLog {
   }
 
   get mayHideEntries(): boolean {
-    // What is read from memory is known.
+    // Lines in memory are known.
     return this.heldFrom === undefined && this.backend.mayHideEntries === true;
   }
 
@@ -298,7 +300,7 @@ export class FileLog implements ReplicatedLog {
     return this.lockHere();
   }
 
-  /** Takes the lock of the session on this machine, whoever has it elsewhere. */
+  /** Takes the session's lock on this machine, whether or not another machine has the lease. */
   private lockHere(): boolean {
     const { backend } = this;
     const { lock } = backend.state;
@@ -321,7 +323,7 @@ export class FileLog implements ReplicatedLog {
   renewLock(): void {
     const { lock, isCommitting, readOnly } = this.backend.state;
     const { lockedFile } = this.backend;
-    // What is not durable yet is ended as it began.
+    // The lock stays the same until a commit ends.
     if (!lock.isHeld || !lockedFile || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
     lock.keep(lockedFile);
     if (!lock.isHeld) this.backend.state.isConfirmed = false;
@@ -416,7 +418,7 @@ export class FileLog implements ReplicatedLog {
       this.heldFrom = durableCount < this.nodes.count ? durableCount : undefined;
       this.triedFrom = 0;
     } catch (error) {
-      // What a disk refuses it may take later. Anything else says that the files are not those that are known.
+      // A disk error may pass. Any other error means that the files have changed.
       this.isDisturbed = this.persisted && (isMissing(error) || !isErrno(error));
       this.triedFrom = 2 * durableCount - heldFrom;
     }
@@ -466,7 +468,7 @@ export class FileLog implements ReplicatedLog {
     this.backend.state.durableCount = count;
   }
 
-  /** Writes to the files what is durable in the other place. Nobody waits for a checkpoint of a copy. */
+  /** Writes the entries that are durable in the replica to the files. No caller waits for a checkpoint of a copy. */
   private committedThere(): void {
     if (this.durableCount >= this.triedFrom) this.writeBehind();
     if (this.heldFrom === undefined && this.backend.isCheckpointDue) this.backend.commitNothing?.().catch(() => {});
@@ -517,7 +519,7 @@ export class FileLog implements ReplicatedLog {
     return failure;
   }
 
-  /** Removes what is not durable in the other place, and was not written here. */
+  /** Removes entries that are neither durable in the replica nor written here. */
   private forgetHeld(count: number, error: unknown): unknown {
     this.backend.forgetHeld(this.durableCount);
     if (!this.isBehind) this.heldFrom = undefined;
@@ -525,7 +527,7 @@ export class FileLog implements ReplicatedLog {
     return error;
   }
 
-  /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */
+  /** Keeps entries that are not durable and cannot be removed. Returns whether it does. */
   private keepAll(): boolean {
     const { durableCount: from } = this;
     if (!this.backend.keepAll?.()) return false;
@@ -604,7 +606,7 @@ export class FileLog implements ReplicatedLog {
     }
     backend.discard();
     backend.reader.isClosed = true;
-    // Whoever gets the lock from here on finds nothing to write to.
+    // The next process with the lock finds no session to write to.
     backend.state.lock.release();
     this.replica?.release();
   }

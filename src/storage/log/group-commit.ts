@@ -10,7 +10,7 @@ export interface CommittedLog {
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after that, successful or not. */
   committed(): void;
-  /** Gives up what is not durable, because of an error. Returns the error for the callers that wait. */
+  /** Discards entries that are not durable, because of an error. Returns the error for the callers that wait. */
   rollBack(error?: unknown): unknown;
 }
 
@@ -25,9 +25,9 @@ export class GroupCommit {
   private generation = 0;
   /** Why that happened last. */
   private reason: unknown;
-  /** Number of the log's entries for which somebody waits who is told when they are given up. */
+  /** Entries up to here have a caller waiting for the commit. */
   private asked = 0;
-  /** Why entries were given up for which nobody asked yet. */
+  /** Why entries without a waiting caller were discarded. */
   private unreported: unknown;
 
   constructor(log: CommittedLog) {
@@ -38,12 +38,12 @@ export class GroupCommit {
     return this.running !== null;
   }
 
-  /** Whether entries were given up of which nobody was told: a commit that comes for them fails. */
+  /** True if entries were discarded and no caller knows: the next commit fails. */
   get hasUnreportedFailure(): boolean {
     return this.unreported !== undefined;
   }
 
-  /** Throws the failure of entries that were given up before anybody asked for their commit. */
+  /** Throws the failure of entries that were discarded before their commit. */
   requireKept(): void {
     if (this.hasUnreportedFailure) throw toStorageFailure(this.unreported, "making the changes durable");
   }
@@ -57,7 +57,7 @@ export class GroupCommit {
     }
   }
 
-  /** Notes that whoever appended knows, or is about to be told, what was given up. */
+  /** Records that the caller of the append knows, or is about to learn, about the discarded entries. */
   markReported(): void {
     this.unreported = undefined;
   }
@@ -112,21 +112,24 @@ export class GroupCommit {
     throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
   }
 
-  /** Gives up what is not durable, because of an error of what was to make it so at once. Returns the failure. */
+  /** Discards entries that are not durable, after a failed synchronous attempt. Returns the failure. */
   abandon(error: unknown): unknown {
     return this.log.rollBack(error);
   }
 
-  /** Notes that all `count` entries stay after an error of the operation, also those of which nobody is told by it. Returns it. */
+  /**
+   * Records that all `count` entries stay after an error of the operation, also those without a waiting caller. Returns the
+   * error.
+   */
   keptAll(count: number, error: Failure): Failure {
     this.invalidate(count, error, true);
     return error;
   }
 
   /**
-   * Invalidates the running operation, which would make durable what was given up, all `count` entries that are not durable,
-   * because of an error: it fails with that. So does the next commit, where nobody waits for the last of them yet. Without an
-   * error whoever gives them up tells of it. `stays`: they are there all the same.
+   * Invalidates the running operation: all of the `count` entries that are not durable are discarded because of an error,
+   * with which it fails. So does the next commit, if no caller waits for the last of them yet. Without an error, the caller
+   * reports it. `isKept`: the entries stay all the same.
    */
   invalidate(count: number, error: unknown, isKept: boolean): void {
     this.generation++;

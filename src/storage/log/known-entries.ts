@@ -13,14 +13,14 @@ export function makePlaceholder(type: string, id: string, parentId: string | nul
   return toBytes(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
 }
 
-/** Kinds of damage that are told by bytes, whatever entries are. */
+/** Kinds of damage to bytes, independent of entries. */
 const OF_BYTES: ReadonlySet<Damage["kind"]> = new Set(["newer_version", "bad_line", "torn_tail"] as const);
 
 export class KnownEntries {
   readonly nodes = new Nodes();
   readonly heads = new HeadReader(this.nodes);
   readonly damage: Damage[] = [];
-  /** Whether the session is of a newer version: what its entries have and lack is not known, and no damage. */
+  /** True if the session is of a newer version: missing content of its entries is no damage. */
   isNewer = false;
   /** 1 for each entry whose bytes were found whole, for as long as nothing can have changed them. */
   readonly checked: Column<Uint8Array> = new Column(new Uint8Array(16));

@@ -10,7 +10,7 @@ import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
 import { putInPlace, useAndClose } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 
-/** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
+/** A leaf position, with the number of entries for which it was recorded, and the id of the last. */
 interface RecordedLeaf {
   readonly count: number;
   readonly lastId: string | null;
@@ -98,7 +98,7 @@ function bytesIn(disk: Disk, file: string): Uint8Array | undefined {
   }
 }
 
-/** Returns a parsed record; undefined when there is none or a crash corrupted it. */
+/** Returns a parsed record; undefined if it is missing or a crash corrupted it. */
 function recordIn(bytes: Uint8Array | undefined): Recorded | undefined {
   try {
     const recorded = bytes && (parse(bytes) as Recorded);
@@ -118,7 +118,7 @@ function leavesOf(recorded: Recorded | undefined): RecordedLeaf[] {
   return before && isId(before.leafId) ? [recorded, before] : [recorded];
 }
 
-/** Whether the position was recorded for exactly the first `first` entries of a log. */
+/** Returns whether the position was recorded for exactly the first `first` entries of a log. */
 function isAmong({ count, lastId }: RecordedLeaf, log: Log, first: number): boolean {
   return count === first && lastId === lastIdOf(log, first);
 }

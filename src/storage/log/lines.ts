@@ -81,12 +81,12 @@ export function scanLines(
   return { size: offset, tail: lineStart, lines: number };
 }
 
-/** Returns a buffer for what is left of a file, as it seems: some files have no size and bytes nevertheless. */
+/** Returns a buffer for the rest of a file by its size; some files have size 0 and bytes nevertheless. */
 function bufferFor(left: number): Buffer {
   return Buffer.allocUnsafe(left > 0 ? Math.min(PIECE, left) : CHUNK);
 }
 
-/** Returns the last byte of `b[0, end)` that is not a carriage return, or `before` when there is none. */
+/** Returns the last byte of `b[0, end)` that is not a carriage return, else `before`. */
 function lastByte(b: Uint8Array, end: number, before: number): number {
   for (let i = end - 1; i >= 0; i--) if (b[i] !== CR) return b[i];
   return before;

@@ -1,22 +1,25 @@
-/** The contract of another place that has a log's entries, and of which the files of the session are a copy. */
+/** The contract of a log's replica: another place that has its entries. The session's files are a copy. */
 
 import type { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 
-/** A log of which another place has the entries. They are durable there; its files are written after that. */
+/** A log with a replica: it holds lines in memory until the replica has them durably, then writes its files. */
 export interface ReplicatedLog extends Log {
   readonly attachments: AttachmentFolder;
-  /** Whether the files lack durable entries, which are read from memory: the disk refused them, or another program is at it. */
+  /**
+   * True if the files lack durable entries, which are read from memory: the disk refused them, or another program
+   * interferes.
+   */
   readonly isBehind: boolean;
-  /** Whether another program changed the files where those entries belong, so that they can be written only anew. */
+  /** True if another program changed the files at the place of those entries, so that they have to be written anew. */
   readonly isDisturbed: boolean;
   /** Writes those entries. They stay in memory where that fails. */
   writeBehind(): void;
   /** Has the next `refresh` say "replaced". */
   markReplaced(): void;
-  /** Whether this process is the writer on this machine. */
+  /** True if this process is the writer on this machine. */
   readonly isHeld: boolean;
   /**
    * Adds lines that are durable there, and writes them to the files; a session that is not created yet is. This process has
@@ -24,12 +27,12 @@ export interface ReplicatedLog extends Log {
    */
   applyRemote(lines: readonly Uint8Array[]): void;
   /**
-   * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
-   * is kept as it was. From then on `refresh` says "replaced". `renamed`: entries of this log that have another id in
-   * `lines`. This process has the lock, and nothing waits.
+   * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path of the previous
+   * state. From then on `refresh` returns "replaced". `renamed`: entries of this log with another id in `lines`. This
+   * process has the lock, and no commit waits.
    */
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string;
-  /** Adds something to what is reported of the session. */
+  /** Adds to the reported damage of the session. */
   addDamage(damage: Damage): void;
 }
 
@@ -41,15 +44,15 @@ export interface Replica {
   /** Throws the reason why this process may not write, as `ready` found it. */
   requireOurs(): void;
   /**
-   * Makes this process the writer there, and brings the log what others wrote. Returns undefined when nothing has to be
-   * waited for. Never rejects; `requireOurs` says why it failed.
+   * Takes the lease for this process, and applies the entries of others. Returns undefined if there is nothing to wait for.
+   * Never rejects; `requireOurs` throws the reason of a failure.
    */
   ready(): Promise<void> | undefined;
   /** See Log. */
   confirm(): Promise<void> | undefined;
   /**
-   * Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. `most`: bytes
-   * that are compared at once, at most.
+   * Applies the entries of others without taking the lease. Rejects with a failure if that is not possible. `most`: maximum
+   * bytes that are compared at once.
    */
   follow(most?: number): Promise<void>;
   /** See Log. */

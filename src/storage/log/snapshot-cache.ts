@@ -220,14 +220,14 @@ function padded(size: number): number {
 export interface SnapshotCache {
   /** Bytes below which a session gets no snapshot. */
   readonly minBytes: number;
-  /** Fills the empty `nodes` from the snapshot of a file. Returns null when there is none or its facts do not hold. */
+  /** Fills the empty `nodes` from the snapshot of a file. Returns null if it is missing or its facts do not hold. */
   load(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SnapshotExtras | null;
   /**
    * Saves a snapshot of a file. Best effort: errors are ignored. With `isLast`, the nodes and columns do not change any
    * more, so that a server may write them after its reply: 45 MB for a million entries take 90 ms.
    */
   store(info: FileInfo, nodes: Nodes, extras: SnapshotExtras, isLast?: boolean): void;
-  /** Writes what was put off. */
+  /** Writes the postponed snapshot. */
   settle(): void;
 }
 
@@ -235,7 +235,7 @@ export interface SnapshotCache {
 const MIN_BYTES = 4 << 20;
 const MAX_FILES = 64;
 
-/** `later` runs work when nobody waits for it; without it, nothing is put off. */
+/** `later` runs work when no caller waits; without it, nothing is postponed. */
 export function makeSnapshotCache(
   disk: Disk,
   stateFolder: string,
@@ -267,7 +267,7 @@ export function makeSnapshotCache(
     },
 
     store(info, nodes, extras, isLast = false) {
-      // Of those that are put off, there is one at a time: each holds a whole session in memory.
+      // Only one is postponed at a time: it holds a whole session in memory.
       settle();
       if (!later || !isLast) {
         write(info, nodes, extras);

@@ -1,7 +1,7 @@
-/** Entries of a log that stayed though their commit failed, because another program had written after them. */
+/** Entries that remained although their commit failed, because another program had written after them. */
 export class UncertainEntries {
   private ranges: { readonly from: number; readonly to: number }[] = [];
-  /** The first of those of which nobody was told. */
+  /** The first unreported one. */
   private firstUnreported: number | undefined;
 
   /** Notes those from a position up to another. */
@@ -14,7 +14,7 @@ export class UncertainEntries {
     return this.ranges.some(({ from, to }) => position >= from && position < to);
   }
 
-  /** Returns the position from which on nobody was told of them, once. */
+  /** Returns the position of the first unreported entry, once. */
   takeFirst(): number | undefined {
     const { firstUnreported } = this;
     this.firstUnreported = undefined;

@@ -18,7 +18,7 @@ export interface FileLogOptions {
   readonly env: Env;
   readonly locks: Locks;
   readonly durability: Durability;
-  /** Whether nothing may be written, or why. */
+  /** True, or the reason, if nothing may be written. */
   readonly readOnly?: boolean | Failure;
   /** Folder for bytes that are taken out of a session. */
   readonly quarantine: string;
@@ -30,15 +30,15 @@ export interface FileLogOptions {
 
 /** The state of a log that its backend uses too. */
 export class WriteState {
-  /** Whether appended lines have to survive a loss of power in the session's files. Those of a copy need not. */
+  /** True if appended lines have to survive a loss of power in the session's files. Those of a copy need not. */
   readonly isSynced: boolean;
-  /** Whether a file has to that is made anew. */
+  /** True if new files have to, too. */
   readonly syncsNewFiles: boolean;
   readonly lock: WriterLock;
   readonly unsynced: UnsyncedFolders;
   /** Entries before this position are durable. */
   durableCount = 0;
-  /** Whether what is known was compared with the stored bytes since the lock was taken. */
+  /** True if the known bytes were compared with the stored ones since the lock was taken. */
   isConfirmed = false;
   /** Lines that were held until the session was created; set from then to the first commit. */
   created: readonly Uint8Array[] | null = null;

@@ -61,7 +61,7 @@ const INVARIANTS = {
 export type InvariantId = keyof typeof INVARIANTS;
 
 export interface Audit extends StoreAudit {
-  /** Whether every frame is whole, in its place and bound to its entry, and no row or mark names one that is missing. */
+  /** True if every frame is whole, in its place and bound to its entry, and no row or mark names one that is missing. */
   readonly hasAllEntries: boolean;
   /** Counters of whole frames. */
   readonly counters: Counters;
@@ -71,7 +71,7 @@ export interface Audit extends StoreAudit {
 }
 
 interface AuditOptions {
-  /** Whether it is still being built: it has no pointer, and the caller knows its payloads, whose chain it compares. */
+  /** True if it is still being built: it has no pointer, and the caller knows its payloads, whose chain it compares. */
   readonly staging?: boolean;
   readonly progress?: Progress;
 }
@@ -393,7 +393,7 @@ class Auditor {
     if (value("type") !== frame.entryType) report("INV-003", "the payload has another type");
   }
 
-  /** Whether the head that was read last is the one that a frame names. */
+  /** Returns whether the head that was read last is the one that a frame names. */
   private hasUsualHead({ entryId, parentEntryId, entryType }: Frame): boolean {
     const { packedId, packedParent, type } = this.heads;
     const isParent =

@@ -25,7 +25,7 @@ export class AuditedRows {
     return this.count;
   }
 
-  /** Whether the row at a place is that of a frame that lies there. */
+  /** Returns whether the row at a place is that of a frame that lies there. */
   isOf(place: number, { segmentSeq, frameSeq, entryId }: Frame, start: number, length: number): boolean {
     return (
       this.segments.values[place] === segmentSeq &&

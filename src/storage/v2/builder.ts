@@ -41,13 +41,13 @@ type BuilderOptions = Pick<SegmentedOptions, "disk" | "env" | "durability" | "se
 export interface NextFrame {
   readonly bytes: Uint8Array;
   readonly row: string;
-  /** Whether it begins a segment. */
+  /** True if it begins a segment. */
   readonly isNew: boolean;
   readonly extent: FrameExtent;
   readonly tail: Tail;
 }
 
-/** Where a frame is written, and how its checksum is computed there. */
+/** Place of a frame, and the function that computes its checksum there. */
 interface FrameAllocator {
   readonly take: (length: number) => Buffer;
   readonly crc: (frame: Buffer) => number;
@@ -138,7 +138,7 @@ export class Builder implements StoreEnd {
   /** Buffer that begins with their rows: a text of them all takes seven times as long to make and to encode. */
   private rows = Buffer.allocUnsafe(CHUNK);
   private rowsLength = 0;
-  /** Where the last of them begins. */
+  /** Start of the last row. */
   private lastRowStart = 0;
   /** Open files that are written but not fsynced. */
   private unsynced: number[] = [];
@@ -250,21 +250,21 @@ export class Builder implements StoreEnd {
     this.framesLength = 0;
   }
 
-  /** Whether full segments wait for {@link keepUp}. */
+  /** True if full segments wait for {@link keepUp}. */
   get isBehind(): boolean {
     return this.unsynced.length > 2;
   }
 
   /**
-   * Begins to fsync the full segments, when those before them are on the medium: whoever adds more need not wait
-   * meanwhile, and what is not on the medium is never more than a few segments.
+   * Begins to fsync the full segments once earlier ones are on the medium: adding more need not wait meanwhile, and never
+   * more than a few segments are missing on the medium.
    */
   async keepUp(): Promise<void> {
     await this.background;
     this.settling = this.unsynced.filter((fd) => fd !== this.segment);
     this.unsynced = [this.segment];
     this.background = this.settle(this.settling);
-    // Whoever waits for it next is told.
+    // The next caller that waits for it gets the failure.
     this.background.catch(() => {});
   }
 
@@ -343,7 +343,7 @@ export class Builder implements StoreEnd {
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
-  /** Closes all files. The one that is being fsynced is closed after that: its number could be another file's by then. */
+  /** Closes all files. The one that is being fsynced is closed after that: its number could be another file's meanwhile. */
   close(): void {
     const fds = new Set(
       [...this.unsynced, ...this.settling.splice(1), this.segment, this.index].filter((fd) => fd >= 0),

@@ -69,8 +69,8 @@ function checkpointSeqs(disk: Disk, container: string): number[] {
 }
 
 /**
- * Returns the last valid checkpoint; null when there is none. What it names was on the medium before it. A partial one
- * is ignored (seed 003, "Checkpoint failure").
+ * Returns the last valid checkpoint, or null. The data that it names was on the medium before it. A partial one is ignored
+ * (seed 003, "Checkpoint failure").
  */
 export function readLastCheckpoint(disk: Disk, container: string): Checkpoint | null {
   for (const seq of checkpointSeqs(disk, container))
@@ -141,7 +141,7 @@ export class Checkpoints {
   private readonly counters: ManifestCounters;
   /** Members of the manifest that are not computed; null until they are known. */
   counted: Counted | null = null;
-  /** Whether the manifest on disk is not that of the durable state. */
+  /** True if the manifest on disk is not that of the durable state. */
   manifestDue = false;
   private known: KnownCheckpoint | null = null;
 
@@ -151,7 +151,7 @@ export class Checkpoints {
     this.counters = new ManifestCounters(container.entries.nodes);
   }
 
-  /** Whether a checkpoint is due since the last one that is known, or none is known. */
+  /** True if a checkpoint is due since the last known one, or none is known. */
   get isDue(): boolean {
     return this.known === null || this.isFarFrom(this.known.tail);
   }
@@ -193,7 +193,7 @@ export class Checkpoints {
     const manifest = this.manifestNow(at);
     const checkpoint = makeCheckpoint(manifest, seq, at, reason);
     const mark = await this.writeSynced(`${makeNumberedName(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
-    // Where this is refused, the name may be taken all the same.
+    // The name may be taken although this was refused.
     this.forget();
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
     this.known = { seq, tail };

@@ -1,4 +1,4 @@
-/** Makes what was appended durable: frames, then index rows, then checkpoints (seed 003); else removes it. */
+/** Makes appended entries durable: frames, then index rows, then checkpoints (seed 003); else removes them. */
 
 import { makeTimestamp } from "../../core/ports/env.ts";
 import { getPointerFile, segmentFile } from "../fs/container-paths.ts";
@@ -99,14 +99,14 @@ export class ContainerCommits {
 
   /**
    * Throws storage_failed unless the frames are there and the container has its name. No row may name a missing frame
-   * (INV-003), and what is durable in a container that lost its name is lost too.
+   * (INV-003), and durable data in a container that lost its name is lost too.
    */
   requireFrames({ segmentSeq, segmentSize }: Tail = this.container.end.tail): void {
     const { container } = this;
     const { disk, folder, end, state } = container;
     const isCut = segmentSeq > 0 && disk.info(segmentFile(folder, segmentSeq)).size < segmentSize;
     if (!isCut && container.hasItsHeader()) return;
-    // The next refresh finds another session, or what is left of this one.
+    // The next refresh finds another session, or the rest of this one.
     end.seen = undefined;
     state.isConfirmed = false;
     throw makeRemovedFailure(isCut ? "truncated the session's files" : "replaced this session with another one");
@@ -151,7 +151,7 @@ export class ContainerCommits {
     if (!isCommitting) states.to("INDEXED", "the index rows are written");
   }
 
-  /** Makes durable what was found after the index, and adds its rows. Gives nothing up where that fails. */
+  /** Makes entries durable that were found after the index, and adds their rows. A failure discards nothing. */
   settle(): void {
     const { container, frames, index } = this;
     const { state, end, entries } = container;
@@ -185,7 +185,7 @@ export class ContainerCommits {
     return true;
   }
 
-  /** Whether what is not durable is there as we wrote it, and another program wrote behind it. */
+  /** True if the bytes that are not durable are there as this process wrote them, and another program wrote behind them. */
   private get isFollowed(): boolean {
     const { container, index } = this;
     const { end, entries, extents, segments, state } = container;
@@ -205,7 +205,7 @@ export class ContainerCommits {
     }
   }
 
-  /** Returns whether none of what is given up is left in the files, wherever these are by now. */
+  /** Returns whether the files, at their present place, have none of the discarded entries left. */
   rollBack(): boolean {
     const { frames, index, states, writers } = this;
     const { entries, extents, end, state, identity } = this.container;
@@ -231,7 +231,7 @@ export class ContainerCommits {
     return isUndone;
   }
 
-  /** Whether a segment holds, from `from` on, these frames and nothing else. */
+  /** Returns whether a segment holds, from `from` on, these frames and nothing else. */
   private holdsFrames(frames: readonly FrameExtent[], { seq, size }: Segment, from: number): boolean {
     let end = from;
     for (const { segmentSeq, start, length, crc } of frames) {
@@ -294,7 +294,7 @@ export class ContainerCommits {
     this.snapshots.grow();
   }
 
-  /** Whether a commit has to make a checkpoint, although the append is durable already. */
+  /** True if a commit has to make a checkpoint, although the append is durable already. */
   get isCheckpointDue(): boolean {
     const { isSynced, isCommitting } = this.container.state;
     if (isSynced || isCommitting || this.states.state !== "INDEXED" || this.container.reader.isClosed) return false;

@@ -110,7 +110,9 @@ export class Container {
     this.entries.report("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
-  /** Forgets what was found for damage, and refuses writes, because a newer program wrote the container. Returns why. */
+  /**
+   * Forgets the damage that was found, and refuses writes, because a newer program wrote the container. Returns the failure.
+   */
   leaveToNewer(part: string): Failure {
     const reason = `${part}, which is newer than this program knows`;
     this.entries.replaceDamage([]);
@@ -130,14 +132,14 @@ export class Container {
     if (this.folder === file) return;
     guardErrno("putting the session in its place", () => disk.rename(this.folder, file));
     this.folder = file;
-    // What was found had other paths.
+    // The unsynced folders had other paths.
     state.unsynced.clear();
     state.unsynced.add(...getContainerFolders(file), dirname(file));
   }
 
   /**
-   * Whether the header is still the one that was read. The inode of a removed file is used again, and another program
-   * may write the file anew in place, so its bytes decide when its times have changed.
+   * Returns whether the header is still the one that was read. The inode of a removed file is used again, and another
+   * program may write the file anew in place, so its bytes decide when its times have changed.
    */
   hasItsHeader(folder = this.folder): boolean {
     const { disk, key } = this;
@@ -171,7 +173,7 @@ export class Container {
     return info;
   }
 
-  /** Returns the failure for files that another program changed. The next refresh compares what is known with them. */
+  /** Returns the failure for files that another program changed. The next refresh compares them. */
   changedByAnother(): Failure {
     this.state.isConfirmed = false;
     return makeChangedFailure("files");
@@ -210,14 +212,14 @@ export class Container {
     return this.state.durableCount >= this.entries.nodes.count;
   }
 
-  /** Records that `count` entries are durable, the last of which ends at `tail`. */
+  /** Records that the first `count` entries are durable; they end at `tail`. */
   markDurable(count: number, tail: Tail = this.end.tail): void {
     this.state.durableCount = count;
     const { indexEnd, lastRow } = this.end;
     this.end.durable = { tail, indexEnd, lastRow };
   }
 
-  /** Returns a function that makes the entries from a position on, the end, and all damage, what they are now. */
+  /** Returns a function that restores the present entries from a position on, the end, and all damage. */
   image(from: number): () => void {
     const { entries, extents, state } = this;
     const { nodes, damage, overrides, placeholders } = entries;

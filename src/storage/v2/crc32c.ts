@@ -1,6 +1,6 @@
 /**
  * CRC-32C (Castagnoli), of bytes anywhere, and three times as fast of bytes in the memory of a WebAssembly module
- * (crc32c.wat), 3.5 GB/s: for whoever goes over all frames of a container.
+ * (crc32c.wat), 3.5 GB/s: for passes over all frames of a container.
  */
 
 import { CHUNK } from "../log/lines.ts";
@@ -55,7 +55,7 @@ export function formatCrc(crc: number): string {
   return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
 }
 
-/** Memory, and the checksums of what is in it. */
+/** Memory, with the checksums of its content. */
 export interface SummedMemory {
   readonly bytes: Buffer;
   /** Returns the CRC-32C of `bytes[start, end)`. */
@@ -81,7 +81,7 @@ interface ModuleMaker {
   };
 }
 
-/** Where the bytes are in the module's memory: after sixteen tables. */
+/** Position of the bytes in the module's memory: after sixteen tables. */
 const PLACE = 16 * VALUES * 4;
 
 /** Returns memory of a chunk in a module of its own, made in 0.5 ms; where there is no WebAssembly, plain memory. */

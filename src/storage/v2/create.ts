@@ -47,15 +47,15 @@ export function createContainer(
     builder.close();
     if (renamed) removeQuietly(disk, getPointerFile(file));
     removeTree(disk, renamed ? file : builder.folder);
-    // Whoever gets it from here on finds nothing to write to.
+    // The next process with the lock finds nothing to write to.
     lock?.release();
     throw error;
   }
 }
 
 /**
- * Removes a container that was published, because what came after that failed: one that another process has by now, or
- * whose index is not as it was `seen`, is a session that somebody works with.
+ * Removes a published container because a later step failed, unless it is in use: another process has its lock, or its index
+ * is not as it was `seen`.
  */
 export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
   const find = (): FileInfo => disk.info(headerFile(file));
@@ -107,7 +107,7 @@ export function findMissingParts({ disk, file, folder }: Container): Damage[] {
   );
 }
 
-/** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: where what was damaged is kept. */
+/** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: path of the damaged original. */
 export function recordRepair(
   container: Container,
   errorClass: ErrorClass,

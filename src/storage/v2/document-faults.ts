@@ -52,7 +52,7 @@ function* faultsOf(container: Container): Generator<string> {
   if (row > 0) yield `row ${row} of index/offsets.jsonl is not that of its entry`;
 }
 
-/** Returns the number of the first row of the index that is not that of its entry, which a cache told of; 0 for none. */
+/** Returns the number of the first wrong row of the index, which a cache reported; 0 if there is no such row. */
 function wrongRow({ disk, folder, extents, entries, end }: Container): number {
   let wrong = 0;
   let count = 0;

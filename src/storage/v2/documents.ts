@@ -32,8 +32,8 @@ export function isUuid(text: string): boolean {
 
 // --- shapes ------------------------------------------------------------------------------------------------------
 
-// What each member must be, in the order in which the members are written. zod could do this, but the library would load
-// it for this alone: 90 KB, and an import that takes half as long again.
+// Types of the members, in the order of writing. zod could do this, but the library would load it for this alone: 90 KB, and
+// an import that takes half as long again.
 
 /** A check that returns the value, with the members of objects in order, or throws {@link Malformed} with the path. */
 type Shape<T> = (value: unknown, path: string) => T;
@@ -101,7 +101,7 @@ function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S):
   return Object.assign(check, { members });
 }
 
-/** Returns a value with the members of its objects in order. It judges nothing: no write fails for what it says. */
+/** Returns a value with the members of its objects in order. It checks nothing, so that no write fails because of it. */
 function inOrder<T>(shape: Shape<T>, value: T): T {
   if (!("members" in shape)) return value;
   const given = value as Readonly<Record<string, unknown>>;
@@ -171,7 +171,7 @@ const MANIFEST = object({
 export type Manifest = Of<typeof MANIFEST>;
 export type Counters = Manifest["counters"];
 
-/** The invariants of a store in which everything holds. */
+/** The invariants of a sound store. */
 export const SOUND: Manifest["invariants"] = eachOf(INVARIANTS, true);
 
 /** The part of a manifest that differs from store to store. */
@@ -349,8 +349,8 @@ export async function appendEvent(disk: Disk, file: string, event: MigrationEven
 }
 
 /**
- * Does the same synchronously. Returns whether a file is new; then the caller must fsync its folder. A ledger with a
- * damaged line is kept beside the new one, which has the events that can be read.
+ * Does the same synchronously. Returns whether a file is new; then the caller must fsync its folder. A ledger with a damaged
+ * line is kept next to the new one, which has the readable events.
  */
 export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
   const { lines, size, torn, fault } = readLedger(disk, file);
@@ -413,7 +413,7 @@ export function parsePointer(bytes: Uint8Array): Pointer {
   return documentOf(bytes, "pointer", POINTER);
 }
 
-/** Returns the pointer at a path, or null when there is none. Throws {@link Malformed} when it is not a pointer. */
+/** Returns the pointer at a path, or null if it is missing. Throws {@link Malformed} if it is not a pointer. */
 export function readPointer(disk: Disk, file: string): Pointer | null {
   try {
     return parsePointer(readWhole(disk, file));

@@ -20,7 +20,7 @@ export interface FrameExtent {
   readonly crc: number;
 }
 
-/** The names under which the columns are kept. */
+/** Names of the stored columns. */
 const COLUMNS = ["segments", "starts", "lengths", "payloadStarts", "payloadLengths", "crcs"] as const;
 
 /** Places by position. */
@@ -65,7 +65,7 @@ export class Extents {
 
 /** The end of a store: the values that the next frame continues and a manifest repeats. */
 export interface Tail {
-  /** Number of the last segment; 0 when there is none. */
+  /** Number of the last segment; 0 for an empty store. */
   readonly segmentSeq: number;
   /** Number of the last frame in that segment. */
   readonly frameSeq: number;
@@ -113,7 +113,7 @@ export function advanceTail(
   };
 }
 
-/** Length and checksum of an index row; length 0 where there is none to compare with. */
+/** Length and checksum of an index row; length 0 if there is no row to compare with. */
 export interface RowMark {
   readonly length: number;
   readonly crc: number;
@@ -136,7 +136,7 @@ export interface TornTail {
   readonly segmentSeq: number;
   readonly start: number;
   readonly ours: boolean;
-  /** Whether a segment holds, from this byte on, what it held when it was examined. */
+  /** Returns whether a segment has, from this byte on, the same content as when it was read. */
   readonly isAsRead: (segment: Segment, start: number) => boolean;
 }
 
@@ -182,7 +182,7 @@ export class ContainerEnd implements StoreEnd {
   replayed = 0;
   /** The part that need not be examined again; null while entries are known that the index does not name. */
   base: Base | null = null;
-  /** Numbers of the entries at which a reading has to note the chain, because a mark names them. */
+  /** Numbers of the entries whose chain a reading has to record, because a mark names them. */
   readonly awaited = new Set<number>();
   /** The hash chain at durable entries, by their numbers. */
   readonly chains = new Map<number, string>();
@@ -204,7 +204,7 @@ export class ContainerEnd implements StoreEnd {
     this.indexFault = null;
   }
 
-  /** Returns a function that makes this end what it is now. */
+  /** Returns a function that restores the present end. */
   image(): () => void {
     const image = { ...this, rows: [...this.rows] };
     return () => Object.assign(this, image);

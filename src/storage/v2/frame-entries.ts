@@ -1,4 +1,4 @@
-/** Reads the heads of the entries in frames, compares the two, and adds the entries to what is known. */
+/** Reads the heads of the entries in frames, compares frames with entries, and adds the entries to the known ones. */
 
 import { isUtf8 } from "node:buffer";
 import { patchMembers } from "../../core/format/entry.ts";
@@ -41,7 +41,7 @@ function idsOf(heads: HeadReader): { id: string; parentId: string | null } {
   };
 }
 
-/** Whether the members of a frame match the entry in it, whose head was read last. */
+/** Returns whether the members of a frame match the entry in it, whose head was read last. */
 export function isBound({ nodes, heads }: KnownEntries, frame: Frame): boolean {
   const { id, parentId } = idsOf(heads);
   return id === frame.entryId && parentId === frame.parentEntryId && nodes.typeCode(frame.entryType) === heads.type;
@@ -63,7 +63,7 @@ function readDamaged(heads: HeadReader, b: Uint8Array, first: number, end: numbe
   const line = Buffer.from(b.buffer, b.byteOffset + first, end - first);
   const mark = line.indexOf(PAYLOAD);
   const named = mark < 0 ? -1 : mark + PAYLOAD.length;
-  // The name before the payload may be what is damaged.
+  // The name before the payload may be damaged.
   for (const at of [named, line.indexOf("{", 1)])
     if (at >= 0 && isUtf8(line.subarray(at, -1)) && heads.readAny(b, first + at, end - 1, () => "") === null) return at;
   return named >= 0 && heads.readFast(b, first + named, end, false) ? named : -1;

@@ -14,20 +14,20 @@ import { addDamaged, addFrame, isBound, requireBound } from "./frame-entries.ts"
 import { isOf } from "./salvage.ts";
 import { getScratchBuffer, type Segment } from "./segments.ts";
 
-/** Length up to which a frame is read together with those after it when its head is read. */
+/** Length up to which a frame is read together with later ones when its head is read. */
 const SHORT_FRAME = 8 << 10;
 const WINDOW = 256 << 10;
 
 /** The rows of the index after the part that fits the segments. */
 export interface Rest {
   readonly rows: readonly IndexRow[];
-  /** Whether all of these rows could be read. */
+  /** True if all of these rows could be read. */
   readonly isIntact: boolean;
   /** Highest entry number in any row. */
   readonly promised: number;
 }
 
-/** The last row that was accepted, and what was known before it. */
+/** The last accepted row, and the state before it. */
 interface LastAccepted {
   readonly row: IndexRow;
   readonly nodeCount: number;
@@ -43,7 +43,7 @@ interface AcceptedRows {
   readonly rest: Rest;
   /** Size of the index in bytes. */
   readonly size: number;
-  /** Whether rows of entries that were known before are exactly those that the index still lacked. */
+  /** True if rows of entries that were known before are exactly those that the index still lacked. */
   readonly known: boolean;
   readonly before: LastAccepted | null;
 }
@@ -95,13 +95,13 @@ export class IndexRows {
     });
   }
 
-  /** Whether segments hold bytes after the last known frame. */
+  /** Returns whether segments hold bytes after the last known frame. */
   private isMoreThere(): boolean {
     const { segmentSeq, segmentSize } = this.container.end.tail;
     return [...this.sizes].some(([seq, size]) => size > (seq === segmentSeq ? segmentSize : 0) && seq >= segmentSeq);
   }
 
-  /** Whether the last known frame is at its recorded place, with every byte. */
+  /** Returns whether the last known frame is at its recorded place, with every byte. */
   private isLastWhole(): boolean {
     const { entries, extents } = this.container;
     const last = entries.nodes.count - 1;
@@ -181,7 +181,7 @@ export class IndexRows {
     return { fault, size, known, rest: { rows, isIntact, promised }, before };
   }
 
-  /** Whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
+  /** Returns whether a row is the next one that the index still lacked. If so, it is removed from the waiting rows. */
   private isKnown(row: IndexRow): boolean {
     const { end, extents } = this.container;
     const waiting = end.rows.length;

@@ -71,12 +71,12 @@ export class IndexWriter {
     this.container.disk.syncNow(this.fd);
   }
 
-  /** Whether rows are written that are not durable yet. */
+  /** True if rows are written that are not durable yet. */
   get isWriting(): boolean {
     return this.attempted.length > 0;
   }
 
-  /** Whether the index is the one that was written last, as far as its name and size tell. Throws errno errors. */
+  /** True if the index is the last written one, as far as its name and size show. Throws errno errors. */
   get isOurs(): boolean {
     const { seen, indexEnd } = this.container.end;
     const now = this.container.indexInfo();
@@ -119,7 +119,7 @@ export class IndexWriter {
     }
   }
 
-  /** Cuts off what is wrong after the known rows, also what could not be cut before. Throws storage_failed. */
+  /** Cuts off wrong bytes after the known rows, also those that could not be cut before. Throws storage_failed. */
   cutLeft(): void {
     const { end, state } = this.container;
     if (end.indexFault !== null) this.cutFault();
@@ -127,7 +127,7 @@ export class IndexWriter {
     else if (this.isWriting && !state.isCommitting) this.cutAttempted();
   }
 
-  /** Whether rows were written that are not durable, and another program wrote behind them. */
+  /** True if rows are written but not durable, and another program wrote behind them. */
   get isFollowed(): boolean {
     return (
       this.isWriting && this.container.disk.infoOf(this.fd).size > this.container.end.indexEnd + this.attempted.length
@@ -139,7 +139,7 @@ export class IndexWriter {
     this.attempted = NOTHING;
   }
 
-  /** Cuts off what is wrong after the known rows, or makes an index that is missing. */
+  /** Cuts off wrong bytes after the known rows, or makes an index that is missing. */
   private cutFault(): void {
     const { container } = this;
     const { disk, end } = container;

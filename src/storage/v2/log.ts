@@ -51,7 +51,7 @@ export class V2Backend implements Backend {
   private readonly snapshots: Snapshots;
   private readonly opener: ContainerReader;
   private readonly commits: ContainerCommits;
-  /** Whether every part of the container that writing needs is there. */
+  /** True if the container has every part that writing needs. */
   private hasParts = false;
 
   constructor(options: SegmentedOptions, writers: Writers, path: string, folder = path) {
@@ -115,12 +115,12 @@ export class V2Backend implements Backend {
     const { file, folder } = container;
     state.unsynced.addFound(...getContainerFolders(folder), dirname(file));
     container.onRefused = () => {
-      // A commit that runs still finishes what was appended before.
+      // A running commit still finishes earlier appends.
       if (!state.isCommitting) this.states.fail("entries are damaged or lost");
     };
   }
 
-  /** Whether the container must be opened again, because other processes may have written to it meanwhile. */
+  /** True if the container must be opened again, because other processes may have written to it meanwhile. */
   get wasDisturbed(): boolean {
     const { key, state } = this.container;
     return !state.isConfirmed && key !== undefined && this.opener.isDoubtful(state.lock.findHolder(key) !== null);
@@ -131,7 +131,7 @@ export class V2Backend implements Backend {
   }
 
   /**
-   * Adds what other processes wrote. Without the lock, entries found after the index are a guess, because their writer
+   * Adds the entries of other processes. Without the lock, entries found after the index are a guess, because their writer
    * may be at work; the first refresh with the lock reads them again.
    */
   refresh(): Change {
@@ -216,8 +216,8 @@ export class V2Backend implements Backend {
   }
 
   /**
-   * Adds what was written since, also by another log of this process. Throws storage_failed when the container changed
-   * in another way, and `readOnly` when nothing may be written.
+   * Adds entries written since, also by another log of this process. Throws storage_failed if the container changed in
+   * another way, and `readOnly` if nothing may be written.
    */
   confirm(): void {
     const other = this.writers.get(this.container.identity);
@@ -321,7 +321,9 @@ export class V2Backend implements Backend {
     end.replayed = 0;
   }
 
-  /** Makes what was found durable. Frames get their rows: while we are the writer, others read only what these name. */
+  /**
+   * Makes found entries durable. Frames get their rows: while this process is the writer, others read only frames with rows.
+   */
   settle(): void {
     const { end } = this.container;
     const { isSynced, unsynced } = this.state;
@@ -389,7 +391,7 @@ export class V2Backend implements Backend {
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
     this.confirm();
     this.makeMissing();
-    // What was found counts as durable without being on the medium, and nothing may name it before that.
+    // Found entries count as durable without being on the medium, and nothing may name them before that.
     if (this.container.isDurable) this.settle();
     await commit();
     await this.commits.checkpointNow(reason);

@@ -62,7 +62,7 @@ const PAUSE_BYTES = 4 << 20;
 
 export const ALL_VALID: Verification = { entryCountMatch: true, hashChainMatch: true, indexConsistent: true };
 export const NONE_VALID: Verification = { entryCountMatch: false, hashChainMatch: false, indexConsistent: false };
-/** The reason where nobody gave one. */
+/** The default reason. */
 export const UNFINISHED = "the cutover was not brought to its end";
 
 export function isVerified({ entryCountMatch, hashChainMatch, indexConsistent }: Verification): boolean {
@@ -105,11 +105,11 @@ export class MigrationRun {
   readonly correlationId: string;
   /** Format of the session outside of the container. */
   format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
-  /** Where a container that is not the session any more was put; null while none was. */
+  /** The present path of a container that is no longer the session; null if it was not moved. */
   keptAt: string | null = null;
-  /** Sentences about what has another name now, for where the rest is refused. */
+  /** Sentences about renamed files, for a failure of the rest. */
   readonly moved: string[] = [];
-  /** Whether names or the pointer may be other than they were found. */
+  /** True if names or the pointer may have changed since they were read. */
   private hasBegun = false;
   /** The pointer as it was found first; undefined before that. */
   private found: Pointer | null | undefined;
@@ -277,7 +277,7 @@ export class MigrationRun {
     this.locks.clear();
   }
 
-  /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */
+  /** Removes the new container, because nothing was published. Its ledger has the reason, and the session file stays. */
   async abandon(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {

@@ -1,14 +1,14 @@
 /**
  * Migrates a session from a JSONL file or a database into a container (seed 003, "Migration and rollback contract").
  *
- * The pointer file says which store is the session; while a migration or a rollback is under way, the name of the session
- * file does, by which other programs go (`isContainer` of pointer.ts). These are the steps; each is durable before the next.
+ * The pointer file decides which store is the session; during a migration or a rollback the name of the session file does,
+ * which other programs use (`isContainer` of pointer.ts). These are the steps; each is durable before the next.
  *
  * Ledger `planned`; frames, rows and documents under `<id>.v2.staging`, `staging_copy`; all of it read back,
  * `integrity_check`; staging renamed to `<id>.v2`, `cutover_commit`; pointer published with that phase; the session file
- * renamed to `<file>.migrated` (the commit marker) and compared with what was read; `completed`; pointer published as
- * completed. After a crash before the marker the session file is active, and the next migration starts again. After a
- * crash between the marker and the end the store is FAILED: nothing may be written to it, and the next migration or
+ * renamed to `<file>.migrated` (the commit marker) and compared with the bytes that were read; `completed`; pointer
+ * published as completed. After a crash before the marker the session file is active, and the next migration starts again.
+ * After a crash between the marker and the end the store is FAILED: nothing may be written to it, and the next migration or
  * rollback rolls it back. That loses nothing, because nothing was served from it.
  */
 
@@ -68,7 +68,7 @@ const MAX_OBSTACLES = 100;
 export function makeMigrations(
   options: MigrationOptions,
   allowed: (path: string) => string,
-  /** Returns the path, too. Throws for a file that is none of ours. */
+  /** Returns the path, too. Throws for a file that is not ours. */
   ours: (path: string) => string,
   readOnly: boolean,
 ): Migrations {
@@ -170,7 +170,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
     });
   return useAndClose(options.openFile(source), async (log) => {
     requireNoObstacles((await planOf(options, log, source, false)).obstacles);
-    // The log of a database is a copy of what was read, and the database is locked already.
+    // The log of a database is a copy of its rows, and the database is locked already.
     if (run.format === "jsonl_v3") log.acquireLock();
     return copy({ run, log, source, stamp: run.disk.info(source), verification: NONE_VALID });
   });
@@ -193,7 +193,7 @@ interface Going {
   readonly source: string;
   /** The source when it was locked. */
   readonly stamp: FileInfo;
-  /** Whether the container that was built is as it should be, as far as that was checked. */
+  /** Results of the checks of the new container, as far as they were done. */
   verification: Verification;
 }
 
@@ -256,7 +256,7 @@ async function copy(going: Going): Promise<Migrated> {
   });
 }
 
-/** Builds the container, reads it back and gives it its name, which does not make it the session yet. */
+/** Builds the container, reads it back and renames it, which does not make it the session yet. */
 async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snapshotId">> {
   const { run, log, source, stamp } = going;
   const { disk, location } = run;
@@ -273,7 +273,7 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, location.staging);
   const { manifestHash, chainHash, found } = await useAndClose(builder, async () => {
     const integrity = await build(going, builder, (done) => report(0, done));
-    // What was written is read back while the medium takes it. Neither is left alone when the other fails.
+    // Written data is read back while the medium stores it. Neither is left running when the other fails.
     const [durable, read] = await Promise.allSettled([
       builder.commit().then(() => builder.syncFolders()),
       audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) }),

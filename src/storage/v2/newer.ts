@@ -1,7 +1,4 @@
-/**
- * Tells a container that a newer program wrote from a damaged one: nothing is wrong with it, so that it is read as far as
- * this program knows it, and never written.
- */
+/** Recognises containers of a newer program, which are not damaged: the known parts are read, and nothing is written. */
 
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
@@ -13,7 +10,7 @@ import { DOCUMENT_BYTES, SOURCE_FORMATS } from "./documents.ts";
 
 /** The schema of a document, frame or row, with the versions of the store and of its kind. */
 const SCHEMA = /^\s*\{\s*"schema"\s*:\s*"(pi\.session_store_v(\d+)\.(\w+)\.v(\d+))"/;
-/** Bytes of a line in which its schema is looked for, and of the end of an index in which its last row is. */
+/** Bytes of a line that are searched for its schema, and bytes at the end of an index that contain its last row. */
 const SEEN = 1024;
 
 /** Returns a clause about the first part of a container that is of a newer version; null where none is. */
@@ -77,7 +74,7 @@ function documentAt(disk: Disk, file: string): Readonly<Record<string, unknown>>
   }
 }
 
-/** Returns the schema with which a line begins if it is newer than those that this program knows. */
+/** Returns the schema at the start of a line if it is newer than the known ones. */
 function newerSchema(line: string): string | null {
   const [, schema, store, , kind] = SCHEMA.exec(line) ?? [];
   return schema !== undefined && (Number(store) > 2 || Number(kind) > 1) ? schema : null;

@@ -63,7 +63,7 @@ export function getUnfrozenPath(path: string): string | null {
   return path.endsWith(FROZEN) && basename(path).length > FROZEN.length ? path.slice(0, -FROZEN.length) : null;
 }
 
-/** Whether the container at a path is a session. */
+/** Returns whether the container at a path is a session. */
 export function isActive(disk: Disk, container: string): boolean {
   return readActiveSource(disk, container) !== undefined;
 }
@@ -77,14 +77,14 @@ export function readActiveSource(disk: Disk, container: string): string | null |
 }
 
 /**
- * Whether a container is the session by its pointer. Until a migration or a rollback has come to its end, the name of the
- * session file decides, which is the last step of each: a program that knows no pointer goes on with that file.
+ * Returns whether a container is the session by its pointer. Until the last step of a migration or rollback, which renames
+ * the session file, its name decides: a program that knows no pointer continues with that file.
  */
 export function isContainer(disk: Disk, container: string, pointer: Pointer): boolean {
   return pointer.active === "native_v2" && (pointer.phase === "completed" || !hasOwnFile(disk, container, pointer));
 }
 
-/** Whether the session file that a pointer names is there, and is that of its session. */
+/** Returns whether the session file that a pointer names exists and is of its session. */
 function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean {
   if (source === null) return false;
   try {
@@ -97,8 +97,8 @@ function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean
 }
 
 /**
- * Returns a sentence where a program that knows no pointer wrote to a session file whose container is the session: what it
- * wrote is in that file alone.
+ * Returns a sentence if a program that knows no pointer wrote to the session file of a container that is the session: its
+ * entries are in that file alone.
  */
 export function findStrayWrites(
   disk: Disk,
@@ -126,7 +126,7 @@ export function listMigratedSources(disk: Disk, containers: Iterable<string>): S
       const source = readActiveSource(disk, container);
       if (typeof source === "string") found.add(join(dirname(container), source));
     } catch {
-      // It may not be read; then nothing tells that a file is the same session.
+      // If it cannot be read, no file is known to be the same session.
     }
   return found;
 }
@@ -136,7 +136,7 @@ export function readContainerPointer(disk: Disk, container: string): Pointer | n
   return readIfSound(() => readPointer(disk, getPointerFile(container)));
 }
 
-/** The members of its pointer that the documents in a container tell. */
+/** The members of a container's pointer that its documents contain. */
 interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceFormat"> {
   /** Hash of the manifest; null without a valid one. */
   readonly manifestHash: string | null;
@@ -144,11 +144,11 @@ interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceForma
 
 /**
  * Returns the origin of a container whose pointer is missing or damaged, or a text that says why it is not a session. A
- * container that began in V2 is a session, because no session file was ever in its place. One whose ledger has a
- * completed migration is a session unless the migrated file is there again: after that, only a rollback makes something
- * else the session, and the ledger records it too. One whose ledger is lost is a session unless a session file with its id
- * lies next to it; of a database, only what is beside it tells that. A process that died between publishing the container and publishing the pointer
- * leaves such a container, and so does a copy without the pointer.
+ * container that began in V2 is a session, because no session file was ever in its place. One whose ledger has a completed
+ * migration is a session unless the migrated file is there again: after that, only a rollback makes another file the
+ * session, and the ledger records it too. One whose ledger is lost is a session unless a session file with its id lies next
+ * to it; for a database, only the files next to it decide. A process that died between publishing the container and
+ * publishing the pointer leaves such a container, and so does a copy without the pointer.
  */
 export function readOrigin(disk: Disk, container: string): Origin | string {
   const pointer = basename(getPointerFile(container));
@@ -232,7 +232,7 @@ export function makeNoContainerFailure(disk: Disk, container: string): Failure {
     : new Failure("session_not_found", lost.text, { sessionPath: container });
 }
 
-/** Returns the name of the file whose frozen copy, beside a container, is of the container's session. */
+/** Returns the name of the file whose frozen copy, next to a container, is of the container's session. */
 function frozenOf(disk: Disk, container: string): string | undefined {
   const id = basename(container, CONTAINER);
   for (const name of disk.names(dirname(container))) {
@@ -241,7 +241,7 @@ function frozenOf(disk: Disk, container: string): string | undefined {
     try {
       if (readFileHeader(disk, join(dirname(container), name))?.id === id) return file;
     } catch {
-      // It cannot be read, so it tells nothing.
+      // An unreadable file proves nothing.
     }
   }
   return undefined;
@@ -252,7 +252,7 @@ function usualName(disk: Disk, container: string): string {
   return makeFileName({ ...readHeader(disk, container), id: basename(container, CONTAINER) } as SessionHeader);
 }
 
-/** Bytes at the start of a session file in which its header's id is looked for. */
+/** Bytes at the start of a session file that are searched for its header's id. */
 const HEADER_SEARCH_BYTES = 4096;
 
 function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
@@ -284,16 +284,16 @@ export function findFileInLedger(disk: Disk, container: string): string | undefi
   return basename(last.sourceFormat === "native_v2" ? last.targetPath : last.sourcePath);
 }
 
-/** Phases of a migration that nobody was served by: what it built holds nothing but a copy of the session file. */
+/** Phases of a migration before it serves any caller: its container is only a copy of the session file. */
 const UNSERVED: ReadonlySet<string> = new Set(["planned", "staging_copy", "integrity_check", "cutover_commit"]);
 
-/** Whether a container is what a migration left that was cut off: nothing is in it alone. */
+/** Returns whether a container is left from an interrupted migration, so that it is only a copy. */
 export function isLeftOver(disk: Disk, container: string): boolean {
   const phase = lastMigration(disk, container)?.phase;
   return phase !== undefined && UNSERVED.has(phase);
 }
 
-/** Whether a container without a pointer is a session. */
+/** Returns whether a container without a pointer is a session. */
 export function isUnpointed(disk: Disk, container: string): boolean {
   return typeof readOrigin(disk, container) !== "string";
 }
@@ -318,7 +318,7 @@ function hashOf(disk: Disk, file: string): string | null {
   );
 }
 
-/** Returns the container of this session that took the place of a session file; null when there is none. */
+/** Returns the container of this session that replaced a session file, or null. */
 export function findContainerOfFile(disk: Disk, file: string, sessionId: string | undefined): string | null {
   if (sessionId === undefined || !isUuid(sessionId)) return null;
   const container = join(dirname(file), `${sessionId}${CONTAINER}`);
@@ -328,8 +328,8 @@ export function findContainerOfFile(disk: Disk, file: string, sessionId: string 
 }
 
 /**
- * Returns the container that took the place of a session file when neither that file nor its frozen copy is there; null
- * when there is none. The id is in the file's name, or one of the pointers in its folder names the file.
+ * Returns the container that replaced a session file, if neither that file nor its frozen copy is there; else null. The id
+ * is in the file's name, or one of the pointers in its folder names the file.
  */
 function containerFor(disk: Disk, file: string): string | null {
   const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
@@ -440,7 +440,10 @@ export function locateSessionFiles(disk: Disk, path: string): SessionLocation {
   });
 }
 
-/** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
+/**
+ * Returns the header of a session file or of a database; undefined if it is missing. Throws the failures of
+ * `readDatabaseId`.
+ */
 export function readFileHeader(disk: Disk, file: string): StoredHeader | undefined {
   const begun = readIfPresent(() => readBegun(disk, file));
   if (begun && beginsDatabase(begun.bytes)) return { id: readDatabaseId(disk, file), version: 3 };
@@ -448,8 +451,8 @@ export function readFileHeader(disk: Disk, file: string): StoredHeader | undefin
 }
 
 /**
- * Whether the container and the pointer at the location of a session file are those of another session with its id, such
- * as the one that this file is a copy of.
+ * Returns whether the container and the pointer at the location of a session file are those of another session with its id,
+ * such as the original of this copied file.
  */
 export function isOfAnother(
   disk: Disk,
@@ -468,8 +471,8 @@ export function isOfAnother(
 }
 
 /**
- * Returns whether a container is a copy under another name: the container of its id is beside it, or its pointer names the
- * file of a session. A session may begin in a container of any name, whose pointer names none.
+ * Returns whether a container is a copy under another name: the container of its id is next to it, or its pointer names the
+ * file of a session. A session may begin in a container of any name, whose pointer names no file.
  */
 export function isRenamedCopy(disk: Disk, container: string): boolean {
   const id = readHeader(disk, container)?.id;
@@ -570,7 +573,7 @@ export function readMigrationStatus(disk: Disk, path: string): Status {
   return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
 }
 
-/** Returns the status of a session file that lies beside the container of another session with its id. */
+/** Returns the status of a session file next to the container of another session with its id. */
 function neverMigrated(disk: Disk, location: SessionLocation): Status {
   const active = isDatabase(disk, location.source as string) ? "sqlite_v1" : "jsonl_v3";
   return {

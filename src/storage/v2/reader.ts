@@ -1,7 +1,7 @@
 /**
- * Reads a container: finds its entries through the index snapshot, the index and the frames after those, reads past
- * damage and reports it, and follows what other processes write. Nothing here writes: what a crash left is recovered in
- * memory, and on the disk by the first write.
+ * Reads a container: finds its entries through the index snapshot, the index and later frames, skips and reports damage, and
+ * follows other writers. Nothing here writes: the state after a crash is recovered in memory, and on the disk by the first
+ * write.
  */
 
 import { isMissing } from "../../core/errno.ts";
@@ -26,7 +26,7 @@ export class ContainerReader {
   private readonly snapshots: Snapshots;
   /** Damage that was reported in the part after the base. */
   private judgements: Damage[] = [];
-  /** Whether that part is why nothing may be written. */
+  /** True if that part is the reason that nothing may be written. */
   private refusedByJudgement = false;
   private isAsRead: TornTail["isAsRead"] = () => false;
 
@@ -58,7 +58,7 @@ export class ContainerReader {
       if (container.extents.lengths.values[p] <= CHECKED_LINE) reader.read(p);
   }
 
-  /** Reads what comes after the known part. While another process is the writer, only what it has indexed. */
+  /** Reads the entries after the known part. While another process is the writer, only the indexed ones. */
   private replaySegments(
     segments: readonly Segment[],
     live: boolean,
@@ -68,7 +68,7 @@ export class ContainerReader {
     const { container } = this;
     const { entries, end, headerFault } = container;
     const known = entries.damage.length;
-    // A damaged header does not influence what is found here.
+    // A damaged header does not influence the result.
     if (container.state.readOnly === headerFault) container.state.readOnly = null;
     const { readOnly } = container.state;
     // While another process is the writer, nothing is compared with its marks.
@@ -125,14 +125,14 @@ export class ContainerReader {
       throw error;
     }
     if (nodes.count < count || crcs.some((crc, i) => crc !== extents.crcs.values[base.count + i])) {
-      // Until another log replaces it, this one keeps what it knew.
+      // This log keeps its state until another log replaces it.
       restore();
       return { kind: "replaced" };
     }
     return nodes.count === count ? { kind: "none" } : { kind: "grown", first: count };
   }
 
-  /** Returns a function that makes everything known from a position on what it is now. */
+  /** Returns a function that restores the present state from a position on. */
   private image(from: number): () => void {
     const { container, judgements, refusedByJudgement } = this;
     const restore = container.image(from);
@@ -142,7 +142,7 @@ export class ContainerReader {
     };
   }
 
-  /** Whether the last row and the last frame of a known part lie where they were. */
+  /** Returns whether the last row and the last frame of a known part lie where they were. */
   private isThere({ count, indexEnd, lastRow, lastFrame, tail }: Base): boolean {
     const { container } = this;
     const { disk, folder } = container;
@@ -164,7 +164,7 @@ export class ContainerReader {
     }
   }
 
-  /** Whether writes are refused because of a reading that the writes of other processes may have disturbed. */
+  /** Returns whether writes are refused because of a reading that the writes of other processes may have disturbed. */
   isDoubtful(isLive: boolean): boolean {
     if (!this.refusedByJudgement) return false;
     const { container } = this;
@@ -202,7 +202,7 @@ export class ContainerReader {
         return fault === null && known;
       });
     } finally {
-      // Until another log replaces it, this one keeps what it knew.
+      // This log keeps its state until another log replaces it.
       if (!isExtended) restore();
     }
     if (!isExtended) return { kind: "replaced" };

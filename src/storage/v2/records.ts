@@ -22,7 +22,7 @@ export class FrameRecords implements EntrySource {
   readonly separator = 0;
   readonly near = 0;
   private readonly container: Container;
-  /** Segments in which a frame was found at a place other than the recorded one. */
+  /** Segments in which a frame has moved from its recorded place. */
   private readonly moved = new Set<number>();
   /** Results of searching segments for such frames. */
   private readonly searched = new Map<number, { info: FileInfo; starts: ReadonlyMap<number, number> }>();
@@ -90,9 +90,9 @@ export class FrameRecords implements EntrySource {
   }
 
   /**
-   * Returns the payload of a frame that is not what was written at its recorded place: of the first frame in its
-   * segment that has its checksum, else of the one at that place if it is consistent in itself, because then the
-   * checksum is wrong. Returns null when there is neither.
+   * Returns the payload of a frame that differs at its recorded place: of the first frame in its segment with its checksum,
+   * else of the one at that place if it is consistent in itself, because then the checksum is wrong. Returns null if there
+   * is neither.
    */
   elsewhere(position: number, frame: Uint8Array): Uint8Array | null {
     const { entries, extents, reader, end } = this.container;

@@ -168,7 +168,7 @@ export class Replay {
     if (!found) return;
     const { first, batch } = found;
     const before = end.batch.find(({ position }) => position === first);
-    // What the manifest or the last checkpoint names was acknowledged.
+    // The entries up to the manifest or the last checkpoint were acknowledged.
     if (!before || readDurableEnds(container).some(({ entrySeq }) => entrySeq > before.tail.entrySeq)) return;
     const which = `${batch.index + 1} of ${batch.count} entries that belong together`;
     reader.report("incomplete_batch", first, which, false);
@@ -190,7 +190,7 @@ export class Replay {
     return chain;
   }
 
-  /** Whether the bytes of an entry are not those that were written. Reads them all, and reports it. */
+  /** Returns whether the bytes of an entry differ from the written ones. Reads all of them, and reports damage. */
   private hasDamagedEntry(): boolean {
     const { entries, reader } = this.container;
     for (let position = 0; position < entries.nodes.count; position++) reader.read(position);

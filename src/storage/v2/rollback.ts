@@ -110,7 +110,7 @@ export async function forceRollBack(run: MigrationRun, reason: string, isHeld = 
   const source = run.pathOf(pointer.source as string);
   if (!isHeld) {
     run.lockPaths(headerFile(location.container), source, getFrozenName(source));
-    // Whoever had the locks until now may have brought the migration to its end.
+    // The previous holder of the locks may have finished the migration.
     if (readPointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
     // A container that was missing may be there again.
     if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isGone(run))
@@ -154,8 +154,8 @@ function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointe
 }
 
 /**
- * Whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is renamed.
- * Throws migration_failed, having changed nothing, when another file has its name.
+ * Returns whether the snapshot is there, by its hash. One that was put back under the file's own name counts, and is
+ * renamed. Throws migration_failed, having changed nothing, if another file has its name.
  */
 async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, source: string): Promise<boolean> {
   const { disk } = run;
@@ -175,7 +175,7 @@ async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, s
       if (exists(disk, snapshot)) run.moved.push(`The snapshot is at ${snapshot}.`);
     });
   }
-  // Who named it may have died with both names there. A rollback that was cut off later has both, too, and goes on.
+  // A process may have died with both names there. So does a later rollback that was cut off, which is continued.
   const isLeft = !isNamed || (phase !== "rollback" && found !== null && isOneFile(disk, source, snapshot));
   if (isLeft && found && isSameFile(disk.info(source), found)) {
     disk.remove(source);
@@ -209,7 +209,7 @@ interface Rollback {
   readonly pointer: Pointer;
   readonly reason: string;
   readonly log: Log;
-  /** The snapshot; null when there is none. */
+  /** The snapshot; null if it is missing. */
   readonly before: Log | null;
   /** Positions of the entries that the snapshot does not have. */
   readonly later: Int32Array;
@@ -244,7 +244,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
   let verification = NONE_VALID;
   const check = async (written: string): Promise<void> => {
-    // Whoever finds the file may write to it, and migrate it anew, only when the rollback has come to its end.
+    // Other programs may write to the file, and migrate it anew, only when the rollback has ended.
     run.lockPaths(written);
     verification = await verify(going, written, found.chainHash, whole);
     if (!isVerified(verification))
@@ -289,7 +289,7 @@ async function withdraw({ run, pointer }: Rollback): Promise<void> {
   }
 }
 
-/** Whether the container was relocated: its header has another working directory than the snapshot. */
+/** Returns whether the container was relocated: its header has another working directory than the snapshot. */
 function isRehoused({ run, log, before }: Pick<Rollback, "run" | "log" | "before">): boolean {
   return run.format === "jsonl_v3" && before !== null && before.header.cwd !== log.header.cwd;
 }
@@ -301,7 +301,7 @@ function isRehoused({ run, log, before }: Pick<Rollback, "run" | "log" | "before
 async function putBack(going: Rollback, check: (written: string) => Promise<void>): Promise<void> {
   const { run, before, later, file } = going;
   const { disk } = run;
-  // Where there are no hard links, an attempt that was cut off leaves an empty file.
+  // Without hard links, an interrupted attempt leaves an empty file.
   const left = going.pointer.phase === "rollback" ? getInfoIfPresent(disk, file) : null;
   if (left?.size === 0) removeIfSame(disk, file, left);
   if (run.format === "jsonl_v3") await shareBack(going);
@@ -345,7 +345,7 @@ async function shareBack({ run, file }: Rollback): Promise<void> {
   await disk.syncFolder(dirname(folder));
 }
 
-/** Whether the session file has every attachment of the container. A database has them inside. */
+/** Returns whether the session file has every attachment of the container. A database has them inside. */
 function hasAttachments({ run, file }: Rollback): boolean {
   if (run.format !== "jsonl_v3") return true;
   const [ours, theirs] = [run.location.container, file].map((path) =>

@@ -36,7 +36,7 @@ export interface FoundFrame {
   /** Line feed included. */
   readonly length: number;
   readonly row: IndexRow | null;
-  /** Whether its bytes are not those that were written, while its head still names the entry. */
+  /** True if its bytes differ from the written ones, while its head still names the entry. */
   readonly isDamaged: boolean;
 }
 
@@ -55,7 +55,7 @@ interface Piece extends Bad {
   isUsed: boolean;
 }
 
-/** Whether a frame is the one that a row names. */
+/** Returns whether a frame is the one that a row names. */
 export function isOf(frame: Frame, row: IndexRow): boolean {
   return (
     frame.entrySeq === row.entrySeq &&
@@ -65,7 +65,7 @@ export function isOf(frame: Frame, row: IndexRow): boolean {
   );
 }
 
-/** Whether rows follow the tail and each other without a gap. Rows that merged or are wrong do not. */
+/** Returns whether rows follow the tail and each other without a gap. Merged or wrong rows do not. */
 function areContiguous(rows: readonly IndexRow[], tail: Tail): boolean {
   let { entrySeq, segmentSeq, frameSeq, segmentSize } = tail;
   for (const row of rows) {
@@ -103,7 +103,7 @@ export class Salvage {
   private readonly named = new Set<IndexRow>();
   /** Number of whole frames that are not entries of the session. */
   private strangers = 0;
-  /** Whether a line that is not a frame is complete JSON, so that another program changed or wrote it. */
+  /** True if a line that is not a frame is complete JSON, so that another program changed or wrote it. */
   hasWholeLines = false;
   private readonly isIntact: boolean;
   private readonly indexed: number;
@@ -124,7 +124,7 @@ export class Salvage {
     }
   }
 
-  /** Whether the index allows a frame to be the next one: no row has its entry number, or one has its checksum. */
+  /** Returns whether the index allows a frame to be the next one: no row has its entry number, or one has its checksum. */
   allows({ entrySeq }: Frame, length: number, crc: number): boolean {
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
@@ -247,13 +247,13 @@ export class Salvage {
     return this.inOrder();
   }
 
-  /** Whether a frame is an entry of the session although no row has its checksum. */
+  /** Returns whether a frame is an entry of the session although no row has its checksum. */
   private isBelievable({ entrySeq, row }: PieceEntry): boolean {
     if (entrySeq <= this.indexed) return false;
     const rows = this.bySeq.get(entrySeq);
     if (rows === undefined) return true;
     if (row) return !this.foundRows.has(row);
-    // When the index is damaged too, the row may be what is wrong.
+    // If the index is damaged too, the row may be wrong.
     return !this.isIntact && !rows.some((other) => this.foundRows.has(other));
   }
 

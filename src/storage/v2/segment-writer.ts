@@ -24,7 +24,7 @@ export class SegmentWriter {
   private writer: { readonly segmentSeq: number; readonly fd: number } | null = null;
   /** Open segments before the one that is written, which are not fsynced yet. */
   private sealed: number[] = [];
-  /** The first of the segments in which another process left frames, which may not be on the medium; null for none. */
+  /** The first of the segments in which another process left frames, which may not be on the medium; else null. */
   private found: number | null = null;
 
   constructor(container: Container) {
@@ -32,8 +32,8 @@ export class SegmentWriter {
   }
 
   /**
-   * Writes frames after the tail, with one write for each segment. Throws storage_failed when another program wrote
-   * there too. After any failure, what was written of them is cut off again.
+   * Writes frames after the tail, with one write for each segment. Throws storage_failed if another program wrote there too.
+   * After any failure, the written part is cut off again.
    */
   write(frames: readonly NextFrame[]): void {
     const { container } = this;
@@ -55,7 +55,7 @@ export class SegmentWriter {
         isWritten = true;
         writeAll(container.disk, fd, bytes);
         const { size } = container.disk.infoOf(fd);
-        // What another program wrote behind the last of them is found by the commit, which keeps both and says so.
+        // Bytes of another program behind the last of them are found by the commit, which keeps both and reports it.
         const isFollowed =
           past === frames.length && size > start + bytes.length && segments.holds(segmentSeq, start, bytes);
         segments.note(segmentSeq, container.requireEnd(path, fd, isFollowed ? size : start + bytes.length));
@@ -78,8 +78,8 @@ export class SegmentWriter {
   }
 
   /**
-   * Whether a whole frame of a write that failed is left, and stays: what is only ours, and could not be cut off, is cut off
-   * by the next write. Where that cannot be read, it may.
+   * Returns whether a whole frame of a failed write is left, and stays: bytes that are only ours, and could not be cut off,
+   * are cut off by the next write. Returns true if that cannot be read.
    */
   private leavesAny(attempted: ReadonlyMap<number, Attempt>, isOurs: TornTail["isAsRead"]): boolean {
     if (attempted.size === 0 || !this.container.end.tornTail) return false;
@@ -90,7 +90,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Whether a segment holds a whole frame of a write that failed, or may. */
+  /** Returns whether a segment holds a whole frame of a write that failed, or may. */
   private holdsWhole(attempted: ReadonlyMap<number, Attempt>): boolean {
     try {
       return this.container.segments.list().some((segment) => this.holdsAny(segment, attempted.get(segment.seq)));
@@ -99,14 +99,14 @@ export class SegmentWriter {
     }
   }
 
-  /** Returns the segments behind the tail in which there is something else than what is ours. */
+  /** Returns the segments behind the tail that contain bytes that are not ours. */
   private others(isOurs: TornTail["isAsRead"]): Segment[] {
     const { segmentSeq, segmentSize } = this.container.end.tail;
     const behind = this.container.segments.list().filter(({ seq }) => seq >= segmentSeq);
     return behind.filter((segment) => !isOurs(segment, segment.seq === segmentSeq ? segmentSize : 0));
   }
 
-  /** Whether a segment holds a whole frame of a write that failed, between what other programs wrote. */
+  /** Returns whether a segment holds a whole frame of a failed write, between the writes of other programs. */
   private holdsAny({ seq, size }: Segment, attempt: Attempt | undefined): boolean {
     if (!attempt || size <= attempt.start) return false;
     const bytes = readAt(this.container.disk, this.container.segments.fd(seq), attempt.start, size - attempt.start);
@@ -114,8 +114,8 @@ export class SegmentWriter {
   }
 
   /**
-   * Cuts off a write of ours that is the last one, behind what another program wrote at the same time: whoever reads both
-   * finds two frames of one number. Best effort: where it cannot be, the second is told of as damage.
+   * Cuts off a write of ours that is the last one, behind another program's write at the same time: a reader of both finds
+   * two frames of one number. Best effort: if it is not possible, the second is reported as damage.
    */
   private cutBehind(seq: number, start: number, bytes: Uint8Array): void {
     const { disk, folder, segments } = this.container;
@@ -179,7 +179,7 @@ export class SegmentWriter {
     const { found } = this;
     if (found === null) return;
     const { disk, folder, segments } = this.container;
-    // Windows syncs only what is open for writing.
+    // Windows syncs only files that are open for writing.
     for (const { seq } of segments.list())
       if (seq >= found) useFile(disk, disk.openAppend(segmentFile(folder, seq)), (fd) => disk.syncNow(fd));
     this.found = null;
@@ -241,7 +241,7 @@ export class SegmentWriter {
     if (index >= 0) damage[index] = { ...damage[index], keptAt };
   }
 
-  /** Whether the segment that is written exists under another name, or the disk does not answer that. */
+  /** True if the segment that is written exists under another name, or the disk does not answer that. */
   get isElsewhere(): boolean {
     const { disk, folder } = this.container;
     try {
@@ -254,7 +254,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Whether the disk says that the segment that is written has no name any more. */
+  /** True if the disk says that the segment that is written has no name any more. */
   get isDeleted(): boolean {
     try {
       return this.writer !== null && hasNoName(this.container.disk, this.writer.fd);

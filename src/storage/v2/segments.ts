@@ -73,7 +73,7 @@ export class Segments {
     return fd;
   }
 
-  /** Compares what was read after `since` with what became known, as {@link Watched} does. */
+  /** Compares a read after `since` with the bytes known by now, as {@link Watched} does. */
   since(seq: number, since: number): "same" | "renewed" | "unsure" {
     const fd = this.fd(seq);
     const watched = this.watchedSegment(seq);
@@ -87,7 +87,7 @@ export class Segments {
     return crc32c(readAt(this.disk, this.fd(seq), start, length));
   }
 
-  /** Whether a segment holds these bytes at `start`. */
+  /** Returns whether a segment holds these bytes at `start`. */
   holds(seq: number, start: number, bytes: Uint8Array): boolean {
     return areSameBytes(readAt(this.disk, this.fd(seq), start, bytes.length), bytes);
   }

@@ -267,7 +267,7 @@ export class Snapshots {
     }
   }
 
-  /** Forgets everything that an index snapshot said, because the segments are not what they were. */
+  /** Forgets the content of the index snapshot, because the segments have changed. */
   forget(): void {
     const { entries, end } = this.container;
     entries.forgetFrom(0);

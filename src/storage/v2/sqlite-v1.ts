@@ -21,7 +21,7 @@ import { type Database, findSqlite } from "../fs/sqlite.ts";
 import { LF } from "../log/lines.ts";
 import { sha256 } from "./frame.ts";
 
-/** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
+/** Returns whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
   const bytes = readIfPresent(() => readBeginning(disk, file, 16));
   return bytes !== null && beginsDatabase(bytes);
@@ -103,7 +103,7 @@ export function writeDatabase(
       CREATE TABLE IF NOT EXISTS pi_session_header(id TEXT PRIMARY KEY, json TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS pi_session_entries(seq INTEGER PRIMARY KEY, json TEXT NOT NULL);
       CREATE TABLE IF NOT EXISTS pi_session_meta(key TEXT PRIMARY KEY, value TEXT NOT NULL)`);
-    // Bytes are stored as they are, so that text that is not well formed stays what it was.
+    // Bytes are stored as they are, so that malformed text is unchanged.
     database
       .prepare("INSERT OR IGNORE INTO pi_session_header(id, json) VALUES (?, CAST(? AS TEXT))")
       .run(header.id, headerLine);
@@ -137,7 +137,7 @@ export function writeDatabase(
   useFile(disk, disk.openAppend(file), (fd) => disk.syncNow(fd));
 }
 
-/** Returns a disk on which a file has other bytes: those of {@link readDatabaseLines}, which readers of session files know. */
+/** Returns a disk on which a file has the bytes of {@link readDatabaseLines}, which readers of session files know. */
 export function makeDiskWithBytes(disk: Disk, file: string, bytes: Uint8Array): Disk {
   // No descriptor of the system is below 0.
   const own = -0x5051;
@@ -179,7 +179,7 @@ function reading<T>(disk: Disk, file: string, read: (database: Database) => T, s
   const open = sqlite() ?? missing();
   requireMerged(disk, file);
   const url = pathToFileURL(file);
-  // SQLite then creates no file next to the database and locks nobody out of it.
+  // SQLite then creates no file next to the database and locks no other program out.
   url.searchParams.set("immutable", "1");
   let database: Database | undefined;
   try {
