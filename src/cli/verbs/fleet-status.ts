@@ -105,7 +105,7 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   if (sums.unkept !== undefined)
     yield `Long values are not compressed as they could be (${escapeControls(sums.unkept)}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
-    yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
+    yield "PostgreSQL does not cancel abandoned statements here, and they keep their connections. To fix: alter role NAME set client_connection_check_interval = '10s'";
 }
 
 /** Yields what the tenants and the largest sessions take. */

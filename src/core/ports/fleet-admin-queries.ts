@@ -6,7 +6,7 @@ import type { Holder } from "./store.ts";
 /** The state that a session gets. */
 export type SessionDisposition =
   | { readonly as: "there"; readonly archived: boolean }
-  /** Only `restore` brings it back. */
+  /** Only `restore` restores it. */
   | { readonly as: "deleted" }
   /** Its lines are removed for good; its id stays taken, so that no epoch falls. */
   | { readonly as: "gone" }
@@ -18,7 +18,7 @@ export type SessionDisposition =
       readonly description: FleetDescription;
     };
 
-/** A session of the fleet, as its own row says. */
+/** A session of the fleet by its own row. */
 export interface FleetRow {
   readonly id: string;
   readonly headerLine: Uint8Array;
@@ -32,12 +32,12 @@ export interface FleetRow {
 }
 
 /**
- * A function that is called once with the id of each session whose row cannot be read, and once with null where there are
- * such rows that may be of sessions that lists do not know.
+ * Called once with the id of each session whose row cannot be read, and once with null for unreadable rows of sessions that
+ * lists may not know.
  */
 export type OnUnreadable = (sessionId: string | null) => void;
 
-/** A session of the fleet with what its other rows are, all of one moment. */
+/** A session of the fleet with the state of its other rows at the same time. */
 export interface CheckedRow extends FleetRow {
   /** True if missing facts are recorded as such; another process adds them. */
   readonly isBehind: boolean;
@@ -64,18 +64,18 @@ export interface BehindSession {
 
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface AdminQueries {
-  /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
+  /** Changes the state of a session that this process has in this epoch, and releases it. Returns whether it was done. */
   keep(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean>;
   /**
    * Takes a session from its owner, which lives or hangs, so that any process can take it at once. The owner is refused like
    * any that lost its lease. Returns the owner; null if there was no owner. Throws session_not_found.
    */
   takeAway(sessionId: string): Promise<Holder | null>;
-  /** Brings a deleted session back to where it was. Returns whether there was one that has its lines. */
+  /** Restores a deleted session. Returns whether it exists and has its lines. */
   restore(sessionId: string): Promise<boolean>;
   /**
-   * Returns the end that a deleted session had whose lines were removed, or nothing's of one that was begun and got none;
-   * null where there is neither.
+   * Returns the former end of a deleted session whose lines were removed, or the empty end of one that was begun and got no
+   * lines; else null.
    */
   removedEnd(sessionId: string): Promise<FleetEnd | null>;
   /**
@@ -84,8 +84,8 @@ export interface AdminQueries {
    */
   beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean>;
   /**
-   * Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. `unread` is called
-   * for those whose own cannot be read; without it, these end the reading.
+   * Yields the sessions by id. Only their own rows are read, so that damage elsewhere does not matter. `unread` is called
+   * for unreadable rows; without it, these end the reading.
    */
   rows(unread?: OnUnreadable): AsyncIterable<FleetRow>;
   /** Returns those with some ids. */

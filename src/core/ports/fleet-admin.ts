@@ -8,11 +8,11 @@ export interface FleetFault {
   /** Null: rows of sessions that lists do not know cannot be read. */
   readonly sessionId: string | null;
   readonly fault: "missing_rows" | "chain" | "epochs" | "header" | "heads" | "facts" | "unindexed" | "attachment";
-  /** A sentence that says what to do. */
+  /** A sentence with advice. */
   readonly message: string;
 }
 
-/** A copy on this machine against what the fleet has. */
+/** A copy on this machine, compared with the fleet. */
 export interface CheckedCopy {
   readonly sessionId: string;
   readonly sessionPath: string;
@@ -28,11 +28,11 @@ export interface SessionLoss {
   readonly sessionId: string;
   /** The path that its copy had when the last of them was acknowledged. */
   readonly sessionPath: string;
-  /** Their number; null where the copy does not say. */
+  /** Their number; null if the copy does not show it. */
   readonly entries: number | null;
   /** When the last entry of the session was acknowledged here, ISO 8601. */
   readonly at: string;
-  /** The path of the record that says so. */
+  /** The path of the record of that acknowledgement. */
   readonly record: string;
 }
 
@@ -45,15 +45,15 @@ export interface FleetVerified {
   readonly faults: readonly FleetFault[];
   readonly copies: readonly CheckedCopy[];
   readonly lacking: readonly SessionLoss[];
-  /** Sessions of this machine that were written to while the database was away. */
+  /** Sessions of this machine with entries from an outage. */
   readonly journal: readonly JournaledSession[];
 }
 
-/** A session with entries that the database lacked, after they were to be given to it. */
+/** The result of an upload of a session's pending entries. */
 export interface FleetPushed {
   readonly sessionId: string;
   readonly sessionPath: string;
-  /** `branched`: others had written meanwhile. */
+  /** `branched`: after a conflict. */
   readonly outcome: "given" | "branched" | "refused";
   /** Why it was refused. */
   readonly message?: string;
@@ -61,7 +61,7 @@ export interface FleetPushed {
   readonly isHeld?: boolean;
 }
 
-/** A file that was brought into the fleet, or written out of it. */
+/** An imported or exported file. */
 export interface FleetFile {
   readonly sessionPath: string;
   /** Null: a file, or rows of the database, of an unknown session. */
@@ -94,7 +94,7 @@ export interface FleetAdmin {
   importFolder(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Writes all sessions of the fleet as files in folders of their working directories. Overwrites nothing. */
   exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
-  /** Returns why the database does not answer; null where it does. */
+  /** Returns why the database does not answer; null if it does. */
   whyAway(): Promise<string | null>;
   readonly tally: FleetTally;
   /** Returns the sessions with entries that only this machine has, because the database was unreachable. Sends no query. */

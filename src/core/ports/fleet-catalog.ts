@@ -13,7 +13,7 @@ export interface FleetListed extends FleetDescription {
   /** The length of a session file with these lines. */
   readonly sizeBytes: number;
   readonly archived: boolean;
-  /** The cost of its own entries, where a list is sorted by it. */
+  /** The cost of its own entries, if the list is sorted by it. */
   readonly cost?: number;
   /** The beginning of the id, of eight characters or more, that no other session of the fleet has. */
   readonly shortId: string;
@@ -57,7 +57,7 @@ export interface FoundCandidate extends TextCursor {
   readonly kind: FleetText["kind"];
   readonly role: string;
   readonly entryId: string;
-  /** Empty where the line is too long to be fetched for this. */
+  /** Empty if the line is too long to be fetched. */
   readonly line: Uint8Array;
   readonly session: FleetListed;
 }
@@ -98,7 +98,7 @@ export interface FleetCatalog {
   /** Returns the ids of at most `most` sessions that were begun at a time, in milliseconds. */
   idsBegunAt(moment: number, most: number): Promise<readonly string[]>;
   texts(question: TextQuestion): Promise<readonly FoundCandidate[]>;
-  /** Returns the words that hold each part, where these are not too many. */
+  /** Returns the words that contain each part, unless these are too many. */
   wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>>;
   /** Returns the ids of a session's entries and of their parents, in their order. */
   heads(sessionId: string): Promise<readonly (readonly [id: string, parent: string | null])[]>;
@@ -109,6 +109,6 @@ export interface FleetCatalog {
   /** Returns whether words were left out of some session besides these. */
   isMissingWords(except: readonly string[]): Promise<boolean>;
   spent(request: { readonly cwd?: string; readonly archived?: boolean }): Promise<readonly FleetSpent[]>;
-  /** Returns the sessions that were forked from others, and those that others were forked from. */
+  /** Returns forks, and the sessions that they were forked from. */
   relatives(): Promise<readonly FleetListed[]>;
 }

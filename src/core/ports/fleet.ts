@@ -13,7 +13,7 @@ export interface FleetEnd {
   readonly entries: number;
   /** Length of all lines, without line feeds. */
   readonly bytes: number;
-  /** Hash chain over the lines, 64 hex digits: that of Session Store V2. */
+  /** Hash chain over the lines, 64 hex digits, as in Session Store V2. */
   readonly chain: string;
 }
 
@@ -28,7 +28,7 @@ export type LeaseResult =
       readonly indexed: number;
       /** Durability of the existing lines. */
       readonly durability: "replicated" | "primary";
-      /** The server that says so; see `server`. */
+      /** The server that answered; see `server`. */
       readonly server: string | undefined;
     }
   /** Another process has the session, and its lease has not run out. */
@@ -40,8 +40,8 @@ export type LeaseResult =
   /** The database could not be asked, or did not answer. Asking again does no harm. */
   | { readonly kind: "away"; readonly reason: string }
   /**
-   * The database refuses it, however often it is asked: this process may not use it, so that nothing is known of the
-   * session; or (`isOfValue`) it cannot have such a session, and has none.
+   * The database refuses permanently: this process may not use it, so that nothing is known of the session; or (`isOfValue`)
+   * it cannot store such a session, and does not have it.
    */
   | { readonly kind: "unfit"; readonly reason: string; readonly isOfValue?: boolean };
 
@@ -52,13 +52,13 @@ export type LeaseResult =
 export interface FleetPart extends Pick<FleetBatch, "sessionId" | "epoch" | "before" | "lines" | "heads" | "source"> {
   /** The place of all parts of one commit: the epoch of the first. */
   readonly place: number;
-  /** The end that its lines continue: that of the session, or of the part before. */
+  /** The end before its lines: the session's, or that of the previous part. */
   readonly from: FleetEnd;
   /** Ends of the stretches into which lines are packed. */
   readonly stretches: readonly FleetEnd[];
 }
 
-/** Lines that continue a session, all or none; its first ones show it to others. */
+/** Lines that continue a session, all or none; the first ones make it visible. */
 export interface FleetBatch {
   readonly sessionId: string;
   readonly epoch: number;
@@ -82,7 +82,7 @@ export interface FleetBatch {
 export interface FleetAttachment {
   /** 64 hex digits. */
   readonly sha256: string;
-  /** Returns its bytes; null where they are missing or others. Throws storage_failed, and what needs them fails with it. */
+  /** Returns its bytes; null if they are missing or damaged. Throws storage_failed, with which the commit fails. */
   read(): Uint8Array | null;
 }
 
@@ -101,7 +101,7 @@ export interface LateFacts {
 /** Facts about a session and its new lines, to list, find and sum it without opening it. */
 export interface FleetFacts {
   readonly counts: FleetCounts;
-  /** Missing where it is as it was at the last commit. */
+  /** Missing if it has not changed since the last commit. */
   readonly description?: FleetDescription;
   readonly texts: readonly FleetText[];
   readonly spendings: readonly FleetSpending[];
@@ -128,7 +128,7 @@ export interface FleetDescription {
   readonly timestamp: string | null;
 }
 
-/** A text of an entry, as it is found: what users and the model say, and what tools are given. */
+/** A searchable text of an entry: of users and the model, and the arguments of tools. */
 export interface FleetText {
   readonly position: number;
   readonly kind: "talk" | "calls";
@@ -137,13 +137,13 @@ export interface FleetText {
   readonly role: string;
   /** Milliseconds. */
   readonly time: number | null;
-  /** Its words, folded, each once: ASCII letters, digits and underscores, or nothing of ASCII. */
+  /** Its words, folded, each once: of ASCII letters, digits and underscores, or without any ASCII. */
   readonly words: readonly string[];
   /** Additional search words, for its tool and for the files that it names. */
   readonly marks: readonly string[];
 }
 
-/** Usage of some entries in a quarter of an hour with one model; its numbers are those of a row of figures. */
+/** Usage of some entries in a quarter of an hour with one model; its numbers are the columns of a usage row. */
 export interface FleetSpending {
   readonly quarter: number;
   readonly provider: string | null;
@@ -156,7 +156,7 @@ export interface FleetSpending {
 export type FleetOutcome =
   /** The lines are durable; `replicated`: on a second machine, too. */
   | { readonly kind: "committed"; readonly durability: "replicated" | "primary" }
-  /** Epoch or end are others by now. Nothing was written, and nothing of it will be. */
+  /** Epoch or end have changed. Nothing was written, nor will be. */
   | { readonly kind: "refused" }
   /** Nothing was sent. */
   | { readonly kind: "away"; readonly reason: string }
@@ -182,37 +182,37 @@ export interface NotedFleet {
   /** Without its password. */
   readonly address: string;
   readonly tenant: string;
-  /** The id of its store; missing where the machine had never met it. */
+  /** The id of its store; missing if the machine never met it. */
   readonly store?: string;
 }
 
-/** A session with entries that were acknowledged while the database was away, or whose entries became a branch. */
+/** A session with entries that were acknowledged during an outage, or whose entries became a branch. */
 export interface JournaledSession {
   readonly sessionId: string;
   /** The path that it had then. */
   readonly sessionPath: string;
   /** ISO 8601. */
   readonly since: string;
-  /** An end that the fleet surely had; null where it has all of it by now. */
+  /** An end that the fleet surely had; null if it has all entries by now. */
   readonly from: FleetEnd | null;
-  /** The header line in base64, where the fleet had nothing of the session. */
+  /** The header line in base64, if the fleet had nothing of the session. */
   readonly headerLine?: string;
-  /** Times when others had written meanwhile, the latest last. */
+  /** Conflicts with other machines, the latest last. */
   readonly conflicts: readonly FleetConflict[];
   /** True if the latest one was not reported yet. */
   readonly isUntold?: boolean;
   /**
-   * Entries that the database had and has lost, until a host hears of it: their number, the last of them, and when that was
+   * Entries that the database had and has lost, until that is reported: their number, the last of them, and when it was
    * acknowledged (ISO 8601).
    */
   readonly lost?: { readonly entries: number; readonly lastEntryId: string; readonly at: string };
-  /** Missing in notes of older programs, which are taken for those of any fleet. */
+  /** Missing in notes of older programs, which count for any fleet. */
   readonly fleet?: NotedFleet;
-  /** Why nothing more is known, with the path of the note as `sessionPath`: it cannot be read. The id is empty then. */
+  /** Why the note cannot be read; `sessionPath` is then the note's path, and the id is empty. */
   readonly unreadable?: string;
 }
 
-/** A branch that was made of acknowledged entries, because others had written to the session meanwhile. */
+/** A branch of acknowledged entries after a conflict. */
 export interface FleetConflict {
   /** ISO 8601. */
   readonly at: string;
@@ -220,20 +220,20 @@ export interface FleetConflict {
   readonly entries: number;
   /** The end of the branch. */
   readonly lastEntryId: string;
-  /** The entry after it, which leaves the leaf to the others: a session that lacks it has no such branch yet. */
+  /** The entry after it, which leaves the leaf on the other branch: without it, a session does not have the branch yet. */
   readonly markerId?: string;
-  /** Entries that have another id in the branch, because others gave theirs to something else. */
+  /** Number of entries with another id in the branch, because others used theirs. */
   readonly renamed: number;
   /** The first of these, with the ids that they had. */
   readonly names?: { readonly from: string; readonly to: string }[];
   /**
    * `lost`: the database had the entries, and an older state of it was restored or promoted. `unsent`: another program, or a
-   * process that ended, wrote them to the file. Missing: they were acknowledged while the database was away.
+   * process that exited, wrote them to the file. Missing: they were acknowledged during an outage.
    */
   readonly reason?: "lost" | "unsent";
 }
 
-/** Numbers of what a process has met since it began. */
+/** Counters of a process. */
 export interface FleetTally {
   readonly commits: number;
   /** Commits without an answer. */
@@ -242,15 +242,15 @@ export interface FleetTally {
   readonly refusals: number;
   /** Times that this process became the writer of a session, also again. */
   readonly takings: number;
-  /** Times that a request waited for a database that was away. */
+  /** Times that a request waited for an unreachable database. */
   readonly waits: number;
 }
 
 export interface Fleet {
   readonly tally: FleetTally;
   /**
-   * The server that answered last, if it says which one it is. After another one was promoted, which may lack what the
-   * first had acknowledged, an append is refused until the session is taken there.
+   * The server that answered last, if it is known. After another one was promoted, which may lack entries that the first had
+   * acknowledged, an append is refused until the session is taken there.
    */
   readonly server?: string;
   /**
@@ -259,8 +259,8 @@ export interface Fleet {
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<LeaseResult>;
   /**
-   * Returns how many milliseconds ago this process last asked for more time for a session that it has, and was given it;
-   * Infinity where it was not since it was taken. It is asked for while nothing is written and something is under way.
+   * Returns the milliseconds since the last renewal of this process's lease of a session; Infinity if it was not renewed
+   * since it was taken. Leases are renewed during an operation that writes nothing.
    */
   renewedAgo(sessionId: string): number;
   /**
@@ -269,8 +269,8 @@ export interface Fleet {
    */
   mayBeTaken(sessionId: string): boolean;
   /**
-   * Appends lines. Facts that the database does not take are left out, so that these lines are not found. Throws
-   * storage_failed where the disk or, for good, the database refuses an attachment.
+   * Appends lines. Facts that the database refuses are left out, so that searches do not find these lines. Throws
+   * storage_failed if the disk or, permanently, the database refuses an attachment.
    */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**
@@ -287,11 +287,11 @@ export interface Fleet {
    * or another process has added them. Facts that the database refuses are left out, as by `append`.
    */
   addFacts(facts: LateFacts): Promise<FleetOutcome>;
-  /** Lets others take a session at once, if this process has it in this epoch. */
+  /** Ends the lease of this process, if it has this epoch, so that others can take the session at once. */
   release(sessionId: string, epoch: number): Promise<void>;
-  /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */
+  /** Returns a session, without taking it; null if the fleet does not have it. Throws storage_failed. */
   look(sessionId: string): Promise<FleetSession | null>;
-  /** Returns whether the fleet knows nothing of a session, not even that it was deleted. Throws storage_failed. */
+  /** Returns whether the fleet has no record of a session, not even of its deletion. Throws storage_failed. */
   isMissing(sessionId: string): Promise<boolean>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
@@ -299,9 +299,9 @@ export interface Fleet {
   heads(sessionId: string, from: number, to: number): AsyncIterable<readonly string[]>;
   /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
   attachments(sessionId: string): Promise<readonly string[]>;
-  /** Returns the bytes of a digest; null where the fleet has none under it, or others. Throws storage_failed. */
+  /** Returns the bytes of a digest; null if the fleet has none under it, or wrong ones. Throws storage_failed. */
   attachment(sha256: string): Promise<Uint8Array | null>;
-  /** Adds attachments to a session that is there, and that a machine without them gave. Throws storage_failed. */
+  /** Adds attachments to a session that a machine without them uploaded. Throws storage_failed. */
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;
   /** Closes the connections. Later calls are answered as by an unreachable database. */
   close(): Promise<void>;

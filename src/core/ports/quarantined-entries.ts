@@ -6,12 +6,12 @@ export interface QuarantinedEntries {
   readonly keptAt: string;
   readonly sessionId: string;
   readonly entryCount: number;
-  /** Lines of it that are no entries any more. */
+  /** Lines that are no longer entries. */
   readonly damagedLines: number;
   readonly sizeBytes: number;
   /** Milliseconds since 1970. */
   readonly since: number;
-  /** The beginning of what the first message says; null without one. */
+  /** The beginning of the first message; null without one. */
   readonly text: string | null;
 }
 

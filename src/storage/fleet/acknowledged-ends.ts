@@ -20,13 +20,13 @@ export interface AcknowledgedEnd {
   readonly sessionPath: string;
   readonly end: FleetEnd;
   readonly durability: NonNullable<Log["durability"]>;
-  /** Number of entries that the database had of it. */
+  /** Number of its entries in the database. */
   readonly had: number;
   /** Number of entries that no place has any more; only in the record of a loss. */
   readonly lost?: number;
   /** SHA-256 of its last line: identifies the end without reading the session. */
   readonly last?: string;
-  /** The server of the database that had it, if it says which one it is. */
+  /** The database server that had it, if known. */
   readonly server?: string;
   /** Missing in records of older programs. */
   readonly fleet?: NotedFleet;
@@ -79,7 +79,7 @@ export class AcknowledgedEnds {
     try {
       this.write(acknowledged);
     } catch {
-      // The disk refuses it. The entries are where they were acknowledged.
+      // The disk refuses it. The entries stay where they were acknowledged.
     }
     return acknowledged;
   }
@@ -99,7 +99,7 @@ export class AcknowledgedEnds {
     putInPlaceNow(disk, file, line, { replace: true, sync: false });
   }
 
-  /** Returns the last end of a session; undefined without one, and where the disk does not say. */
+  /** Returns the last end of a session; undefined if there is no record, or the disk refuses to read it. */
   of(sessionId: string): AcknowledgedEnd | undefined {
     for (const file of this.filesOf(sessionId)) {
       const found = this.read(file);
@@ -142,7 +142,7 @@ export class AcknowledgedEnds {
     return [...new Map([...others, ...own].map((one) => [keyOf(one), one])).values()];
   }
 
-  /** Returns the ids of sessions that belong to other fleets, or to other tenants of this one, as far as records say. */
+  /** Returns the ids of sessions that belong to other fleets, or to other tenants of this one, by their records. */
   idsElsewhere(): ReadonlySet<string> {
     const records = this.records();
     const here = new Set(this.all(records).map(({ sessionId }) => sessionId));
@@ -173,7 +173,7 @@ export class AcknowledgedEnds {
   private read(file: string): AcknowledgedEnd | undefined {
     try {
       const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
-      // A line that a loss of power cut or zeroed says nothing; the one before it does.
+      // A line that a loss of power cut or zeroed is skipped.
       return [...splitLines(bytes)].reverse().map(parsedEnd).find(Boolean);
     } catch {
       return undefined;

@@ -2,11 +2,11 @@
 
 import type { DatabaseServer } from "./driver.ts";
 
-/** An address that cannot be used; the message says what to change. */
+/** An unusable address; the message has advice. */
 export class AddressError extends Error {}
 
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
-/** Parameters of a URL. `connect_timeout` changes nothing: the settings say how long a server is waited for. */
+/** Parameters of a URL. `connect_timeout` has no effect: the settings have the time limits. */
 const KNOWN = new Set(
   "host port user password dbname sslmode sslrootcert application_name tenant target_session_attrs connect_timeout".split(
     " ",
@@ -21,7 +21,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   ),
   service: "but services are not read. Write into the address what the service has",
 };
-/** Values of `target_session_attrs`, which change nothing either: a fleet always needs a server that takes writes. */
+/** Values of `target_session_attrs`, which have no effect either: a fleet always needs a writable server. */
 const TARGETS = ["any", "read-write", "primary"];
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
@@ -30,20 +30,20 @@ export interface Address {
   /** The address without its password, for people. */
   readonly shown: string;
   readonly hasPassword: boolean;
-  /** The part of the fleet that is used: sessions of one tenant are those of no other. Empty for the first. */
+  /** The tenant, whose sessions no other tenant sees. Empty for the first. */
   readonly tenant: string;
 }
 
-/** Only what runs the servers knows which of them is the primary; a client that chooses may choose a former one. */
+/** Only the operator's system knows which server is the primary; a client that chooses may choose a former one. */
 const SEVERAL =
   "The address of the fleet lists several servers. Name one endpoint that always leads to the present primary: a pooler, a virtual address or a DNS name.";
 
 const SCHEME = /^postgres(?:ql)?:\/\//i;
-/** A user, a password or a port before no host, which is that of the query, or this machine. */
+/** A user, a password or a port without a host, which is in the query, or this machine. */
 const HOSTLESS =
   /^(\w+:\/\/)(?!\/|\?|#|$)(?:([^/?#@:]*)(?::([^/?#@]*))?@)?(?::(\d*))?(?=[/?#]|$)([^?#]*)(?:\?([^#]*))?/;
 
-/** Returns a URL with what stands before no host in its query: only databases have URLs with a user and no host. */
+/** Returns a URL with the part before an empty host in its query: only databases have URLs with a user and no host. */
 function withHost(text: string): string {
   const [all, scheme, user, password, port, path = "", query] = HOSTLESS.exec(text) ?? [];
   if (all === undefined) return text;

@@ -38,8 +38,8 @@ export type WrittenOnce = "new" | "known" | "taken";
 type FileBytes = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
 /**
- * Writes a file in a folder that is made where it is missing. It gets its name when all pieces have come; where something has
- * that already, they are compared with it.
+ * Writes a file, and its folder if missing. It gets its name when all pieces are written; an existing file is compared with
+ * them.
  */
 export async function writeOnce(disk: Disk, file: string, pieces: FileBytes, isDurable: boolean): Promise<WrittenOnce> {
   return guardErrno("writing a file of the fleet", async () => {

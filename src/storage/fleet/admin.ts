@@ -48,7 +48,7 @@ import {
 } from "./uploads.ts";
 import { explainUnreadableRow, FleetVerification, hasLines, readIfUndamaged } from "./verification.ts";
 
-/** FleetCare.index where nothing else is said. */
+/** Default of FleetAdminService.index. */
 const INDEXED_AT_ONCE = 8 << 20;
 
 /** Digests that a message names, at most. */
@@ -58,7 +58,7 @@ const MOST_NAMED = 3;
 const LEASE_ENDS = 35_000;
 const ASKED_AGAIN = 1000;
 
-/** Files that are brought in at the same time: while one waits for the database, another is read. */
+/** Files that are imported at the same time: while one waits for the database, another is read. */
 const AT_ONCE = 4;
 
 export interface AdminPlace {
@@ -83,9 +83,9 @@ export interface AdminPlace {
   sizeOf(file: string): number | null;
   /** Returns the path below a folder that a session file has there by its header. */
   fileIn(folder: string, header: SessionHeader): string;
-  /** Writes a file that gets its name when all of it has come, and compares with one that is there. */
+  /** Writes a file that gets its name when it is complete, or compares it with an existing one. */
   write(file: string, pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<WrittenOnce>;
-  /** A store in memory, whose logs can let go of their lines. */
+  /** A store in memory, whose logs can release their lines. */
   readonly memory: { create(beginning: Beginning): Log & { forget(): void } } & Store;
 }
 
@@ -166,7 +166,7 @@ export class FleetAdminService implements FleetAdmin {
     return `Neither the database nor the copy here has ${entries ?? "some"} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
   }
 
-  /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
+  /** Returns how many entries before an acknowledged end the fleet lacks; null if the copy is no proof. */
   private async countLost(one: RecordedEnd, row?: FleetRow): Promise<number | null> {
     const lack = await this.countLostAtEnd(one, row);
     const { lost, last, sessionId } = one;
@@ -333,7 +333,7 @@ export class FleetAdminService implements FleetAdmin {
         continue;
       }
       const end = ends.of(copy.id);
-      // One that ends with the acknowledged line has nothing more; whether the database has that is known.
+      // A copy that ends with the acknowledged line has nothing more; whether the database has that is known.
       if (row.state !== "deleted" && !(end && this.endsSo(copy, end))) found.push(await this.checked(copy, row));
     }
     const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
@@ -511,7 +511,7 @@ export class FleetAdminService implements FleetAdmin {
       if (row.state !== "there") continue;
       const lacks = await readIfUndamaged(fleet, async () => isMissingFacts(await adminQueries.checked(row.id)));
       if (lacks) lacking.push(row);
-      // One that has its facts needs none, whatever has become of its lines.
+      // A session that has its facts needs none, whatever the state of its lines.
       else if (lacks === null && row.indexed !== row.end.entries) unreadable.push(row.id);
     }
     let indexed = 0;
@@ -531,7 +531,7 @@ export class FleetAdminService implements FleetAdmin {
     return session !== null;
   }
 
-  /** Gathers the facts of a session anew. Returns false where another process has it, null where its header cannot be read. */
+  /** Gathers the facts of a session anew. Returns false if another process has it, null if its header cannot be read. */
   private async indexOne({ id, headerLine }: FleetRow, atOnce: number): Promise<boolean | null> {
     const { fleet, adminQueries, memory } = this.place;
     const stored = parseSessionHeader(headerLine);
@@ -593,7 +593,7 @@ function toSessionLoss({ sessionId, sessionPath, at, record }: RecordedEnd, entr
   return { sessionId, sessionPath, entries, at, record };
 }
 
-/** Returns the path of a session whose header does not give one. */
+/** Returns the path of a session whose header gives none. */
 function nameless(folder: string, id: string): string {
   return join(folder, `${encodeURIComponent(id)}.jsonl`);
 }

@@ -19,7 +19,7 @@ export const CLAIM = 30_000;
 export interface Appender {
   readonly tenant: string;
   readonly lease: number;
-  /** A promotion may forget a taking, and then another process is given the same epoch. */
+  /** A promotion may forget a lease; another process then gets the same epoch. */
   readonly holder: string;
   /** The server that gave the leases. */
   readonly server: string | undefined;
@@ -31,15 +31,15 @@ export interface Appender {
 export interface SentBatch {
   readonly batch: FleetBatch;
   readonly facts: SentFacts;
-  /** Its lines, where they are kept in packs: such a commit is alone in its statement. */
+  /** Its packed lines, if it is stored in packs: such a commit has a statement of its own. */
   readonly packs?: readonly Pack[];
   /** Length of the session's lease from then on, in milliseconds. */
   readonly lease: number;
 }
 
 /**
- * Returns the statement that appends batches, each of another session and if epoch and end are those that it has. Its row
- * says by `done` which of them that was so for: their numbers, with commas between them.
+ * Returns the statement that appends batches of different sessions, each if its epoch and end are the session's. Column
+ * `done` of its row has the numbers of the appended ones, separated by commas.
  */
 export function makeAppendStatement(sent: readonly SentBatch[], by: Appender): SqlStatement {
   const values = new SqlValues();
@@ -97,12 +97,12 @@ export function makeGuardedStatement(text: string, by: Appender, values: SqlValu
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
-/** Returns the condition that lines continue what a session `s` has, which is nothing where it begins again. */
+/** Returns the condition that lines continue a session `s`; one that begins again is empty. */
 export function makeContinuesCondition(entries: string, chain: string): string {
   return `(case when ${makeBeginsAgainCondition("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
 }
 
-/** Returns the condition that a statement is run where its writer took the session, unless it is sent nowhere else. */
+/** Returns the condition that the server gave the writer its lease; empty if the statement can reach no other. */
 export function makeServerCondition({ server, isDirect }: Appender, values: SqlValues): string {
   return server === undefined || isDirect ? "" : `and ${makeIsServerCondition(`${values.add(server)}::text`)}`;
 }
@@ -128,7 +128,7 @@ function entryPart(sent: readonly SentBatch[], values: SqlValues): string {
       as part (n int, seq bigint, start int, length int, head text) on part.n = held.n`;
 }
 
-/** Returns the part that notes that facts of the held session are missing, which this process is about to add. */
+/** Returns the part that records that facts of the held session are missing, which this process is about to add. */
 function behindPart(worker: string, values: SqlValues, where = ""): string {
   return `insert into pi_fleet.behind (tenant, session_id, worker, until)
     select held.tenant, held.id, ${values.add(worker)}, clock_timestamp() + ${values.add(CLAIM)}::float8 * interval '1 millisecond'

@@ -38,11 +38,11 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
-  /** Returns whether a session is open in this process, so that its file stays where it is. */
+  /** Returns whether a session is open in this process, so that its file is not moved. */
   readonly isOpen?: (sessionId: string) => boolean;
   /**
-   * Returns the path of a session that is here, by its id or, unless `isWhole`, by the beginning of that. Throws
-   * session_not_found and what the finding of sessions throws.
+   * Returns the path of a local session, by its id or, unless `isWhole`, by the beginning of one. Throws session_not_found
+   * and other failures of a search.
    */
   find(id: string, isWhole?: boolean): string;
   /** Returns the header of a local session without reading more; undefined if it cannot be read. */
@@ -56,7 +56,7 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   /** Returns whether something is at a path that cannot be read as a session, however often it is tried. */
   isUnreadable(file: string): boolean;
   /**
-   * Gives such a file the name of a backup, under its lock, and returns that; null where it can be read by now, or another
+   * Renames such a file to a backup, under its lock, and returns the new name; null if it is readable by now, or another
    * process has the lock.
    */
   moveToBackup(file: string): string | null;
@@ -73,8 +73,8 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
 }
 
 /**
- * Brings a session to where it is in the fleet, if it is there, with all that it has there. `progress` counts the bytes of
- * one that is fetched whole. Throws session_not_found for one that is deleted, and storage_failed where it cannot be had.
+ * Brings a session up to date and to its place, if the fleet has it. `progress` counts the bytes of one that is fetched
+ * whole. Throws session_not_found for a deleted one, and storage_failed if it cannot be fetched.
  */
 export async function arrive(place: ArrivalPlace, where: WantedSession, progress?: Progress): Promise<void> {
   const { sessionPath } = where;
@@ -178,7 +178,7 @@ async function arriveById(
   return fetchSession(place, await place.fleet.look(await resolveWholeId(place.catalog, id)), progress);
 }
 
-/** Returns the path of a copy that has nothing to be found by any more. */
+/** Returns the path of a copy that is too damaged to be found by its id. */
 function findUnreadableFile(
   { acknowledged, isUnreadable, isListed }: ArrivalPlace,
   sessionId: string,
@@ -206,7 +206,7 @@ async function lookFor(place: ArrivalPlace, id: string): Promise<FleetSession | 
   }
 }
 
-/** Returns the path of a session that is here, or undefined where the fleet may have it. */
+/** Returns the path of a local session; undefined if the fleet may have it. */
 function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: boolean): string | undefined {
   try {
     return find(id, isWhole);
@@ -232,7 +232,7 @@ async function bringUpToDate(
 ): Promise<void> {
   if (place.outage?.lasts) return applyPendingEntries(place, file);
   const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
-  // A file elsewhere is that of the person who named its path.
+  // A file outside the session folders belongs to the person who named its path.
   const isOurs = id !== undefined && files.includes(file);
   const fact = isOurs ? await readWhereabouts(place, id).catch(asUnknown) : null;
   if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw makeDeletedFailure(id, fact);
@@ -257,7 +257,7 @@ async function bringUpToDate(
     log?.close();
   }
   if (isUnreadable) {
-    // The name of a file says no more than its header.
+    // A file's name proves no more than its header.
     const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
     await refetch(place, file, progress, meant, left);
     return;
@@ -286,7 +286,7 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
   }
 }
 
-/** Adds what the journal has, and the copy at a path lacks. The next opening meets what fails. */
+/** Adds the journal's entries that the copy at a path lacks. The next opening meets a failure. */
 async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<void> {
   try {
     if (place.isUnreadable(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);

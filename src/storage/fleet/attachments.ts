@@ -1,4 +1,4 @@
-/** The attachments of working copies: given to the fleet before the lines that name them, and fetched before these come. */
+/** The attachments of working copies: uploaded before the lines that name them, and fetched before these lines. */
 
 import { findAttachments } from "../../core/format/attachments.ts";
 import type { Fleet, FleetAttachment } from "../../core/ports/fleet.ts";
@@ -54,7 +54,7 @@ export async function uploadMissingAttachments(fleet: Fleet, log: WithAttachment
   if (there.length > 0) await fleet.attach(sessionId, there);
 }
 
-/** Yields the attachments that a session has in the fleet, each with its bytes; null where these are missing or others. */
+/** Yields the attachments of a session in the fleet with their bytes; null if these are missing or damaged. */
 export async function* fetchAttachments(
   fleet: Pick<Fleet, "attachments" | "attachment">,
   sessionId: string,

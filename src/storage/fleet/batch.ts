@@ -17,7 +17,7 @@ const PART_BYTES = 2 << 20;
 /** Stretches that the database copies at a time: some 32 MB of lines, in less than a second. */
 const MOST_COPIED = 64;
 
-/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
+/** Bytes beyond which a first commit is long: an agent's first commit has a message or two, a larger one is an import. */
 const LONG_AT_FIRST = 256 << 10;
 
 /** Returns whether lines that are committed together, from one on, are kept in packs. */
@@ -86,7 +86,7 @@ export function prepareStep(
   };
 }
 
-/** Returns the stretches after an end that the database copies by itself, where it has some of them. */
+/** Returns the stretches after an end that the database can copy from another session. */
 function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommit): SentLines | undefined {
   const stretches = source?.ends.filter(({ entries }) => entries > start.entries).slice(0, MOST_COPIED) ?? [];
   const after = stretches.at(-1);
@@ -103,7 +103,7 @@ function linesAfter({ log, partBytes = PART_BYTES }: Sending, start: FleetEnd, c
   return { after: stretches.at(-1) ?? start, lines, heads, stretches, attachments: listNamedAttachments(log, lines) };
 }
 
-/** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
+/** Returns the lines of entries. Throws storage_failed if one is damaged: damage is not uploaded. */
 export function readUploadLines(log: Log, from: number, to: number): Uint8Array[] {
   const { losses } = log.nodes;
   const lines = [...log.readMany(Int32Array.from({ length: to - from }, (_, i) => from + i))];

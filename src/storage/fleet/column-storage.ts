@@ -32,10 +32,7 @@ export function explainUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>
 /** SQLSTATEs for a catalog of another engine without such a table or column; its storage is left alone. */
 const NO_SUCH_CATALOG = new Set(["42P01", "42703"]);
 
-/**
- * Columns that are long: LZ4 takes less than half of the time of the server's own compression, and what comes compressed
- * is not compressed again.
- */
+/** Long columns: LZ4 takes less than half of the time of the server's own compression, and packs are compressed already. */
 const LONG = [
   { table: "entry", column: "line", set: "compression lz4", as: "compression", is: "l" },
   { table: "pack", column: "heads", set: "compression lz4", as: "compression", is: "l" },

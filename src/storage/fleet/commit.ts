@@ -1,4 +1,4 @@
-/** A commit that runs: what of it was sent, and what its failure means. */
+/** A running commit: its sent parts, and the meaning of a failure. */
 
 import type { FleetAttachment, FleetBatch, FleetEnd, FleetPart } from "../../core/ports/fleet.ts";
 import { isSameEnd } from "./ends.ts";
@@ -48,7 +48,7 @@ export class RunningCommit {
   isOvertaken = false;
   private parts: KeptParts | undefined;
   private next: CommitStep | undefined;
-  /** Steps that brought nothing since the fleet had more of it than ever before. */
+  /** Steps without progress. */
   private tries = 0;
   /** Entries that the fleet had after the last step, and at most. */
   private last = -1;
@@ -75,7 +75,7 @@ export class RunningCommit {
     this.parts = undefined;
   }
 
-  /** Returns how many entries the fleet has of it, seen or not; `end`: that of the session. */
+  /** Returns the number of its entries in the fleet, visible or not; `end`: the session's end. */
   reached(end: FleetEnd): number {
     return this.keptAfter(end)?.stretches.at(-1)?.entries ?? end.entries;
   }

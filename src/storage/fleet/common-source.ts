@@ -7,7 +7,7 @@ import { getHeaderFacts } from "../catalog/summary.ts";
 import type { CommonSource } from "./commit.ts";
 import { computeEnd, isSameEnd, NOTHING } from "./ends.ts";
 
-/** Stretches that are compared before others have their turn: 2 ms each. */
+/** Stretches that are compared before other work runs: 2 ms each. */
 const AT_ONCE = 4;
 
 /** Returns the common source for the first `count` entries of a log; undefined if it does not exist. */

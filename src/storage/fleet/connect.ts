@@ -27,7 +27,7 @@ const ALONE = { connectWithin: 2000, answerWithin: 5000, patience: 1000 };
 const ASKED_EVERY = 1000;
 
 interface FleetPlace {
-  /** Our name for those who find a session taken. */
+  /** The name of this process for others that find a session taken. */
   readonly client: string;
   /** An id that no other process has. */
   readonly processId: string;
@@ -54,8 +54,8 @@ interface PostgresConnection extends FleetConnection {
 }
 
 /**
- * Returns the fleet at an address: a URL, or `file:` with the path of a file that has one. Throws AddressError.
- * `isSeen`: others can see the text, so that it must have no password. `whenAway`: what becomes of writes then.
+ * Returns the fleet at an address: a URL, or `file:` with the path of a file that contains one. Throws AddressError.
+ * `isSeen`: others can see the text, so that it must have no password. `whenAway`: the behaviour of writes during an outage.
  */
 export function connectFleet(
   text: string,
@@ -136,13 +136,13 @@ function urlIn(text: string, { readFile }: FleetPlace): string {
 }
 
 /**
- * Returns a wait that doubles, and gives up when about so many milliseconds have passed. A server that does not answer
- * takes most of them; what became of a commit is asked once all the same.
+ * Returns a wait that doubles, and ends after about so many milliseconds. A server that does not answer takes most of them;
+ * the outcome of a commit is asked for once all the same.
  */
 function patienceOf(most: number, elapsed: () => number): FleetConnection["patience"] {
   return async (tries, since) => {
     if (tries > 0 && elapsed() - since >= most) return false;
-    // Not at the same moment as all others who lost the same database.
+    // Random, so that not all clients of a lost database return at the same moment.
     await new Promise((resolve) => setTimeout(resolve, waitOf(tries) * (0.5 + Math.random() / 2)));
     return true;
   };

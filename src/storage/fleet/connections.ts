@@ -1,7 +1,7 @@
 /**
- * Connections to a database, and what an answer of it means. A statement is a transaction of its own. No limit of time is
- * set in the server and no cancel is sent: a commit that waits for its standby and is cancelled succeeds with a warning.
- * A connection whose server does not answer is dropped instead, and the outcome is unknown.
+ * Connections to a database, and the meaning of its answers. A statement is a transaction of its own. No time limit is set
+ * in the server and no cancel is sent: a commit that waits for its standby and is cancelled succeeds with a warning. A
+ * connection whose server does not answer is dropped instead, and the outcome is unknown.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -23,14 +23,14 @@ import {
 /** The outcome of a statement. */
 export type SqlAnswer =
   | ({ readonly kind: "done"; readonly by: ServerFact } & Rows)
-  /** The server refused it as a whole: nothing of it was done. */
+  /** The server refused all of it: nothing was done. */
   | { readonly kind: "failed"; readonly code: string; readonly reason: string }
   /** It was not sent. */
   | { readonly kind: "away"; readonly reason: string }
-  /** It was sent, and what became of it is not known. */
+  /** It was sent, and its outcome is unknown. */
   | { readonly kind: "unknown"; readonly reason: string; readonly code?: string };
 
-/** A statement, or one whose text depends on what the server can be asked. */
+/** A statement, or one whose text depends on the server's abilities. */
 export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
 /**
@@ -43,11 +43,11 @@ const OWN_SETTINGS = `select pg_catalog.set_config('statement_timeout', '0', fal
 const READ_ONLY = "25006";
 const READS_ONLY =
   "its transactions may only read: it is a standby, or its role or database has default_transaction_read_only = on, which a person set, or what watches its disk; set it to off to write there";
-/** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
+/** SQLSTATEs of transactions that were undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
 /** SQLSTATEs after which a commit may have happened: connection or server is ending, or the outcome is unknown. */
 const IN_DOUBT = /^(?:08|57P|40003)/;
-/** Those that may also be the last words of a server, as where the disk of its log is full. */
+/** SQLSTATEs that may also be a server's last, as when the disk of its log is full. */
 const MAY_END = /^(?:53|58|XX)/;
 const ENDING = new Set<unknown>(["FATAL", "PANIC"]);
 const MOST_AGAIN = 5;
@@ -55,14 +55,14 @@ const MOST_AGAIN = 5;
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const TABLES_MISSING =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
-/** Sentences in place of the server's own, which does not say how to go on, by SQLSTATE. */
+/** Sentences with advice in place of the server's own, by SQLSTATE. */
 const SENTENCES: ReadonlyMap<string, string> = new Map([
   ...[...NO_TABLES].map((code) => [code, TABLES_MISSING] as const),
   [READ_ONLY, READS_ONLY],
 ]);
 /**
- * SQLSTATEs for a statement that the server does not keep under its name any more, keeps another one under it, or cannot
- * run as it was when it was kept. Nothing of it was done.
+ * SQLSTATEs of a prepared statement that the server no longer has under its name, has another one under it, or cannot run
+ * any more. Nothing was done.
  */
 const NOT_KEPT = new Set(["26000", "42P05", "0A000"]);
 /** Milliseconds for which closing waits for answers. */
@@ -72,9 +72,9 @@ const LEAVING = 1000;
 export const MOVED = "moved";
 /** In that place, too: a statement could not be made, as of values that are too long. */
 const UNMADE = "unmade";
-/** Shows that the server's process goes on. */
+/** Shows that the server's process is alive. */
 const STILL_THERE = "select 1";
-/** Answered with a warning wherever it arrives, and changes nothing. */
+/** Is answered with a warning if warnings arrive, and changes nothing. */
 const WARNED = "commit";
 /** The SQLSTATE of a row that needs another one. */
 export const LACKED = "23503";
@@ -84,13 +84,13 @@ export const NOT_PROVEN = "22012";
 const FASTER = "23505";
 /** In place of a SQLSTATE: the server refuses each connection until a person changes something. */
 const REFUSED = "refused";
-/** The same where the server does not prove who it is, and where it speaks no TLS. */
+/** The same for a server that does not prove its identity, and for one without TLS. */
 const UNTRUSTED = "untrusted";
 const PLAIN = "plain";
-/** Codes of the system and a sentence of the driver that say so. */
+/** Codes of the system and a sentence of the driver for this. */
 const OF_TRUST = /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET|VERIFY)_|INVALID_(?:CA|PURPOSE)|ERR_TLS_CERT_)/;
 const NO_TLS = "The server does not support SSL connections";
-/** SQLSTATEs of such refusals, and of those that a statement meets, with what to do about them. */
+/** SQLSTATEs of such refusals, and of those of statements, with advice. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ["28P01", "correct the password, in PI_FLEET_URL, the file of --fleet, PGPASSWORD or ~/.pgpass"],
   ["28000", "use a role that may connect, or have pg_hba.conf let this one in"],
@@ -99,9 +99,9 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   [PLAIN, "turn ssl on there, or say sslmode=disable in the URL of the fleet where the network is trusted"],
   ["42501", "use the role that it is meant for, or have the owner of the tables grant it"],
 ]);
-/** The SQLSTATE of a role that is not let in, also because the directory is away that says whether it is (LDAP, PAM, RADIUS). */
+/** The SQLSTATE of a refused role, also if its directory (LDAP, PAM, RADIUS) is unreachable. */
 const NOT_LET_IN = "28000";
-/** A sentence of a server that says that this lasts. One in another language is taken for a directory that is away. */
+/** A server's sentence for a permanent refusal. One in another language counts as an unreachable directory. */
 const LASTS =
   /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in|(?:peer|ident|certificate) authentication failed|valid client certificate/i;
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
@@ -171,7 +171,7 @@ export class Connections {
   private sweeping: NodeJS.Timeout | undefined;
   /** The server that answered last. */
   fact: ServerFact | undefined;
-  /** The latest primary that was known when this last looked: a note on the disk is too dear for each commit. */
+  /** The latest known primary, kept here because reading the note on disk is too expensive for each commit. */
   private latest: ServerPlace | undefined;
   private readonly store: KnownStore;
 
@@ -180,7 +180,7 @@ export class Connections {
     this.store = options.store ?? makeKnownStore();
   }
 
-  /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
+  /** Runs a statement. `sent` is called when the server got all of it, unless it has answered. Never rejects. */
   async run(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
     while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
     this.busy++;
@@ -374,7 +374,7 @@ export class Connections {
     return connection;
   }
 
-  /** Connects to the server. Throws where it cannot be written to. */
+  /** Connects to the server. Throws if it is read-only. */
   private async connect(make: MakeClient, server: DatabaseServer): Promise<DatabaseConnection> {
     const within = { connectionTimeoutMillis: this.options.connectWithin };
     const config = { ...server, ...within, keepAlive: true, keepAliveInitialDelayMillis: ASKED_AFTER };
@@ -445,7 +445,7 @@ export function explainRefusal(answer: SqlAnswer): string | undefined {
   return code === REFUSED || NO_TABLES.has(code) ? reason : undefined;
 }
 
-/** Returns in the place of a SQLSTATE why no connection is to be had, where that lasts. */
+/** Returns in place of a SQLSTATE why no connection can be made, if that is permanent. */
 function refusalCode(error: unknown): string | undefined {
   if (error instanceof Failure && !error.retryable) return REFUSED;
   const { code, message } = error as { code?: unknown; message?: unknown };

@@ -14,7 +14,7 @@ export interface SqlStatement {
   readonly binary?: boolean;
   /** Parser for the values of results. */
   readonly types?: { getTypeParser(): (value: unknown) => unknown };
-  /** Milliseconds within which it is answered, where it may take longer than others. */
+  /** Milliseconds within which it is answered, if it may take longer than others. */
   readonly within?: number;
   /** The only server that may run it. */
   readonly server?: string;

@@ -5,7 +5,7 @@ import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { extendChain, GENESIS, sha256 } from "../v2/frame.ts";
 
-/** FleetOptions.heldBytes where nothing else is said. */
+/** Default of FleetOptions.heldBytes. */
 export const HELD_BYTES = 64 << 20;
 
 /** The end of a session without entries. */

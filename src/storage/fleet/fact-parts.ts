@@ -8,7 +8,7 @@ import type { SqlValues } from "./sql-values.ts";
 /** Numbers of a spending, in the order of the statement. */
 export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "cache_write", "total", "cost"] as const;
 
-/** The working directory in facts, as JSON, before which nothing but this stands. */
+/** The beginning of facts, as JSON, before the working directory. */
 const BEFORE_CWD = '{"cwd":';
 const CWD_IN = (facts: string): string =>
   `pg_catalog.substring(${facts}, E'^[{]"cwd":("(?:[^"\\\\\\\\]|\\\\\\\\.)*"|null),')`;
@@ -47,7 +47,7 @@ const FACTS = {
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
     select held.tenant, w.word from held join pg_catalog.json_to_recordset(${value}::json) as w (n int, word text) on w.n = held.n
     order by w.word collate "C" on conflict do nothing`,
-  // Only those that a removal of texts has noted are locked: everybody else writes the same words.
+  // Only words that a removal of texts has marked are locked: all writers add the same words.
   wanted: (value: string): string => `update pi_fleet.word w set unused_since = null
     from held join pg_catalog.json_to_recordset(${value}::json) as u (n int, word text) on u.n = held.n
     where w.tenant = held.tenant and w.word = u.word and w.unused_since is not null`,
@@ -94,12 +94,12 @@ export function isFound({ texts, spendings }: Pick<FleetFacts, "texts" | "spendi
   return texts.length > 0 || spendings.length > 0;
 }
 
-/** Returns facts without what the database may not take: lines that are not found are better than none. */
+/** Returns facts without the values that the database may refuse: unsearchable lines are better than none. */
 export function dropSearchFacts<T extends Pick<FleetFacts, "texts" | "spendings">>(facts: T): T {
   return { ...facts, texts: [], spendings: [] };
 }
 
-/** A text that stands for those of a session whose words were left out. No search is for its kind, and it goes with them. */
+/** A text for a session whose words were left out. No search matches its kind, and it is removed with the others. */
 const LEFT_OUT = { position: -1, kind: "", nth: 0, role: "", time: null, words: [], marks: [] };
 
 /** Returns facts without their texts; one row records that texts are missing. */
@@ -107,7 +107,7 @@ export function dropWords<T extends Pick<FleetFacts, "texts">>(facts: T): T {
   return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as unknown as FleetText] };
 }
 
-/** Returns the condition that words of a session were left out, as a row of its texts says. */
+/** Returns the condition that words of a session were left out, by a row of its texts. */
 export function makeWordlessCondition(session: string): string {
   return `exists (select from pi_fleet.said l where l.tenant = ${session}.tenant and l.session_id = ${session}.id
     and l.generation = ${session}.generation and l.seq = ${LEFT_OUT.position})`;
@@ -120,7 +120,7 @@ function rowsOf(sent: readonly SentFacts[], of: (facts: SentFacts) => readonly o
 /** Bytes of the longest name that a file can have: an index refuses ids of some thousands. */
 const LONGEST_NAME = 255;
 
-/** Returns the id of the session that a path is of; null where no file can have such a name. */
+/** Returns the id of the session at a path; null if no file can have such a name. */
 function parentIn(path: string): string | null {
   const id = toStorableText(getIdInPath(path));
   return Buffer.byteLength(id) > LONGEST_NAME ? null : id;

@@ -21,7 +21,7 @@ import { UsageCounter } from "../catalog/usage.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
 import { isSameEnd, NOTHING } from "./ends.ts";
 
-/** Kinds of texts that are found. Outputs of tools are nine tenths of a session, and are searched where they are. */
+/** Kinds of searchable texts. Outputs of tools are nine tenths of a session, and are searched locally. */
 const KINDS = ["talk", "calls"] as const;
 /** Bytes of the words of one text. The database refuses a text with 1 MB of them, and a letter may take four. */
 const MOST_WORD_BYTES = 500_000;
@@ -113,7 +113,7 @@ export function makeFactsBase(header: SessionHeader): FactsBase {
   return { ...getHeaderFacts(header), id: header.id, importedFrom: header.importedFrom };
 }
 
-/** The entries of a session, or of a stretch of it. */
+/** The entries of a session, or a stretch of them. */
 export type FactsSource = Pick<Log, "nodes" | "length" | "read">;
 
 /** Returns whether the first `count` entries of a session were all taken over from the one that it was forked from. */
@@ -130,7 +130,7 @@ export function isAllInherited(source: FactsSource, base: FactsBase, count: numb
 }
 
 /**
- * Returns the texts and the usage of entries, and whether what follows may still be taken over, as what comes before is if
+ * Returns the texts and the usage of entries, and whether later entries may still be inherited, as earlier ones are if
  * `begins`. `offset`: position of the first entry of the source in its session.
  */
 export function extractFacts(
@@ -163,7 +163,7 @@ function counterOf(base: FactsBase, begins: boolean): UsageCounter {
   return counter;
 }
 
-/** Returns an entry; undefined where it cannot be read, or its line has none of the signs. */
+/** Returns an entry; undefined if it cannot be read, or its line has none of the signs. */
 function entryAt(
   source: FactsSource,
   position: number,
@@ -190,7 +190,7 @@ function fleetText({ kind, nth, role, time, text, tool, files }: IndexedText, po
   return { position, kind: kind as FleetText["kind"], nth, role, time, words, marks: [...marks] };
 }
 
-/** Returns the words of a text, each once, up to what the database keeps of one. */
+/** Returns the words of a text, each once, up to the database's limit for a text. */
 function keptWords(text: string): string[] {
   const words = new Set<string>();
   let bytes = 0;

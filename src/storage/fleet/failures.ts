@@ -1,4 +1,4 @@
-/** Failures of writes to sessions of a fleet, and what decides between them. */
+/** Failures of writes to sessions of a fleet. */
 
 import { Failure } from "../../core/failure.ts";
 import type { LeaseResult } from "../../core/ports/fleet.ts";
@@ -27,26 +27,26 @@ export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure 
   return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
 }
 
-/** The cause of such a failure where it is a value that the database does not take. */
+/** The cause of such a failure if the database refuses a value. */
 export class ValueRefusal extends Error {}
 
-/** Returns what a failure says. That nothing was changed is left out: it was the rest of a change, and the first part is done. */
+/** Returns the sentence of a failure without "Nothing was changed": the first part of the change is done. */
 export function getFailureReason({ message }: Error): string {
   return message.replace(/ Nothing was changed\b[^.]*\./, "");
 }
 
-/** Returns whether an error says that the fleet did not answer. */
+/** Returns whether an error means that the fleet did not answer. */
 export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
 }
 
-/** Returns what a failure says where the database answers others, and is not away. */
+/** Returns the failure if the database answers other statements, so that it is reachable. */
 export function makeStoppedFailure({ name, message, details, retryable, cause }: Failure): Failure {
   const sentence = message.replace(NOT_REACHED, "database is there, and did not do it");
   return new Failure(name, sentence, details, { cause, retryable });
 }
 
-/** Returns the failure of a commit that others were faster than each time. */
+/** Returns the failure of a commit that met a conflict at each attempt. */
 export function makeTooSlowFailure(): Failure {
   return new Failure(
     "storage_failed",
@@ -60,7 +60,7 @@ function deleted(sessionId: string): Failure {
   return new Failure("session_not_found", sentence, { sessionId });
 }
 
-/** Returns the failure for a session that only the fleet may have, where nothing is brought here. */
+/** Returns the failure for a session that only the fleet may have, while nothing may be fetched. */
 export function makeNotFetchedFailure(sessionId: string): Failure {
   return new Failure(
     "session_not_found",
@@ -85,7 +85,7 @@ export function toLeaseFailure(taking: Exclude<LeaseResult, { kind: "taken" | "a
   return taking.kind === "unfit" ? makeUnfitFailure(taking.reason) : deleted(sessionId);
 }
 
-/** Returns the failure for lines that others were faster than. */
+/** Returns the failure for lines in conflict with those of another writer. */
 export function makeOvertakenFailure(taking: LeaseResult): Failure {
   if (taking.kind === "held") return makeLockedFailure(taking.holder);
   return new Failure(
@@ -101,7 +101,7 @@ export function requireFailure(error: unknown): Failure {
   throw error;
 }
 
-/** Returns the failure of a copy that could not be brought up to date, because its file was another one meanwhile. */
+/** Returns the failure of a copy that could not be updated, because its file changed meanwhile. */
 export function makeFileChangedFailure(sessionPath: string | null): Failure {
   const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
   return new Failure("storage_failed", sentence, { sessionPath });
@@ -119,7 +119,7 @@ export function toQuarantinedFailure(failure: Failure, keep: () => string | unde
   return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });
 }
 
-/** Returns the failure for a session of the fleet whose lines are not those that its end says. */
+/** Returns the failure for a session of the fleet whose lines do not match its end. */
 export function makeIncompleteFailure(sessionId: string): Failure {
   return new Failure(
     "storage_failed",

@@ -44,9 +44,9 @@ export class FleetReplica implements Replica {
   private readonly facts: CopyFacts;
   /** The lease of this process, with its epoch. */
   private readonly lease: Lease;
-  /** Up to where log and fleet are known to have the same, and of how many entries the fleet has the facts. */
+  /** The common end of log and fleet, and the number of entries with facts in the fleet. */
   private readonly known: KnownEnd;
-  /** The adding of facts that the fleet lacks. */
+  /** Adds facts that the fleet lacks. */
   private readonly late: LateWork;
   private readonly idleSync: IdleSync;
   private readonly status: ReplicaStatus = { holder: null, refusal: null, reached: undefined };
@@ -58,7 +58,7 @@ export class FleetReplica implements Replica {
   private acknowledged: AcknowledgedEnd | undefined;
   /** The digest of the last line that was sent, and the number of entries with it. */
   private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
-  /** The acknowledged end that this process noted itself, so that it is one of this log. */
+  /** The acknowledged end that this process recorded itself, so that it is one of this log. */
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
@@ -224,7 +224,7 @@ export class FleetReplica implements Replica {
     }
   }
 
-  /** Opens the file again. Returns undefined where it cannot be read. */
+  /** Opens the file again. Returns undefined if it cannot be read. */
   private openAnew(): ReplicatedLog | undefined {
     try {
       return this.log.reopen() as ReplicatedLog;
@@ -279,7 +279,7 @@ export class FleetReplica implements Replica {
     if (!acknowledged || pending.hasEntries || hasEnd(log, acknowledged)) return;
     const { end, at } = acknowledged;
     if (hasLast(log, acknowledged)) {
-      // Another machine gave it to the fleet, elsewhere.
+      // Another machine added it to the fleet.
       this.noteAcknowledged(known.entries);
       return;
     }
@@ -384,8 +384,8 @@ export class FleetReplica implements Replica {
   }
 
   /**
-   * Adds what the fleet has and the copy lacks. What the copy has more goes to the fleet with the next commit. Returns
-   * whether the log is still the session, and not another one in its place.
+   * Applies the fleet's entries that the copy lacks. Entries that only the copy has are uploaded with the next commit.
+   * Returns whether the log is still the session, and was not replaced.
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log, known } = this;
@@ -550,7 +550,7 @@ export class FleetReplica implements Replica {
       return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
     }
     this.known.raise(here);
-    // Lines that are there are where the taking is; where another process has them, that is not known.
+    // The lease has the durability of existing lines; it is unknown if another process has the lease.
     this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // Later entries are fetched before the next write.
@@ -578,14 +578,14 @@ export class FleetReplica implements Replica {
     return requireFailure(failure);
   }
 
-  /** Returns the failure that an error is for who waits for a commit. */
+  /** Returns the failure for callers that wait for a commit. */
   private doubted(commit: RunningCommit, error: unknown): unknown {
     const failure = commit.doubted(error, this.known.now);
     this.isBegunInDoubt ||= failure !== error;
     return failure;
   }
 
-  /** Resolves when the facts of all that was given are there, or are left to others. */
+  /** Resolves when the facts of all uploaded entries are there, or are left to other processes. */
   factsAdded(): Promise<void> {
     return this.late.finish();
   }

@@ -1,7 +1,7 @@
 /**
- * Heads of entries as the fleet has them, with each line: JSON of id, parent, type, role and flags. Searches and families
- * use them without the lines. The flags are missing where a node says more than its line: where its parent is not there, or
- * comes later.
+ * Heads of entries as the fleet stores them with each line: JSON of id, parent, type, role and flags. Searches and families
+ * use them without the lines. The flags are missing if the node has more than its line: if its parent is missing, or comes
+ * later.
  */
 
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
@@ -18,7 +18,7 @@ export function makeHeadText(nodes: Nodes, position: number): string {
 
 /** A head as it is stored. */
 interface StoredHead extends Omit<EntryHead, "flags"> {
-  /** Missing where only the line says all that a node needs. */
+  /** Missing if the node follows only from the line. */
   readonly flags?: number;
 }
 
@@ -41,7 +41,7 @@ export class HeadCheck {
   private readonly nodes = new Nodes();
   private readonly line = new HeadReader(this.nodes);
 
-  /** Returns whether a head can be one of a line. Where it has no flags, its node says more than the line. */
+  /** Returns whether a head can be one of a line. Without flags, the node has more than the line. */
   fits(text: string, line: Uint8Array): boolean {
     const head = parseStoredHead(text);
     const own = this.line;

@@ -2,10 +2,10 @@
 
 import type { Holder } from "../../core/ports/store.ts";
 
-/** The columns that say it. */
+/** Columns of the owner. */
 export const HOLDER = "holder_name, holder_host, holder_since";
 
-/** Returns who has a session, from a row with these columns. */
+/** Returns the owner of a session, from a row with these columns. */
 export function parseHolderRow({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
   const client = String(holder_name ?? "another server");
   const host = String(holder_host ?? "another machine");

@@ -16,7 +16,7 @@ import { type AskServer, getServerName, isFormer, parseServerPlace, type ServerP
 
 /** The facts that are known of the database at an address. */
 interface StoreNote {
-  /** The id of its store; undefined where none was met. */
+  /** The id of its store; undefined if it was never met. */
   readonly store?: string;
   /** The primary that was promoted last, of those that were met. */
   readonly latest?: ServerPlace;
@@ -24,7 +24,7 @@ interface StoreNote {
 
 /** The store that is known at an address. */
 export interface KnownStore {
-  /** The words for a person who wants it not to be known any more. */
+  /** Advice for a person who wants to forget the store. */
   readonly remedy: string;
   known(): StoreNote;
   /** Records a store. A server that was promoted earlier never replaces a later one. Never rejects. */
@@ -49,7 +49,7 @@ export async function requireSameStore(
   const answer = await ask({ text: STORE });
   const known = store.known().store;
   if (answer.kind === "failed") {
-    // A person who makes its tables now makes another fleet of it. Where a role may not ask, the database is used.
+    // A person who creates its tables now makes it another fleet. If a role may not ask, the database is used.
     if (known !== undefined && NO_TABLES.has(answer.code))
       throw new Error("the database has no tables of the fleet any more; pi-session-server fleet migrate makes them");
   } else if (answer.kind !== "done") throw new Error(answer.reason);
@@ -146,7 +146,7 @@ export function openKnownStore(disk: Disk, stateFolder: string, shown: string): 
         }
         if (own === mine) own = {};
       } catch {
-        // The next connection, or the next process, notes it.
+        // The next connection, or the next process, records it.
       }
     },
   };

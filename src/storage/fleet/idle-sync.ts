@@ -46,7 +46,7 @@ interface CopyParts {
   isBecoming(): boolean;
   /** `isHost`: a host reads the reports. */
   becomeWriter(isHost: boolean): Promise<void>;
-  /** Adds what the fleet has up to an end. Returns whether the log is still the session. */
+  /** Applies the fleet's entries up to an end. Returns whether the log is still the session. */
   catchUp(there: FleetEnd): Promise<boolean>;
   /** Uploads all local entries, and stops at the first missing answer. */
   uploadNow(): Promise<void>;
@@ -59,7 +59,7 @@ export class IdleSync {
   /** Asks whether there is something to apply or to upload. */
   private readonly news: Inquiry;
   private readonly refused: RefusedLines;
-  /** When others had last written something that the copy lacked. */
+  /** Time of the last look that found entries of others. */
   private heard: number;
 
   constructor(copy: CopyParts) {
@@ -115,7 +115,7 @@ export class IdleSync {
     return uploadOrNote({ upload: () => copy.uploadNow(), note, refused: (error) => refused.note(error, of) });
   }
 
-  /** Returns what the fleet has, and the server that said so. */
+  /** Returns the fleet's session, and the server that answered. */
   private async look(): Promise<{ there: FleetSession | null; server: string | undefined }> {
     const { fleet } = this.copy.options;
     const there = await fleet.look(this.copy.log.header.id);
@@ -129,7 +129,7 @@ export class IdleSync {
     if (epoch !== null && there?.epoch !== epoch) lease.letGo(epoch);
     const hadPending = pending.hasEntries;
     pending.renew();
-    // Another process of this machine may have given the fleet what this one has acknowledged.
+    // Another process of this machine may have uploaded the entries that this one acknowledged.
     if (hadPending && !pending.hasEntries) status.reached = "primary";
     // The process that prevented a write may have exited.
     if (status.holder && !lease.isSure) status.holder = there?.holder ?? null;
@@ -175,7 +175,7 @@ export class IdleSync {
     // The lock of a new session is held from its creation.
     const isNew = log.acquireLock() || !log.persisted;
     try {
-      // Another process of this machine may have acknowledged something until then, or have given it.
+      // Another process of this machine may have acknowledged or uploaded entries until then.
       pending.renew();
       // Lost entries are uploaded again, unless others have written since.
       if ((pending.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await copy.becomeWriter(isHost);

@@ -1,11 +1,11 @@
 /**
- * Appends of one process to several sessions, which are sent together: what comes while a statement is on its way waits, and
- * is sent with the next one. Each append has an outcome of its own.
+ * Appends of one process to several sessions, which are sent together: those that arrive while a statement is on its way are
+ * sent with the next one. Each append has its own outcome.
  */
 
 import type { FleetBatch, FleetOutcome } from "../../core/ports/fleet.ts";
 
-/** Statements on their way at a time. One that waits for the row of a session holds up none but those that are in it. */
+/** Maximum statements on their way. One that waits for the row of a session delays only its own sessions. */
 const MOST_SENT = 2;
 /** Appends in a statement. */
 const MOST_TOGETHER = 64;

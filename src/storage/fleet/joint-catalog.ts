@@ -1,6 +1,6 @@
 /**
- * The catalog of a server with a fleet: the sessions that the fleet has, and those that only this machine has. Where the
- * fleet cannot be asked, the answer has those of this machine and says so.
+ * The catalog of a server with a fleet: sessions of the fleet, and those that only this machine has. If the fleet cannot be
+ * asked, the result has the local sessions and the reason.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -44,7 +44,7 @@ import { RemoteSearch } from "./remote-search.ts";
 
 export interface FleetCatalogOptions {
   readonly there: FleetCatalog;
-  /** The sessions of this machine and, where they are named, those of other agents. */
+  /** The sessions of this machine and, if they are named, those of other agents. */
   readonly here: Catalog;
   /** The sessions of this machine. */
   readonly local: LocalCatalog;
@@ -205,7 +205,7 @@ export class JointFleetCatalog implements Catalog {
     );
   }
 
-  /** Has what forks took over from originals that are nowhere any more count in one of them. */
+  /** Counts entries that forks inherited from missing originals in one of the forks. */
   private async withHeirs(sessions: readonly CountedSession[], local: Local): Promise<readonly CountedSession[]> {
     const { there, sha256 } = this.options;
     const parents = new Set(sessions.map(({ listed }) => listed.parentSession).filter((path) => path !== null));
@@ -288,7 +288,7 @@ export class JointFleetCatalog implements Catalog {
 
   // --- both ---------------------------------------------------------------------------------------------------------
 
-  /** Asks the fleet. Where that fails, returns what this machine knows, and why it is not all. */
+  /** Asks the fleet. If that fails, returns the local result, and why it is incomplete. */
   private async orHere<T extends object>(
     ask: () => Promise<T>,
     otherwise: () => Promise<T>,
@@ -301,7 +301,7 @@ export class JointFleetCatalog implements Catalog {
     }
   }
 
-  /** Returns that facts of some sessions are not there yet, where it is so. */
+  /** Returns a sentence if facts of some sessions are still missing. */
   private async coming(what: "words" | "usage"): Promise<string | undefined> {
     const behind = await this.options.there.behind();
     if (behind === 0) return undefined;
@@ -353,7 +353,7 @@ function sentences(...all: readonly (string | undefined)[]): string | undefined 
   return all.filter((one) => one !== undefined).join("; ") || undefined;
 }
 
-/** Returns whether a request is only about this machine, where all files of other agents are. */
+/** Returns whether a request is only about this machine, which has all files of other agents. */
 function isAboutHere({ here, agents }: ListRequest | SearchRequest): boolean {
   return here === true || (agents !== undefined && !agents.includes(OUR_AGENT));
 }
@@ -372,7 +372,7 @@ function longer(a: string, b: string): string {
   return a.length > b.length ? a : b;
 }
 
-/** Returns rows of figures with the numbers that their models have among others. */
+/** Returns rows of figures with the numbers of their models in a common list. */
 function renumbered(
   rows: readonly number[],
   { models }: { readonly models: readonly { provider: string | null; model: string | null }[] },

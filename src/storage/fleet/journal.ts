@@ -1,7 +1,7 @@
 /**
- * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away, and
- * these entries. They are on the medium here before they are acknowledged, apart from the session's file, which may be
- * damaged or removed, and go when the fleet has them. Each note names the fleet and the file: a machine may use several
+ * The journal of a machine: the sessions with entries that were acknowledged during an outage of the fleet's database, and
+ * these entries. They are on the medium before they are acknowledged, apart from the session's file, which may be damaged or
+ * removed, and are removed when the fleet has them. Each note names the fleet and the file: a machine may use several
  * fleets, or several tenants of one, and have several copies of a session, each with entries that the others lack.
  */
 
@@ -23,7 +23,7 @@ import { isEntry } from "./quarantined-entries.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
-/** Digits of a name that stand for the session, for the fleet, and for the file; notes of older programs name less. */
+/** Digits of a name for the session, for the fleet, and for the file; notes of older programs have fewer. */
 const OF_SESSION = 32;
 const OF_FLEET = 16;
 const OF_FILE = 16;
@@ -56,7 +56,7 @@ export class Journal {
   /** Background uploads by session id. The promises never reject. */
   readonly uploading = new Map<string, Promise<void>>();
 
-  /** The fleet of this process; without it, every note is taken for its own. */
+  /** The fleet of this process; without it, every note counts as its own. */
   private readonly own: NotedFleet | undefined;
 
   /** `now` returns the time in ISO 8601. */
@@ -70,18 +70,18 @@ export class Journal {
 
   // --- names -----------------------------------------------------------------------------------------------------
 
-  /** Returns the beginning of the names of notes of a session that are this fleet's. */
+  /** Returns the beginning of the names of this fleet's notes of a session. */
   private beginningOf(sessionId: string): string {
     const fleet = this.own ? `-${sha256(this.own.address).slice(0, OF_FLEET)}` : "";
     return `${stemOf(sessionId)}${fleet}`;
   }
 
-  /** Returns the name of the note of a copy that this process writes. */
+  /** Returns the name of a copy's note as this process writes it. */
   private nameOf(sessionId: string, file: string): string {
     return `${this.beginningOf(sessionId)}.${sha256(file).slice(0, OF_FILE)}.json`;
   }
 
-  /** Throws an errno error where the disk does not say. */
+  /** Throws an errno error if the disk cannot be read. */
   private names(): string[] {
     return listNames(this.disk, this.folder).filter((name) => NAME.test(name));
   }
@@ -98,14 +98,14 @@ export class Journal {
     return merged(this.ownNotes(sessionId, file).map(({ note }) => note));
   }
 
-  /** Returns the notes of a copy that are this fleet's: several where others name it otherwise, or not at all. */
+  /** Returns this fleet's notes of a copy: several if older ones have another name, or name no file. */
   private ownNotes(sessionId: string, file: string): NamedNote[] {
     const written = this.nameOf(sessionId, file);
     return this.notesOf(sessionId).flatMap(({ name, note, isOwn }) => {
       if (!isOwn) return [];
       const { unreadable, ...known } = note;
       if (unreadable === undefined) return this.isOf(note, file) ? [{ name, note }] : [];
-      // It is of something that was acknowledged; nothing is lost by taking that for all of it.
+      // It is about acknowledged entries; treating it as about all of them loses nothing.
       return name === written || !NAMES_FILE.test(name)
         ? [{ name, note: { ...known, sessionId, sessionPath: file } }]
         : [];
@@ -146,7 +146,7 @@ export class Journal {
     return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
   }
 
-  /** Returns the notes of a session, of whatever fleet. Throws storage_failed where the disk does not say. */
+  /** Returns the notes of a session, of any fleet. Throws storage_failed if the disk cannot be read. */
   private notesOf(sessionId: string): (NamedNote & { readonly isOwn: boolean })[] {
     const stem = stemOf(sessionId);
     const own = this.beginningOf(sessionId);
@@ -154,7 +154,7 @@ export class Journal {
       return this.names()
         .filter((name) => name.startsWith(stem))
         .flatMap((name) => {
-          // One that cannot be read says by its name alone whose it is.
+          // The fleet of an unreadable note follows only from its name.
           const isNamedSo = name.startsWith(`${own}.`) || name === `${stem}.json`;
           const note = this.read(name, isNamedSo);
           return note ? [{ name, note, isOwn: note.unreadable === undefined ? this.isOwn(note) : isNamedSo }] : [];
@@ -187,7 +187,7 @@ export class Journal {
     return { sessionId: "", sessionPath: file, since: this.now(), from: NOTHING, conflicts: [], unreadable: reason };
   }
 
-  /** Returns all notes, of whatever fleet, and what cannot be read as such. */
+  /** Returns all notes, of any fleet, and unreadable ones as such. */
   private notes(): JournaledSession[] {
     try {
       return this.names().flatMap((name) => this.read(name) ?? []);
@@ -214,8 +214,8 @@ export class Journal {
   // --- writing ---------------------------------------------------------------------------------------------------
 
   /**
-   * Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet, or that it has `lost` them.
-   * With a header the session can be made anew where its file is lost and the fleet never had it.
+   * Records durably that entries after `from` are acknowledged here and may not be in the fleet, or that it has `lost` them.
+   * With a header the session can be created again if its file is lost and the fleet never had it.
    */
   async begin(
     sessionId: string,
@@ -241,7 +241,7 @@ export class Journal {
     if (isWithoutLines) removeQuietly(this.disk, this.linesFile(sessionId, sessionPath));
   }
 
-  /** Returns a note, which nothing has yet, that entries after `from` are in a file alone. */
+  /** Returns an unwritten note that entries after `from` are in a file alone. */
   noteOf(sessionId: string, sessionPath: string, from: FleetEnd): JournaledSession {
     const { conflicts = [], isUntold } = this.noted(sessionId, sessionPath) ?? {};
     return { sessionId, sessionPath, since: this.now(), from, conflicts, ...(isUntold ? { isUntold } : {}) };
@@ -350,7 +350,7 @@ export class Journal {
     this.hasDurableFolder = true;
   }
 
-  /** Has the lines of other notes of a copy, as of one that was moved, be those of the note with a name. */
+  /** Copies the lines of a copy's other notes, as after a move, into those of the note with a name. */
   private async bringLines({ sessionId, sessionPath }: JournaledSession, to: string): Promise<void> {
     const others = this.ownNotes(sessionId, sessionPath).filter(({ name }) => name !== to);
     const lines = others.flatMap(({ name }) => this.linesAt(name));
@@ -380,13 +380,13 @@ export class Journal {
   }
 }
 
-/** Returns lines, and after them those of others that are not among them. */
+/** Returns lines, followed by others that are not among them. */
 export function mergeLines(lines: readonly Uint8Array[], others: readonly Uint8Array[]): Uint8Array[] {
   const known = new Set(lines.map((line) => sha256(line)));
   return [...lines, ...others.filter((line) => !known.has(sha256(line)))];
 }
 
-/** Returns the name of the file with the lines of a note. */
+/** Returns the name of the lines' file of a note. */
 function linesOf(note: string): string {
   return note.replace(/json$/, "lines");
 }
@@ -396,12 +396,12 @@ function stemOf(sessionId: string): string {
   return sha256(sessionId).slice(0, OF_SESSION);
 }
 
-/** Returns what stands for a copy of a session. */
+/** Returns the key of a copy of a session. */
 export function getNoteKey({ sessionId, sessionPath }: JournaledSession): string {
   return `${sessionId}\n${sessionPath}`;
 }
 
-/** Returns what several notes of one copy say together. */
+/** Merges several notes of one copy. */
 function merged(notes: readonly JournaledSession[]): JournaledSession | null {
   if (notes.length < 2) return notes[0] ?? null;
   // A process that was killed before it removed the others wrote the same content.

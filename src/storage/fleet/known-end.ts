@@ -1,4 +1,4 @@
-/** The knowledge that one working copy has of what the fleet has of its session. */
+/** The end of a session in the fleet, as one working copy knows it. */
 
 import type { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
@@ -19,7 +19,7 @@ export class KnownEnd {
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
   had: number;
-  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `left`: why nothing can be done about it. */
+  /** An end of the fleet in conflict with the copy's first `count` entries. `left`: why it cannot be resolved. */
   private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
@@ -28,7 +28,7 @@ export class KnownEnd {
   /** Number of entries that were there when the copy was opened. */
   private readonly opened: number;
 
-  /** `had`: number of entries that the fleet had as this machine noted it. */
+  /** `had`: number of entries in the fleet by this machine's record. */
   constructor(log: ReplicatedLog, had: number) {
     this.log = log;
     this.had = had;
@@ -64,7 +64,7 @@ export class KnownEnd {
     this.now = end;
   }
 
-  /** Notes that the fleet has all that can be given back to it. */
+  /** Records that the fleet has all entries that can be uploaded again. */
   settle(): void {
     this.had = this.now.entries;
   }
@@ -79,7 +79,7 @@ export class KnownEnd {
     return isResting && entries < log.durableCount;
   }
 
-  /** Returns where facts are missing, for who has the session. */
+  /** Returns the stretch with missing facts, for the lease's owner. */
   lateStretch(lease: Lease): LateStretch | null {
     const { indexed, entries } = this;
     const { epoch } = lease;
@@ -99,8 +99,8 @@ export class KnownEnd {
   }
 
   /**
-   * Returns whether the fleet has something that the copy lacks, or other lines than it, and something can be done about it.
-   * That is found out once. `most`: bytes that are compared; where there are more, it returns false.
+   * Returns whether the fleet has entries that the copy lacks, or is in a resolvable conflict with it. A conflict is found
+   * once. `most`: maximum bytes to compare; returns false for more.
    */
   async differsFrom(there: FleetEnd, most = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { log, other } = this;
@@ -123,7 +123,7 @@ export class KnownEnd {
     this.other = { end: there, count: this.log.nodes.count, left };
   }
 
-  /** Returns why nothing can be done about an end of the fleet, as it was found for the copy as it is. */
+  /** Returns why a conflict of the present copy with this end of the fleet cannot be resolved. */
   leftTo(there: FleetEnd): Failure | undefined {
     const { other, log } = this;
     return other?.count === log.nodes.count && isSameEnd(other.end, there) ? other.left : undefined;

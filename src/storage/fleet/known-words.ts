@@ -9,7 +9,7 @@ import type { FleetText } from "../../core/ports/fleet.ts";
 const MOST = 200_000;
 /** Milliseconds until they are forgotten, much less than the time for which unused words stay. */
 const LIFETIME = 3_600_000;
-/** A word of ASCII, whose parts are looked for; those of other scripts are in the index by themselves. */
+/** A word of ASCII, whose parts are searchable; words of other scripts are in the index by themselves. */
 const ASCII = /^[a-z0-9_]+$/;
 
 /** Returns the searchable words of texts, ordered so that two processes never wait for each other. */

@@ -16,7 +16,7 @@ const PIECE_BYTES = 128 << 10;
 /** The same if no caller waits for anything else. */
 const LARGE_PIECE_BYTES = 1 << 20;
 
-/** Entries of a session whose facts are missing, up to where log and fleet have the same. */
+/** Entries of a session whose facts are missing, up to the common end of log and fleet. */
 export interface LateStretch {
   readonly epoch: number;
   readonly from: number;
@@ -62,7 +62,7 @@ export class LateWork {
       });
   }
 
-  /** Leaves the rest to others. */
+  /** Leaves the rest to other processes. */
   end(): void {
     this.isOver = true;
   }
@@ -98,7 +98,7 @@ interface LatePlace {
   readonly memory: Store;
 }
 
-/** Adds the facts of a session that others left behind. Returns whether all are there now. */
+/** Adds the facts of a session that another process left. Returns whether all are there now. */
 export async function finishFacts(place: LatePlace, session: BehindSession): Promise<boolean> {
   const { fleet } = place;
   const { id, epoch, end, headerLine } = session;
@@ -131,7 +131,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
   return true;
 }
 
-/** See beginsAt; the lines before come only where the last of them was taken over. */
+/** See isAllInherited; earlier lines are fetched only if the last of them was inherited. */
 async function beginsBefore(
   { fleet }: LatePlace,
   { id, indexed }: BehindSession,

@@ -29,7 +29,7 @@ export class LateSweep {
         // The next one.
       }
     } catch {
-      // The database is away, or its tables have another version: another time.
+      // The database is unreachable, or its tables have another version; it is tried again later.
     }
     if (!this.isOver) this.timer = this.after(EVERY * (0.5 + Math.random()));
   }

@@ -14,7 +14,7 @@ export class Lease {
   private highest = 0;
   /** True if the fleet may regard this process as the owner. */
   private mayHold = false;
-  /** The server that said last what the fleet has. Where another one was promoted, it may lack some of that. */
+  /** The server that last reported the fleet's end. A server that was promoted since may lack some of it. */
   server: string | undefined;
   /** Time at which the last answered statement of this epoch was sent. */
   answered = 0;

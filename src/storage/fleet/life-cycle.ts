@@ -30,7 +30,7 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
-  /** Brings a session here, and to where it is unless it may be open, if the fleet has it. */
+  /** Fetches or updates a session, and moves it to its place unless it may be open, if the fleet has it. */
   arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         try {
           return await own.delete(file, permanent, options);
         } catch (error) {
-          // The disk may refuse what comes after. One that another program took away before is not deleted.
+          // The disk may refuse a later step. A file that another program removed before is not deleted.
           if (isUnknown(error) || !isGone(own, file)) throw error;
           cause = error;
           return undefined;
@@ -109,7 +109,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         if (step?.do === "move")
           return await withSession(place, step.to, run, ({ sessionPath = step.from }) => whereItIs(place, sessionPath));
         if (step?.do === "relocate" || step?.do === "return") {
-          // One that was cut off has another header, and has not moved yet.
+          // An interrupted relocation has changed the header, but not the path.
           const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
           const cwd = step.do === "relocate" ? getPreviousCwd(step) : step.cwd;
           return await withSession(place, file, run, ({ sessionPath = step.from }) => asItIs(place, sessionPath), {
@@ -134,8 +134,8 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
 }
 
 /**
- * Throws already_exists where a file of a session that is to come back is here, and storage_failed where the trash has too
- * little of one whose lines only it has.
+ * Throws already_exists if the session to restore has a file here, and storage_failed if only the trash has its lines and
+ * lacks some.
  */
 async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTrash): Promise<void> {
   const [path] = place.filesOf(sessionId);
@@ -145,7 +145,7 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
 }
 
-/** Throws ground_moved where the session has a directory that is neither that of its file nor the one that it had before. */
+/** Throws ground_moved if the session's directory is neither that of its file nor the previous one. */
 function requireNotRelocated(
   { open }: LifeCyclePlace,
   file: string,
@@ -158,7 +158,7 @@ function requireNotRelocated(
   throw toConflictFailure(`Another machine gave it the working directory ${there} since.`, { cwd: there ?? null });
 }
 
-/** Has a session that came back be where it is for all machines. Returns the path of its file. */
+/** Moves a restored session to its place for all machines. Returns the path of its file. */
 async function bringToPlace({ arrive, filesOf }: LifeCyclePlace, id: string, file: string): Promise<string> {
   try {
     await arrive(id, false);
@@ -170,8 +170,8 @@ async function bringToPlace({ arrive, filesOf }: LifeCyclePlace, id: string, fil
 }
 
 /**
- * Brings a session back whose file is here, as after a restore that was interrupted, or that is in no trash here. Returns
- * undefined where nothing is to come back.
+ * Restores a session whose file is here, as after an interrupted restore, or that is in no trash here. Returns undefined if
+ * there is nothing to restore.
  */
 async function backWithoutTrash(
   own: LifeCycle,
@@ -209,7 +209,7 @@ async function broughtBack(
   const log = place.open(file);
   try {
     if (end && !(await hasAll(log, end))) throw partOnly(id, file);
-    // One that the fleet never had stays here.
+    // A session that the fleet never had stays local.
     if (!end && (await fleet.look(id)) === null) return false;
     if (end && !(await adminQueries.beginAgain(id, log.headerLine, end)))
       throw away("another machine changes it just now");
@@ -243,14 +243,14 @@ async function fetchedBack(
   { fleet, adminQueries, arrive }: LifeCyclePlace,
   sessionId: string,
 ): Promise<MovedSession | undefined> {
-  // It is there already where a restore was interrupted before its lines came.
+  // It is restored already if an earlier restore was interrupted before its lines arrived.
   if (!(await adminQueries.restore(sessionId)) && (await fleet.look(sessionId)) === null) return undefined;
   await arrive(sessionId, false);
   const sessionPath = own.locate({ sessionId });
   return { sessionId, sessionPath, movedTo: sessionPath };
 }
 
-/** Throws an error that is not that of a session that is deleted. */
+/** Throws an error unless it is that of a deleted session. */
 function unlessDeleted(error: unknown): void {
   if (!isUnknown(error)) throw error;
 }
@@ -269,7 +269,7 @@ function fileAt(own: LifeCycle, where: Where): string | undefined {
   }
 }
 
-/** Returns whether nothing is at the path of a session any more. */
+/** Returns whether the path of a session is free now. */
 function isGone(own: LifeCycle, sessionPath: string): boolean {
   try {
     own.locate({ sessionPath });
@@ -321,7 +321,7 @@ interface Precautions {
   readonly prepare?: Preparation;
   /** True if the copy is first moved to the place of its session. */
   readonly brings?: boolean;
-  /** Throws where the session is not as the operation needs it. */
+  /** Throws if the session's state does not allow the operation. */
   requireFact?(fact: SessionPlace): void;
 }
 
@@ -369,7 +369,7 @@ async function withSession<T>(
   await fleet.release(id, taking.epoch);
   throw new Failure(
     "storage_failed",
-    `It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again with ${whatDoes(kept)}, unless a list shows it done.`,
+    `Done on this machine, but the fleet's database did not confirm it: other machines may show the old state. Repeat it with ${whatDoes(kept)}, unless a list shows it done.`,
     { fleet: true, sessionId: id },
     { cause },
   );
@@ -394,8 +394,8 @@ async function reportReturn(place: LifeCyclePlace, sessionId: string, path: stri
     if (!(error instanceof Failure) || error instanceof PartOnly) throw error;
     const { retryable } = error;
     const sentence = retryable
-      ? "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it."
-      : `It is back on this machine, and the fleet was not told of it, so that other machines may have it as deleted: ${getFailureReason(error)} When that is mended, restore it again, unless a list shows it.`;
+      ? "Restored on this machine, but the fleet's database did not confirm it: other machines may show it as deleted. Restore it again when the database is reachable, unless a list shows it."
+      : `Restored on this machine, but not in the fleet, so that other machines may show it as deleted: ${getFailureReason(error)} When that is resolved, restore it again, unless a list shows it.`;
     const details = { fleet: true, sessionId, sessionPath: path };
     throw new Failure("storage_failed", sentence, details, { cause: error, retryable });
   }
@@ -418,7 +418,7 @@ async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, th
   return isWhole();
 }
 
-/** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
+/** Completes the copy at a path. Throws storage_failed unless it has all of the fleet's entries. */
 async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
   return useAndClose(open(file), async (log) => {
     if (!(log instanceof FileLog)) return true;
@@ -427,7 +427,7 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
     if (await hasAll(log, there)) return true;
     throw new Failure(
       "storage_failed",
-      "Its file here has not all that the fleet has, and nor would the trash. Nothing was changed. Open the session, which mends that, and delete it then; permanent deletes it for good.",
+      "The local copy is incomplete, and the trash would be, too. Nothing was changed. Open the session to sync it, then delete it; permanent deletes it for good.",
       { fleet: true, sessionId: id, sessionPath: file },
     );
   });
@@ -448,7 +448,7 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
   if (journal.listPendingFiles(id, file).length === 0) return;
   throw new Failure(
     "storage_failed",
-    "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again when the database is there.",
+    "It has entries that only this machine has, and uploading them failed. Nothing was changed; try again when the database is reachable.",
     { fleet: true, sessionId: id },
     { cause },
   );
@@ -458,7 +458,7 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
 function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
   const sentence =
     unreadable === undefined
-      ? `It has entries for another fleet, which only this machine has. Nothing was changed. fleet push with the address of that one gives them to it, ${fleet?.address}; try again then.`
+      ? `It has entries waiting for another fleet (${fleet?.address}), which only this machine has. Nothing was changed. Run fleet push with that address, then try again.`
       : `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}). Nothing was changed. fleet push says what to do with it.`;
   return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }

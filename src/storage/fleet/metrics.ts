@@ -149,7 +149,7 @@ export async function readDatabaseMetrics(connections: Connections, lease: numbe
   return [...found, single("replicated", help, Number(isReplicated))];
 }
 
-/** Returns the figures of this machine: of notes about entries that it alone has, and of files of entries that were refused. */
+/** Returns the figures of this machine: its pending uploads, and its files in quarantine. */
 export function makeMachineMetrics(notes: readonly JournaledSession[], keptFiles: number, now: number): FleetMetric[] {
   const pending = notes.filter(({ from, unreadable }) => from !== null && unreadable === undefined);
   const ages = pending.map(({ since }) => (now - Date.parse(since)) / 1000).filter((age) => age > 0);

@@ -37,7 +37,7 @@ export async function migrate(connections: Connections): Promise<MigratedTables>
   return { before, after, unkept: await setColumnStorage(connections) };
 }
 
-/** Throws storage_failed where there are no tables, and unsupported_version where they have another version. */
+/** Throws storage_failed if tables are missing, and unsupported_version if they have another version. */
 export async function requireTables(connections: Connections): Promise<void> {
   const version = await readSchemaVersion(connections);
   requireKnown(version);
@@ -50,13 +50,13 @@ export async function requireTables(connections: Connections): Promise<void> {
   );
 }
 
-/** Throws storage_failed where the database cannot have every character that sessions may have. */
+/** Throws storage_failed if the database cannot store every character of sessions. */
 async function requireUtf8(connections: Connections): Promise<void> {
   const [row] = await connections.read({ text: "select pg_catalog.current_setting('server_encoding') as encoding" });
   if (row.encoding === "UTF8") return;
   throw new Failure(
     "storage_failed",
-    `The fleet's database has the encoding ${row.encoding}, which cannot have all that sessions have. Nothing was changed. Make another one, and use that: create database agents encoding 'UTF8' template template0`,
+    `The encoding of the fleet's database is ${row.encoding}; UTF8 is required. Nothing was changed. Create another database, and use that: create database agents encoding 'UTF8' template template0`,
     { fleet: true },
     { retryable: false },
   );

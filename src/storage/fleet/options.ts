@@ -13,7 +13,7 @@ export interface FleetOptions {
   readonly followedEvery: number;
   /** Returns the time that has passed since some moment, in milliseconds. */
   readonly elapsed: () => number;
-  /** Waits before the n-th time, from 0 on, that the fleet is asked again; first was at `since`. Returns false to give up. */
+  /** Waits before the n-th repetition of a question, from 0 on; the first was at `since`. Returns false to stop. */
   readonly patience: (tries: number, since: number) => Promise<boolean>;
   /** Quarantines lines that were refused or are in conflict. Returns their path. */
   readonly quarantineEntries: (log: Log, lines: readonly Uint8Array[]) => string;

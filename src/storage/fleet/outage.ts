@@ -8,7 +8,7 @@ import type { Fleet } from "../../core/ports/fleet.ts";
 import { isAway } from "./failures.ts";
 import { Inquiry } from "./inquiry.ts";
 
-/** Milliseconds within which a database that is there says so. */
+/** Milliseconds within which a reachable database answers. */
 const ANSWERS_WITHIN = 1000;
 
 export class Outage {
@@ -22,7 +22,7 @@ export class Outage {
     this.isBack = new Inquiry(every, elapsed, () => this.answers());
   }
 
-  /** Returns true, or rejects where the database is away. */
+  /** Returns true, or rejects if the database is unreachable. */
   private async answers(): Promise<boolean> {
     try {
       await this.fleet.look("");

@@ -1,4 +1,4 @@
-/** The parts of a statement that put packs where they belong: sent, copied from another session, or shown. */
+/** The parts of a statement that store packs: sent, copied from another session, or shown. */
 
 import type { FleetEnd } from "../../core/ports/fleet.ts";
 import type { Pack } from "./pack.ts";
@@ -9,7 +9,7 @@ export function getPlaceGeneration(place: number): number {
   return -place;
 }
 
-/** Returns the part that copies packs of another session, to a generation other than that of the held one if need be. */
+/** Returns the part that copies packs of another session, to another generation if needed. */
 export function makeCopyPart(
   source: string,
   from: FleetEnd,
@@ -30,14 +30,14 @@ export function makeCopyPart(
 /** A part is sent again if its answer was lost, and may be there already. */
 const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
 
-/** Returns the part that shows the packs of a place. Their lines stay where they are on the server's disk. */
+/** Returns the part that shows the packs of a place. Their lines stay in place on the server's disk. */
 export function makeShowPart(generation: string): string {
   return `update pi_fleet.pack p set generation = held.generation from held
     where p.tenant = held.tenant and p.session_id = held.id and p.generation = ${generation}
     returning p.seq + p.count as past, p.count, p.chain`;
 }
 
-/** Returns what fails, and the statement with it, unless the packs that were put there are those that are meant. */
+/** Returns an expression that makes the statement fail unless exactly the intended packs were stored. */
 export function makePacksProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
   const after = stretches.at(-1) ?? before;
   const isAll = `(select pg_catalog.sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;

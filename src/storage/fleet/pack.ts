@@ -14,7 +14,7 @@ import { extendEnd } from "./ends.ts";
 const compress = promisify(brotliCompress);
 const decompress = promisify(brotliDecompress);
 
-/** Bytes of lines in a pack, about: one line of it is read in 2 ms. */
+/** Approximate bytes of lines in a pack: one line of it is read in 2 ms. */
 const PACK_BYTES = 512 << 10;
 /** Lines in a pack, at most. */
 const PACK_LINES = 4096;
@@ -69,7 +69,7 @@ export function computeStretches(before: FleetEnd, lines: readonly Uint8Array[])
   return ends;
 }
 
-/** Packs lines that follow an end, each stretch up to one of the others. */
+/** Packs lines that follow an end, each up to the end of one of the stretches. */
 export async function packLines(
   before: FleetEnd,
   lines: readonly Uint8Array[],
@@ -131,7 +131,7 @@ export function parsePackHeads({ heads }: Pick<RowRange, "heads">): string[] {
   return heads.split("\n");
 }
 
-/** The spine of a stretch, packed or not: $1 tenant, $2 session, from position $3 up to $4. Rows are those of SpineRow. */
+/** Rows and packs of a stretch: $1 tenant, $2 session, from position $3 up to $4. Its rows are RowRange. */
 export const ROWS_AND_PACKS = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
   select p.seq, p.count, p.ends, p.heads from s
     join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation
@@ -142,8 +142,8 @@ export const ROWS_AND_PACKS = `with s as (select generation from pi_fleet.sessio
   order by seq`;
 
 /**
- * Returns the heads from one position up to another at most, from a row with those of consecutive rows and packs. Returns
- * undefined where some are missing.
+ * Returns the heads between two positions, from a row with those of consecutive rows and packs. Returns undefined if some
+ * are missing.
  */
 export function parseHeads(
   { first, past, heads }: Readonly<Record<string, unknown>>,

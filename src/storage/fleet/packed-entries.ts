@@ -3,7 +3,7 @@
 import type { Connections } from "./connections.ts";
 import { unpackLines } from "./pack.ts";
 
-/** Bytes of a pack, as it is kept, beyond which it is not fetched for one entry of it. */
+/** Maximum stored bytes of a pack that is fetched for one entry. */
 const LARGEST_PACK = 8 << 20;
 
 type FoundRow = Readonly<Record<string, unknown>>;
@@ -18,7 +18,7 @@ export class PackedEntries {
     this.tenant = tenant;
   }
 
-  /** Returns the line at a `position` in a `pack` of session `id`; empty where it is too long, or gone. */
+  /** Returns the line at a `position` in a `pack` of session `id`; empty if it is too long, or gone. */
   async lineOf({ id, generation, pack, position }: FoundRow): Promise<Uint8Array> {
     const key = JSON.stringify([id, generation, pack]);
     let lines = this.opened.get(key);

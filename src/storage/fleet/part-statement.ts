@@ -1,6 +1,6 @@
 /**
- * The statements of the parts of a long commit. Their packs have a generation that no session has, a place of their own:
- * no reader asks for it, and what a writer leaves there who has lost the session is never shown.
+ * The statements of the parts of a long commit. Their packs have a generation that no session has, a place of their own: no
+ * reader asks for it, and the parts of a writer that lost its lease are never shown.
  */
 
 import type { FleetPart } from "../../core/ports/fleet.ts";
@@ -17,7 +17,7 @@ import { getPlaceGeneration, makeCopyPart, makePackPart, makePacksProof } from "
 import { WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
-/** Returns the statement that keeps a part, if epoch and end are those of the session; a row says that it was done. */
+/** Returns the statement that stores a part, if epoch and end are the session's; it returns a row if it was done. */
 export function makePartStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
   const values = new SqlValues();
   const held = heldBy(part, by, values);
@@ -36,7 +36,7 @@ export function makePartStatement(part: FleetPart, by: Appender, packs: readonly
   );
 }
 
-/** Returns the statement that removes what earlier commits, which came to nothing, have left in other places. */
+/** Returns the statement that removes parts that earlier, failed commits have left in other places. */
 export function makeClearStatement(part: FleetPart, by: Appender): SqlStatement {
   const values = new SqlValues();
   const held = heldBy(part, by, values);

@@ -23,7 +23,7 @@ const CAUSES = {
 export class PendingUploads {
   private readonly log: ReplicatedLog;
   private readonly journal: Journal;
-  /** The note of the journal, as it was read last; undefined while it was not asked. */
+  /** The journal's note as last read; undefined before that. */
   private known: JournaledSession | null | undefined;
   /** Number of entries up to which this process stored the pending ones in the journal. */
   private kept: number | undefined;
@@ -39,12 +39,12 @@ export class PendingUploads {
     return this.log.file ?? "";
   }
 
-  /** Asks the journal again: others may have changed it. Throws storage_failed. */
+  /** Reads the journal again: other processes may have changed it. Throws storage_failed. */
   renew(): void {
     this.known = this.journal.of(this.log.header.id, this.file);
   }
 
-  /** Returns what the journal said last. Where it cannot be asked, nothing is known. */
+  /** The last read note; null if the journal cannot be read. */
   get journaled(): JournaledSession | null {
     try {
       if (this.known === undefined) this.renew();
@@ -78,8 +78,8 @@ export class PendingUploads {
   }
 
   /**
-   * Keeps the entries from `first` up to `count` until they are given to the fleet, which surely has all up to an end. Throws
-   * storage_failed where they are not kept, and outcome_unknown where they may be all the same.
+   * Stores the entries from `first` up to `count` until they are uploaded; the fleet surely has all up to `end`. Throws
+   * storage_failed if they are not stored, and outcome_unknown if they may be all the same.
    */
   async begin(end: FleetEnd, first: number, count: number): Promise<void> {
     const { log, file, journal, kept } = this;
@@ -116,7 +116,10 @@ export class PendingUploads {
     return this.kept !== undefined;
   }
 
-  /** Forgets which entries those are, because the copy has lost some: they are compared with the copy before others are kept. */
+  /**
+   * Forgets which entries are stored, because the copy has lost some: they are compared with the copy before others are
+   * stored.
+   */
   forgetKept(): void {
     this.kept = undefined;
   }
@@ -150,7 +153,7 @@ export class PendingUploads {
     this.renew();
   }
 
-  /** Notes that the fleet has all of it. */
+  /** Records that the fleet has all of them. */
   async end(): Promise<void> {
     // A read-only log, as of an import, decides nothing about the pending entries of others.
     if (this.log.readOnly) return;
@@ -160,7 +163,7 @@ export class PendingUploads {
       this.kept = undefined;
       this.renew();
     } catch {
-      // It is found out again.
+      // The next process finds it out again.
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * A fleet in PostgreSQL. Each call is one statement and so one transaction: nothing of a connection outlives it, so that
- * poolers which hand out connections by transaction are fine. Values are parameters, always.
+ * A fleet in PostgreSQL. Each call is one statement and so one transaction without any state of the connection, so that
+ * poolers which share connections by transaction work. Values are always parameters.
  */
 
 import type { Failure } from "../../core/failure.ts";
@@ -48,9 +48,9 @@ import { type FleetStatus, readFleetStatus } from "./status.ts";
 
 /** Milliseconds without a sign of life after which others may take a session. An idle owner gives none. */
 export const LEASE = 30_000;
-/** The same after a write that leaves nothing under way: a machine that wants the session has it within seconds. */
+/** The same after a write that ends a turn: another machine gets the session within seconds. */
 const IDLE_LEASE = 5000;
-/** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
+/** Maximum attempts to take a session that was another process's and released, or lost with a server, before it is read. */
 const MOST_TAKINGS = 3;
 /** Milliseconds between two renewals by an owner that writes nothing during a turn. */
 const RENEWED_EVERY = 10_000;
@@ -63,7 +63,7 @@ const HEADS_FETCHED = 16_000;
 
 /** The writing process, as the database knows it. */
 interface FleetWriter {
-  /** One that no other process has, before or after. */
+  /** Unique among all processes, forever. */
   readonly id: string;
   /** The name and machine that others see, as in its lock. */
   readonly shown: Holder;
@@ -75,7 +75,9 @@ interface FleetWriter {
 interface LeasedSession {
   /** The server that gave the lease. */
   readonly server: string | undefined;
-  /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
+  /**
+   * Number of entries by the database's last answer. If it has fewer, as after a restored backup, nothing else here holds.
+   */
   entries: number;
   /** True if nothing was written since the lease was taken, so that an operation is under way. */
   isNew: boolean;
@@ -83,7 +85,7 @@ interface LeasedSession {
   isInTurn: boolean;
   /** The clock of the process when that was, or when the session was taken. */
   written: number;
-  /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
+  /** The process's clock at the last renewal; -Infinity: never. */
   renewed: number;
 }
 
@@ -92,11 +94,11 @@ interface PendingAppend extends JointAppend {
   readonly batch: FleetBatch;
   /** Digests of its attachments, which the fleet has. */
   readonly attached: readonly string[];
-  /** Its lines, where they are kept in packs. */
+  /** Its packed lines, if it is stored in packs. */
   readonly packs?: readonly Pack[];
 }
 
-/** One that begins again has none of the lines that it had. */
+/** A session that begins again has none of its former lines. */
 const END = `case when ${makeBeginsAgainCondition()} then 0 else entries end as entries,
   case when ${makeBeginsAgainCondition()} then 0 else bytes end as bytes,
   case when ${makeBeginsAgainCondition()} then pg_catalog.decode('${NOTHING.chain}', 'hex') else chain end as chain`;
@@ -122,8 +124,8 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
 /**
- * A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. One that
- * has more entries than were known when this was sent has got it.
+ * A row that is being written to gets its lease from that; waiting for it, with others locked, could be endless. A row with
+ * more entries than were known at this time has got it.
  */
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4::float8 * interval '1 millisecond'
   where tenant = $1 and id in (select x.id from pg_catalog.json_to_recordset($3::json) as known (id text, entries bigint)
@@ -200,8 +202,8 @@ export class PostgresFleet implements Fleet {
   }
 
   /**
-   * Returns undefined where it is to be taken again: another process had the session, and let go of it, or its lease ran
-   * out, before it was asked who; or it was begun. Returns the id of that process where it has ended.
+   * Returns undefined if it has to be tried again: another process had the session, and released it or lost its lease before
+   * the question for the owner; or it was begun. Returns the id of an owner that has exited.
    */
   private async takeOnce(
     sessionId: string,
@@ -233,7 +235,7 @@ export class PostgresFleet implements Fleet {
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
       const holder = this.holderIn(there);
-      // One that was to begin again, and whose lines did not come, is as deleted as before.
+      // A session that was to begin again, but got no lines, is still deleted.
       if (there.state === 2 || (there.begins_again && !holder)) return { kind: "deleted" };
       if (holder) return { kind: "held", holder, end: parseEnd(there) };
       return there.held === null ? undefined : String(there.held);
@@ -247,7 +249,7 @@ export class PostgresFleet implements Fleet {
     return begun.kind === "done" ? undefined : failed(begun);
   }
 
-  /** Returns who else has a session, and is not known to have ended. */
+  /** Returns the other owner of a session, unless it is known to have exited. */
   private holderIn(row: SqlRow): Holder | null {
     return row.held && !this.writer.processes?.hasEnded(String(row.held)) ? parseHolderRow(row) : null;
   }
@@ -256,7 +258,7 @@ export class PostgresFleet implements Fleet {
     return (fact) => ({ text: LOOK(fact), values: [this.tenant, sessionId, this.writer.id] });
   }
 
-  /** Lets others see from now on that this process is at work there, also while it writes nothing. */
+  /** Keeps the lease from now on, also while this process writes nothing. */
   private hold(sessionId: string, known: Pick<LeasedSession, "server" | "entries">): void {
     const isInTurn = this.held.get(sessionId)?.isInTurn === true;
     const written = performance.now();
@@ -307,7 +309,7 @@ export class PostgresFleet implements Fleet {
     this.packed(part, part.from)?.catch(() => {});
   }
 
-  /** Returns the lines of a part, or a batch, as packs; undefined where it is not kept so, or has no lines of its own. */
+  /** Returns the packed lines of a part or batch; undefined if it is not stored in packs, or has no lines of its own. */
   private packed(sent: FleetPart | FleetBatch, from: FleetEnd): Promise<Pack[]> | undefined {
     const { lines, heads, stretches } = sent;
     if (!stretches || lines.length === 0) return undefined;
@@ -369,7 +371,7 @@ export class PostgresFleet implements Fleet {
     const answer = await this.connections.run((fact) =>
       makeAppendStatement(batches, { ...by, isDirect: fact.isDirect }),
     );
-    // Nothing was done; what the database refuses for one is not refused for others.
+    // Nothing was done; a refusal of one append is not one of the others.
     if (answer.kind === "failed" && appends.length > 1)
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
     if (answer.kind !== "done") {
@@ -524,7 +526,7 @@ export class PostgresFleet implements Fleet {
   }
 }
 
-/** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
+/** Returns the result for a failed question; a lease whose answer was lost may be asked for again. */
 function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
   const reason = explainRefusal(answer);
   if (reason === undefined) return { kind: "away", reason: answer.reason } as const;

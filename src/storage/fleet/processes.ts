@@ -1,6 +1,6 @@
 /**
  * The processes of this machine that take sessions of a fleet. Each has a note in the state folder, so that another one sees
- * that it has ended, and does not wait for its leases.
+ * that it has exited, and does not wait for its leases.
  */
 
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { listNames } from "../fs/folders.ts";
 import { Claims, readClaim } from "../locks/claims.ts";
 import type { LockOptions } from "../locks/contract.ts";
 
-/** Notes of others that stay, at most: the latest. */
+/** Maximum notes of other processes that are kept: the latest. */
 const MOST_NOTES = 100;
 /** The id of a process. Ids in the database are written by others. */
 const ID = /^[\w-]{1,64}$/;
@@ -32,7 +32,7 @@ export class FleetProcesses {
     return join(this.folder, `${id}.json`);
   }
 
-  /** Notes this process. Without a note, others wait for its leases. */
+  /** Writes the note of this process. Without a note, others wait for its leases. */
   note(id: string): void {
     const { options, folder } = this;
     try {
@@ -64,7 +64,7 @@ export class FleetProcesses {
   }
 }
 
-/** Returns what the start time of a process says of the run of the system; empty where that does not know it. */
+/** Returns the run of the system from the start time of a process; empty if it is unknown. */
 function runOf({ started }: { readonly started?: unknown }): string {
   return String(started ?? "").split(" ")[0];
 }

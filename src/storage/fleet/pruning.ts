@@ -94,7 +94,7 @@ export interface FoundPrunable extends Prunable {
   readonly idleSessions: readonly IdleSession[];
 }
 
-/** The things that went, with those of the first sessions that may have gone which did. */
+/** The removed data, with those of the first listed sessions that were removed. */
 interface PrunedFleet extends FoundPrunable {
   /** Rows with lines, texts and sums that were removed. */
   readonly rows: number;
@@ -253,7 +253,7 @@ export class FleetPruning {
     return row ?? {};
   }
 
-  /** Returns what may go, with the sessions that were deleted, or written to, first. Throws storage_failed. */
+  /** Returns the removable data, with the sessions that were deleted, or written to, first. Throws storage_failed. */
   async find({ rows, idle }: PruningAges): Promise<FoundPrunable> {
     const found = await this.row(FOUND, rows);
     const named = await this.connections.read({ text: NAMED, values: [this.tenant, rows] });
@@ -320,7 +320,7 @@ export class FleetPruning {
     }
   }
 
-  /** Runs a statement until it finds nothing more. Returns how many it found. */
+  /** Runs a statement until it finds nothing more. Returns the total. */
   private async repeat(text: string, ...values: readonly unknown[]): Promise<number> {
     for (let all = 0; ; ) {
       const count = Number((await this.row(text, ...values)).sessions);

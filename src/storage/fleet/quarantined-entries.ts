@@ -39,7 +39,7 @@ export function readEntries(disk: Disk, file: string): Uint8Array[] {
   return [...splitLines(bytes)].filter(isEntry);
 }
 
-/** Keeps those of some entries that a log lacks. */
+/** Quarantines those of some entries that a log lacks. */
 export function quarantineMissing(
   log: Log,
   entries: readonly Uint8Array[],

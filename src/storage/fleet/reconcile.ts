@@ -22,7 +22,7 @@ import { requireCount } from "./remote-entries.ts";
 
 /** Maximum renamed entries that are listed for one conflict. */
 const MOST_NAMED = 100;
-/** Lines at the end that are compared first where copy and fleet differ. */
+/** Lines at the end that are compared first. */
 const FIRST_BACK = 64;
 
 /** A copy that differs from the fleet's session. */
@@ -94,7 +94,7 @@ export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Prom
   throw refusal(log);
 }
 
-/** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */
+/** The number of common lines of copy and fleet, and the fleet's lines after these. */
 interface Divergence {
   readonly common: number;
   /** "long": too much to hold. */
@@ -102,8 +102,8 @@ interface Divergence {
 }
 
 /**
- * Returns where they part after a position; null where they have no line in common there, and "changed" where the lines of
- * the fleet do not lead to its end. `isAnother`: a copy without any line in common is another session's.
+ * Returns the divergence after a position; null if there is no common line there, and "changed" if the fleet's lines do not
+ * lead to its end. `isAnother`: a copy without any common line is another session's.
  */
 async function findDivergence(
   { log, options }: DivergedCopy,
@@ -117,7 +117,7 @@ async function findDivergence(
   let end = computeEnd(log, from, NOTHING);
   let bytes = 0;
   const held: Uint8Array[] = [];
-  // One whose first lines were edited or damaged has later ones that are the session's.
+  // A copy whose first lines were edited or damaged has later ones of the session.
   let isOther = isAnother;
   for await (const lines of fleet.lines(header.id, from, there.entries)) {
     end = extendEnd(end, lines);
@@ -178,7 +178,7 @@ async function branchOff(
       options.journal.ends.note({ ...acknowledged, durability: "primary", end: there, last, had: there.entries });
     return;
   }
-  // A branch that came to nothing was noted, and another is made now.
+  // An earlier branch was recorded but never made; another is made now.
   const { conflicts, isUntold } = journaled;
   const last = conflicts.at(-1);
   const isMade = last === undefined || log.nodes.position(last.markerId ?? last.lastEntryId) >= 0;
@@ -258,7 +258,7 @@ function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
   for (let position = from; position < log.nodes.count; position++) yield log.read(position);
 }
 
-/** Returns whether a line says something else than the one that was acknowledged. Another program may have written other spaces. */
+/** Returns whether a line differs in content from the acknowledged one. Another program may have written other spaces. */
 export function isContentChanged(line: Uint8Array, acknowledged: Uint8Array | undefined): boolean {
   if (acknowledged === undefined || areSameBytes(trimLine(line), trimLine(acknowledged))) return false;
   return JSON.stringify(parse(line)) !== JSON.stringify(parse(acknowledged));

@@ -14,8 +14,8 @@ export function makeIdTakenFailure(sessionId: string): Failure {
 }
 
 /**
- * Returns the reason why a process could not write, where only a write finds out whether it still holds. `there`: what the
- * fleet has now, if it was looked at and has it.
+ * Returns a refusal of writes if only a write finds out whether it still holds; else null. `there`: the fleet's session, if
+ * it was asked for and exists.
  */
 export function getLastingRefusal(refusal: Failure | null, there: FleetSession | null = null): Failure | null {
   const { name } = refusal ?? {};

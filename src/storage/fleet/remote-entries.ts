@@ -21,15 +21,15 @@ export function settleLocal(log: ReplicatedLog): void {
   log.settle?.();
 }
 
-/** Throws storage_failed where a copy has other entries than the first `count` by now: another program wrote to its file. */
+/** Throws storage_failed if a copy has other entries than the first `count` by now: another program wrote to its file. */
 export function requireCount(log: ReplicatedLog, count: number): void {
   refreshLocal(log);
   if (log.nodes.count !== count) throw makeFileChangedFailure(log.file);
 }
 
 /**
- * Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now:
- * nothing is to be there twice.
+ * Adds lines of the fleet, and their attachments, after the first `count`, unless there are more by now: no entry may be
+ * there twice.
  */
 async function takeIn(log: ReplicatedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
   const { persisted } = log;
@@ -54,8 +54,8 @@ function reportMissingParents(log: ReplicatedLog, from: number): void {
 }
 
 /**
- * Adds what the fleet has up to an end, after that of the copy (`here`). Returns false where that does not lead there. Throws
- * storage_failed where others wrote to the file in between.
+ * Applies the fleet's entries up to an end, after the copy's end (`here`). Returns false if these lines do not lead there.
+ * Throws storage_failed if another program wrote to the file meanwhile.
  */
 export async function applyRemoteEntries(
   there: FleetEnd,

@@ -82,7 +82,7 @@ export class RemoteSearch {
     return { hits: await this.withOrigins(found), more: false, limited };
   }
 
-  /** Returns what the fleet is asked for first and then; undefined where that is nothing new. */
+  /** Returns the phases of the query to the fleet; undefined if a phase adds nothing. */
   private async phase(number: number): Promise<Phase | undefined> {
     const { query } = this;
     const { marks } = this.wanted;

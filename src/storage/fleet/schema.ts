@@ -183,7 +183,7 @@ export const makeBeginsAgainCondition = (of = ""): string => `(${of}state = 0 an
 /** Tables with rows of a session that have its generation. */
 export const SESSION_ROWS = ["entry", "pack", "said", "spent", "attached"] as const;
 
-/** Returns the statement that notes that words of texts, which were removed, may be in no other text. */
+/** Returns the statement that marks the words of removed texts as possibly unused. */
 export const makeNotedWordsStatement = (tenant: string, removed: string): string => `update pi_fleet.word w
   set unused_since = clock_timestamp()
   where w.tenant = ${tenant} and w.unused_since is null
@@ -192,7 +192,7 @@ export const makeNotedWordsStatement = (tenant: string, removed: string): string
 /** Returns the version of the tables; fails if they are missing. */
 export const VERSION_QUERY = "select value from pi_fleet.meta where key = 'version'";
 
-/** The statements that make the tables. Sent together, they are one transaction, which fails where tables are there. */
+/** The statements that create the tables. Sent together, they are one transaction, which fails if tables exist. */
 export const MAKE_TABLES = `create schema if not exists pi_fleet;
   create table pi_fleet.meta (key text primary key, value text not null);
   insert into pi_fleet.meta (key, value)

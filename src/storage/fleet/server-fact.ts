@@ -1,4 +1,4 @@
-/** Facts about the server at the other end of a connection: which one it is, and what an answer of it proves. */
+/** Facts about the server at the other end of a connection: its identity, and the guarantees of its answers. */
 
 import type { Rows, SqlStatement } from "./driver.ts";
 
@@ -14,7 +14,7 @@ export interface ServerFact {
   /** The most that commits there may prove, as it was when the connection was made. */
   readonly durability: "replicated" | "primary";
   readonly version: string;
-  /** Undefined where the engine does not say. */
+  /** Undefined if the engine does not report it. */
   readonly place?: ServerPlace;
   /**
    * True if each statement is run by the server process of the connection, which keeps prepared statements and stays with
@@ -23,7 +23,7 @@ export interface ServerFact {
   readonly isDirect?: boolean;
 }
 
-/** A server among those that began as one. */
+/** A server, with its place among those of one origin. */
 export interface ServerPlace {
   /** The number of its cluster, which its standbys have, too. */
   readonly system: string;
@@ -32,8 +32,8 @@ export interface ServerPlace {
 }
 
 /**
- * Expression for the name of the server that runs a statement. Behind a pooler that may be another one than was asked
- * before. Fails on engines that are only like PostgreSQL, and where a role may not ask.
+ * Expression for the name of the server that runs a statement. Behind a pooler that may change. Fails on engines that are
+ * only like PostgreSQL, and for roles that may not ask.
  */
 const SERVER = `(select system_identifier::text from pg_control_system()) || '/' ||
   pg_catalog.ltrim(pg_catalog.substr(pg_catalog.pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')`;
@@ -122,7 +122,7 @@ export function getProvenDurability(
   return fact.durability === "replicated" && isReplicated(row) ? "replicated" : "primary";
 }
 
-/** Returns the name of a server, which a promoted standby of it does not have. */
+/** Returns the name of a server; a promoted standby gets another one. */
 export function getServerName({ place }: Pick<ServerFact, "place">): string | undefined {
   return place && `${place.system}/${place.timeline.toString(16).toUpperCase()}`;
 }

@@ -1,6 +1,6 @@
 /**
- * The keeping of whole sessions of a fleet in PostgreSQL; one statement a call, and another one where a change is asked for
- * again because its answer was lost, and must not be made twice or be taken for undone.
+ * Queries on whole sessions of a fleet in PostgreSQL; one statement a call, and another one after a lost answer, to find out
+ * whether the change was made.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -38,7 +38,7 @@ import { type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Sessions that are found together. */
 const ROWS_AT_ONCE = 50;
-/** Times that a session is taken away whose holder takes it anew meanwhile. */
+/** Maximum attempts to take away a session whose owner takes it again meanwhile. */
 const MOST_TAKINGS = 5;
 const STATES = ["filling", "there", "deleted"] as const;
 
@@ -66,16 +66,16 @@ const REMOVED = (table: string): string => `delete from pi_fleet.${table} t usin
 
 /** SQLSTATEs of rows and files that cannot be read. */
 const OF_DAMAGE = /^(?:XX|58)/;
-/** Finds the next id that lists know, or will, whatever the rows of sessions say. */
+/** Finds the next id that lists know, or will, without the rows of sessions. */
 const NEXT_KNOWN = `select session_id as id from (select tenant, session_id from pi_fleet.described
     union all select tenant, session_id from pi_fleet.behind) k
   where tenant = $1 and session_id collate "C" > $2 order by session_id collate "C" limit 1`;
 
-/** Columns of a session `s`: those of FleetRow. */
+/** Columns of a session `s`, as in FleetRow. */
 const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.removed_at is not null as removed,
   case when ${makeBeginsAgainCondition("s.")} then 2 else s.state end as state`;
 
-/** Finds session $2 with what its other rows are. */
+/** Finds session $2 with the state of its other rows. */
 const CHECKED = `select ${OWN}, e.*,
     exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind,
     (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts, ${makeWordlessCondition("s")} as wordless
@@ -206,7 +206,7 @@ export class SqlAdminQueries implements AdminQueries {
       values: values.all,
     });
     if (!row) return false;
-    // In the epoch that was read: where the answer is lost, the same again undoes no later deletion.
+    // In the epoch that was read: after a lost answer, a repetition undoes no later deletion.
     const held = `update pi_fleet.session set state = 1, deleted_at = null, ${LET_GO}
       where tenant = $1 and id = $2 and state = 2 and epoch = ${values.add(row.epoch)} returning id`;
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");

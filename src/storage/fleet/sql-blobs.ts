@@ -22,7 +22,7 @@ const TOUCH = `insert into pi_fleet.blob as b (tenant, sha256, size) values ($1,
   on conflict (tenant, sha256) do update set touched_at = clock_timestamp(), size = excluded.size
   returning is_whole, ${TOUCHED} as touched`;
 const PUT = `insert into pi_fleet.blob_part (tenant, sha256, part, bytes) values ($1, $2, $3, $4) on conflict do nothing`;
-/** Parts that are not those of this content, as of a program that is wrong, are not taken for it. */
+/** Parts with other content, as of a faulty program, do not count. */
 const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and sha256 = $2
     and size = (select coalesce(pg_catalog.sum(pg_catalog.octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
   returning 1 as done`;
@@ -79,7 +79,7 @@ export class SqlBlobs {
 
   private async putOne(sha256: string, read: () => Uint8Array | null): Promise<boolean> {
     const bytes = read();
-    // An entry may name what this machine never had.
+    // An entry may name an attachment that this machine never had.
     if (!bytes) return false;
     const [{ is_whole: isWhole, touched }] = await this.ask(TOUCH, sha256, bytes.length);
     if (!isWhole) await this.fill(sha256, bytes, touched);
@@ -137,7 +137,7 @@ export class SqlBlobs {
     if (given.length > 0) await this.ask(ATTACH, toStorableText(sessionId), given);
   }
 
-  /** Has an attachment be given anew that is damaged there. */
+  /** Marks a damaged attachment, so that it is sent again. */
   private async dropDamaged(sha256: string): Promise<void> {
     for (let isDone = false; !isDone; ) {
       const [one] = await this.ask(HASHED, sha256);

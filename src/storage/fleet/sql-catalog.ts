@@ -34,19 +34,19 @@ const LOOKED_AT = 500;
 const FREQUENT = 3;
 /** Maximum words of a part that are looked up in the index: with hundreds, the server finds reading every text cheaper. */
 const FEW_WORDS = 20;
-/** Forks of forks that are followed to where an entry came from. */
+/** Maximum forks of forks that are followed to the origin of an entry. */
 const MOST_FORKS = 50;
 
 /** Description of a session whose own is unreadable; `fleet verify` reports it. */
 const UNKNOWN: FleetDescription = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
 
-/** Columns of a session `s` with its description `d`, whom others may name. */
+/** Columns of a session `s` with its description `d`. */
 const COLUMNS = `s.id, s.messages, ${makeDoubleColumn("s.modified")} as modified, s.is_plain, s.entries,
   s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1 as size, s.archived, d.facts`;
 
 /**
- * The ids before and after that of `s`, in their order. Compared together with the tenant, so that the server goes to them
- * by the index: of tables that were filled just now it has no statistics, and would sort all ids for each session.
+ * The ids before and after that of `s`, in their order. Compared together with the tenant, so that the server uses the
+ * index: for tables that were filled just now it has no statistics, and would sort all ids for each session.
  */
 const makeNeighbourColumns = (tenant: string): string => {
   const neighbours = (
@@ -433,7 +433,7 @@ function tsqueryOf(sought: Sought): string {
   return lists.map((any) => `(${any.map((word) => `'${toStorableText(word)}'`).join(" | ")})`).join(" & ");
 }
 
-/** Returns a time of a text; null where none is known. */
+/** Returns the time of a text; null if unknown. */
 function timeIn(sent: unknown): number | null {
   const [time] = parseDoubles(sent as Uint8Array);
   return Number.isFinite(time) ? time : null;

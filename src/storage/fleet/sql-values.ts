@@ -10,13 +10,13 @@ export class SqlValues {
     this.all = first;
   }
 
-  /** Adds a value. Returns what stands for it in the text. */
+  /** Adds a value. Returns its placeholder. */
   add(value: unknown): string {
     return `$${this.all.push(value)}`;
   }
 }
 
-/** Returns the expression that sends a number of double precision whole, also where a role has few digits for its text. */
+/** Returns the expression that sends a double with full precision, also if the role's settings shorten its text. */
 export function makeDoubleColumn(expression: string): string {
   return `pg_catalog.float8send(${expression})`;
 }

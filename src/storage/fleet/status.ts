@@ -34,7 +34,7 @@ export interface FleetStatus {
   readonly storedBytes: number;
   /** The tenant whose sessions these are; empty for the one without a name. */
   readonly tenant: string;
-  /** The tenants with sessions, and the largest sessions: of the tenant that the URL names, or of all where it names none. */
+  /** The tenants with sessions, and the largest sessions: of the URL's tenant, or of all without one. */
   readonly tenants: readonly TenantSize[];
   readonly largest: readonly LargeSession[];
   /** True if the server cancels abandoned statements; null: it does not say. */
@@ -56,7 +56,7 @@ const TENANTS = `select tenant, count(*) as sessions, pg_catalog.sum(entries) as
 const LARGEST = `select tenant, id, entries, bytes from pi_fleet.session where ${OF_TENANT}
   order by bytes desc, tenant, id limit 10`;
 
-/** Returns counts and sizes; `schemaVersion`: 0 where there are no tables. Throws storage_failed. */
+/** Returns counts and sizes; `schemaVersion`: 0 if tables are missing. Throws storage_failed. */
 export async function readFleetStatus(
   connections: Connections,
   tenant: string,

@@ -37,7 +37,7 @@ export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" 
 export interface FleetStores {
   withReplica<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
-  /** Throws session_locked where another machine writes to a session. */
+  /** Throws session_locked if another machine writes to a session. */
   readonly requireFree?: (id: string) => Promise<void>;
   /** Returns operations on whole sessions that are applied to the fleet, too. */
   lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "adminQueries" | "journal">): LifeCycle;
@@ -47,7 +47,7 @@ export interface FleetStores {
   uploader(place: Omit<UploadPlace, "journal">): Pick<Stores, "uploadPending">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
-  /** Returns what brings sessions here from other machines, where there are any. */
+  /** Returns the functions that fetch sessions of other machines, if possible. */
   arrivals(
     place: Omit<
       ArrivalPlace,

@@ -22,8 +22,8 @@ export interface TransferPlace {
 }
 
 /**
- * Makes a copy of a session, with what came since then. Rejects with a failure, and leaves nothing, where its lines cannot
- * be had, do not fit together, or cannot be written. `progress` counts the bytes of the lines.
+ * Makes a copy of a session, with its newest entries. Rejects with a failure, and leaves nothing, if its lines cannot be
+ * read, do not match, or cannot be written. `progress` counts the bytes of the lines.
  */
 export async function transfer(
   place: TransferPlace,
@@ -71,7 +71,7 @@ async function copied(
   throw refusal;
 }
 
-/** Fetches the attachments of a new copy, which is discarded where that fails. */
+/** Fetches the attachments of a new copy, which is discarded if that fails. */
 async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void> {
   if (!(log instanceof FileLog)) return;
   try {
@@ -91,7 +91,7 @@ function openMade(place: TransferPlace, id: string, file: unknown): Log | undefi
   return undefined;
 }
 
-/** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if they are not all of it. */
+/** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if some are missing. */
 export async function* fetchSessionLines(
   fleet: Fleet,
   { id, end: there }: Pick<FleetSession, "id" | "end">,
@@ -106,7 +106,7 @@ export async function* fetchSessionLines(
   if (!isSameEnd(end, there)) throw makeIncompleteFailure(id);
 }
 
-/** Yields what comes, and asks for the next before the one before it is used. */
+/** Yields items, and asks for the next before the current one is used. */
 async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
   const source = coming[Symbol.asyncIterator]();
   const ask = (): Promise<IteratorResult<T>> => {

@@ -54,7 +54,7 @@ export function moveToBackup(
   const place = isContainerName(file) ? locateLockInContainer(file) : locateLock(disk, file, key.inode);
   const rename = (): void => {
     if (stampOf(disk, file) !== before) return;
-    // A container's *.damaged.bak is the session where a repair was cut off.
+    // After an interrupted repair, a container's *.damaged.bak is the session.
     const name = nameBackup(disk, file, "spoilt");
     disk.rename(file, name);
     backup = name;

@@ -17,9 +17,9 @@ import { isUnreadableLog } from "./unreadable-copies.ts";
 /** Maximum milliseconds between two attempts of an upload that needs a person's action. */
 const LONGEST_LEFT = 3_600_000;
 
-/** The sentence where nothing failed, and the note is still there. */
+/** The sentence if nothing failed, and the note is still there. */
 const STILL_PENDING =
-  "The fleet may have all of it by now, and this machine still notes that it may not: others changed the session meanwhile, or the disk has kept the note. Push again.";
+  "The upload may be complete, but the note of pending entries is still there: others changed the session meanwhile, or the disk did not remove it. Push again.";
 
 export interface UploadPlace {
   readonly journal: Journal;
@@ -31,7 +31,7 @@ export interface UploadPlace {
   arrive?(id: string): Promise<void>;
 }
 
-/** Returns the sessions with entries that only this machine has, for this fleet, and notes that cannot be read. */
+/** Returns the sessions with pending entries for this fleet, and unreadable notes. */
 export function listPendingUploads({ journal }: UploadPlace): JournaledSession[] {
   return journal.all().filter(({ from }) => from !== null);
 }
@@ -44,7 +44,7 @@ export async function identifyFleet(fleet: Pick<Fleet, "look">): Promise<void> {
 /** Returns the refusals of entries that are pending for other fleets. */
 export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
   return journal.listElsewhere().map(({ sessionId, sessionPath, fleet }) => {
-    const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
+    const message = `It has entries waiting for another fleet (${fleet?.address}), which only this machine has. Run fleet push with that address.`;
     return { sessionId, sessionPath, outcome: "refused", message };
   });
 }
@@ -118,7 +118,7 @@ export async function uploadFrom(
   for (let times = 0; times < 2 && place.journal.of(id, file)?.from; times++)
     await useAndClose(place.openCopy(file), async (log) => {
       if (!(log instanceof FileLog)) return;
-      // A damaged header, say: its own reason says what to do.
+      // Such as a damaged header: its own reason has advice.
       if (log.readOnly) throw log.readOnly;
       await log.replica?.follow();
       log.replica?.requireOurs();
@@ -126,8 +126,7 @@ export async function uploadFrom(
 }
 
 /**
- * Returns the path of a session: where it was noted, or, as of one that was moved, where lists have it. One that is nowhere
- * is fetched.
+ * Returns the path of a session: the recorded one, or, as after a move, the listed one. Fetches a session without a file.
  */
 async function fileOf(
   { find, openCopy, arrive }: UploadPlace,
@@ -168,7 +167,7 @@ function idAt(open: (file: string) => Log, file: string): string | undefined {
   }
 }
 
-/** The giving by a server: one session after the other, those that were refused less and less often. */
+/** Background uploads of a server: one session after the other, refused ones at growing intervals. */
 export class BackgroundUploader {
   private readonly place: UploadPlace;
   private readonly options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">;

@@ -109,7 +109,7 @@ export class FleetVerification {
     const positions = packs?.map(({ entries }) => entries).filter((entries) => entries < end.entries) ?? [];
     const heads = new KeptHeads(fleet, id, end.entries);
     const ends = await readIfUndamaged(fleet, () => fetchEnds(heads, id, end, positions));
-    // A last one may end where the session does.
+    // The last one may end with the session.
     if (!packs || !ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end))) return [["chain", UNREADABLE]];
     return heads.areWrong
       ? [

@@ -13,7 +13,7 @@ import { FileLog } from "../log/file-log.ts";
 import { computeEndInTurns, extendEnd, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
 
-/** The files of this machine, as they are brought to where their sessions are. */
+/** The session files of this machine, for moving them to their places. */
 export interface SessionFiles {
   /** Returns the files in the session folders and the archive whose session has an id. */
   filesOf(sessionId: string): readonly string[];
@@ -41,7 +41,7 @@ interface Whereabouts extends SessionPlace {
   readonly end: FleetEnd;
 }
 
-/** Returns where a session is; null where the fleet has none, and has deleted none. Throws storage_failed. */
+/** Returns the place of a session; null if the fleet neither has nor has deleted it. Throws storage_failed. */
 export async function readWhereabouts(
   place: Pick<WhereaboutsPlace, "fleet" | "adminQueries">,
   id: string,
@@ -55,7 +55,7 @@ export function toWhereabouts({ headerLine, end, archived = false }: FleetSessio
   return { headerLine, end, archived, isDeleted: false, isRemoved: false };
 }
 
-/** Returns the whereabouts of a session that is deleted; null where it is not. Throws storage_failed. */
+/** Returns the state of a deleted session; null if it is not deleted. Throws storage_failed. */
 export async function readDeletion(
   { adminQueries }: Pick<WhereaboutsPlace, "adminQueries">,
   id: string,
@@ -89,7 +89,7 @@ export async function bringHere(
   return false;
 }
 
-/** Brings a copy to where its session is, and returns its path. One that lacks some of it stays where it is. */
+/** Moves a copy to the place of its session, and returns its path. A copy that lacks entries is not moved. */
 export async function bringCopy(place: SessionFiles, file: string, fact: Whereabouts): Promise<string> {
   if (place.isInPlace(file, fact)) return file;
   return place.bringTo(file, fact, async (log) => !log.readOnly && (await endsAt(log, fact.end)));
@@ -104,7 +104,7 @@ export function makeDeletedFailure(sessionId: string, { isRemoved }: Whereabouts
   return new Failure("session_not_found", sentence, { fleet: true, sessionId, deleted: true });
 }
 
-/** Moves the file of a deleted session to the trash. Returns whether it has nothing more than the fleet had. */
+/** Moves the file of a deleted session to the trash. Returns whether it had no more than the fleet. */
 async function trashIfStale(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
   const isMeant = (log: Log): Promise<boolean> => hasNoMore(place, log, id, fact);
   let isStale = true;
@@ -117,7 +117,7 @@ async function trashIfStale(place: WhereaboutsPlace, id: string, file: string, f
   return isStale;
 }
 
-/** Returns whether a session has entries that only this machine has. Throws storage_failed where the disk does not say. */
+/** Returns whether a session has pending entries. Throws storage_failed if the disk cannot be read. */
 function hasPendingUploads({ journal }: WhereaboutsPlace, id: string, file: string): boolean {
   return journal.listPendingFiles(id, file).length > 0 || journal.findPendingElsewhere(id) !== undefined;
 }
@@ -141,7 +141,7 @@ async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
   return here !== null && isSameEnd(here, end);
 }
 
-/** Leaves one of several files of a session that is there, as far as others have nothing more. Returns those that stay. */
+/** Removes redundant files of a session, as far as one file has all entries. Returns the remaining ones. */
 async function onlyOne(
   place: WhereaboutsPlace,
   id: string,

@@ -31,7 +31,7 @@ export class AttachmentFolder {
     return exists(this.disk, join(this.folder, sha256));
   }
 
-  /** Returns the bytes of one; null where it is missing, or is not what its name says. Throws storage_failed. */
+  /** Returns the bytes of an attachment; null if it is missing, or does not match its name. Throws storage_failed. */
   read(sha256: string): Uint8Array | null {
     try {
       const bytes = readIfFile(() => readWhole(this.disk, join(this.folder, sha256)));
@@ -41,7 +41,7 @@ export class AttachmentFolder {
     }
   }
 
-  /** Returns the bytes of one; null also where the disk refuses: a reader has the rest. */
+  /** Does the same; returns null also if the disk refuses: a reader uses the rest. */
   find(sha256: string): Uint8Array | null {
     try {
       return this.read(sha256);
@@ -50,7 +50,10 @@ export class AttachmentFolder {
     }
   }
 
-  /** Keeps one, durably. Returns false, and keeps nothing, where the bytes are not those of the digest. Throws storage_failed. */
+  /**
+   * Stores an attachment durably. Returns false, and stores nothing, if the bytes do not match the digest. Throws
+   * storage_failed.
+   */
   async keep(sha256: string, bytes: Uint8Array): Promise<boolean> {
     if (this.env.sha256(bytes) !== sha256) return false;
     try {

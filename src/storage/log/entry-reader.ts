@@ -43,7 +43,7 @@ interface KnownBytes {
   readonly isKnown: boolean;
 }
 
-/** The records of a backend: where they lie, and whether they are those of their entries. */
+/** The records of a backend: their places, and whether they are those of their entries. */
 export interface EntrySource {
   /** Start and length of each entry's record, by position. */
   readonly starts: Column<Float64Array>;
@@ -60,7 +60,7 @@ export interface EntrySource {
   descriptor(file: number): number;
   /** Compares bytes that were read after `since` with those that became known, as Watched does. */
   since(file: number, since: number): "same" | "renewed" | "unsure";
-  /** Returns the end of the part of a file that may be read ahead; missing where nothing is. */
+  /** Returns the end of the part of a file that may be read ahead; missing without such a part. */
   end?(file: number): number;
   /** Returns the length of an entry's line, without its line feed. */
   lineLength(position: number): number;

@@ -61,7 +61,7 @@ export interface Backend {
   lockTarget?(): FileInfo;
   /** Throws, after the lock was taken, if it must not be kept. */
   locked?(): void;
-  /** Saves what helps the next opening, before the lock is released; `isLast` where the log is closed then. */
+  /** Saves data for the next opening, before the lock is released; `isLast`: the log is closed then. */
   unlocking(isLast?: boolean): void;
 
   /** Throws already_exists if something has the path, or the id, of a session that is not created yet. */
@@ -84,7 +84,7 @@ export interface Backend {
   /** Removes the entries from a position on, which are held. */
   forgetHeld(from: number): void;
 
-  /** Records that everything is durable, where that means to survive no more than the death of the process. */
+  /** Records that everything is durable, if that means to survive only the death of the process. */
   markAllDurable(): void;
   /**
    * Syncs the bytes appended until now and records that they are durable. After every wait and before it records that, it
@@ -132,10 +132,10 @@ export class FileLog implements ReplicatedLog {
   remoteChangeCount = 0;
   renamed: Log["renamed"];
   private readonly commits: GroupCommit;
-  /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
+  /** Entries before this position are certain, except the uncertain ones; found out while this process has the lock. */
   private certain = 0;
   private readonly uncertain = new UncertainEntries();
-  /** The first entry that the files lack, where they lack some. Only a copy's do. */
+  /** The first unwritten entry: the files lack it and later ones. Only files of a copy do. */
   private heldFrom: number | undefined;
   isDisturbed = false;
   /** Number of entries at which the disk is tried again after a refusal: twice as many as then. */
@@ -254,7 +254,7 @@ export class FileLog implements ReplicatedLog {
 
   refresh(): Change {
     if (this.isReplaced) return { kind: "replaced" };
-    // Entries that the files lack come before those that others wrote.
+    // Unwritten entries come before those of other writers.
     return this.heldFrom === undefined ? this.backend.refresh() : { kind: "none" };
   }
 
@@ -424,7 +424,7 @@ export class FileLog implements ReplicatedLog {
     }
   }
 
-  /** Throws storage_failed where the files lack entries of the log. */
+  /** Throws storage_failed if the files lack entries of the log. */
   private requireWritten(): void {
     this.writeBehind();
     if (this.heldFrom === undefined) return;

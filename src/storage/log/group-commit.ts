@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 /** A log, as its commits need it. */
 export interface CommittedLog {
   commit(): Promise<void>;
-  /** Makes what there is durable. Calls `requireCurrent` after every wait, which throws when it was rolled back. */
+  /** Makes the present entries durable. Calls `requireCurrent` after every wait, which throws if they were rolled back. */
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after that, successful or not. */
   committed(): void;
@@ -21,7 +21,7 @@ export class GroupCommit {
   private running: { readonly count: number; readonly done: Promise<void> } | null = null;
   /** The operation after it, if a commit waits for one. */
   private next: Promise<void> | null = null;
-  /** Number of times that entries were given up. */
+  /** Number of times that entries were discarded. */
   private generation = 0;
   /** Why that happened last. */
   private reason: unknown;
@@ -75,7 +75,7 @@ export class GroupCommit {
         this.next = null;
       })
       .then(() => {
-        // It may succeed although what came after its entries was given up.
+        // It may succeed although later entries were discarded.
         this.requireCurrent(generation);
         return log.commit();
       });
@@ -106,7 +106,7 @@ export class GroupCommit {
     return done;
   }
 
-  /** Throws where entries were given up since a generation. */
+  /** Throws if entries were discarded since a generation. */
   private requireCurrent(generation: number): void {
     if (generation === this.generation) return;
     throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");

@@ -5,7 +5,7 @@ import { addHead, HeadReader } from "../../core/format/head.ts";
 import { toBytes } from "../../core/json/json.ts";
 import { Column, type Head, Nodes } from "../../core/tree/nodes.ts";
 
-/** Heads of lines by their index, where they are known without reading the line. */
+/** Heads of lines by their index, as far as they are known without reading the line. */
 export type KnownHeads = readonly (Head | undefined)[];
 
 /** Returns the line that stands in for a damaged entry: its head and `"damaged":true`. */

@@ -15,15 +15,15 @@ export interface ReplicatedLog extends Log {
   readonly isBehind: boolean;
   /** True if another program changed the files at the place of those entries, so that they have to be written anew. */
   readonly isDisturbed: boolean;
-  /** Writes those entries. They stay in memory where that fails. */
+  /** Writes those entries. They stay in memory if that fails. */
   writeBehind(): void;
-  /** Has the next `refresh` say "replaced". */
+  /** Makes the next `refresh` return "replaced". */
   markReplaced(): void;
   /** True if this process is the writer on this machine. */
   readonly isHeld: boolean;
   /**
-   * Adds lines that are durable there, and writes them to the files; a session that is not created yet is. This process has
-   * the lock, and nothing waits.
+   * Adds lines that are durable in the replica, writes them to the files, and creates a session that is not created yet.
+   * This process has the lock, and no commit waits.
    */
   applyRemote(lines: readonly Uint8Array[]): void;
   /**
@@ -60,18 +60,18 @@ export interface Replica {
   /** See Log. */
   upload(): Promise<void> | undefined;
   /**
-   * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when they are kept
-   * on this machine, apart from the log, to be brought there later. Rejects with outcome_unknown when that is not known, and
-   * with another failure when none of those that the log had not given before is there or will be.
+   * Resolves when the first `count` entries are durable in the replica, or, during an outage, when they are stored on this
+   * machine, apart from the log, for a later upload. Rejects with outcome_unknown if that is unknown, and with another
+   * failure if none of the new ones is there or will be.
    */
   replicate(count: number): Promise<void>;
-  /** Returns the failure for entries that are there, and that the log gave up meanwhile. */
+  /** Returns the failure for entries that are in the replica, but that the log discarded meanwhile. */
   toLostFailure(error: unknown): Failure;
   /**
-   * Adds, while that place is away, the entries that are kept on this machine, apart from the log, and that the log lacks.
-   * Rejects with a failure where that cannot be.
+   * Adds, during an outage, the pending entries that are stored apart from the log, and that the log lacks. Rejects with a
+   * failure if that is not possible.
    */
   applyPending(): Promise<void>;
-  /** Lets others write there. */
+  /** Releases the lease, so that others can write. */
   release(): void;
 }

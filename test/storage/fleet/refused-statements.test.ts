@@ -130,7 +130,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
           expect(existsSync(sessionFile)).toBe(true);
           // An undo that is done is not repeated, but a restoration is.
           expect(data).toMatchObject({ name: "storage_failed", retryable: retryable && back !== "undo" });
-          expect(message).toMatch(/^It is back on this machine(?!.*Nothing was changed)/);
+          expect(message).toMatch(/^Restored on this machine(?!.*Nothing was changed)/);
           if (!retryable) expect(message).toContain(`test: ${name}`);
           one.heal();
           await wire.result("restore_session", { sessionId });
