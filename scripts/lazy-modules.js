@@ -39,7 +39,12 @@ const LATER = {
     "./agent/process.ts",
     "./openrpc.ts",
   ],
-  "src/storage/stores.ts": ["./fleet/admin-files.ts", "./fleet/failures.ts", "./fleet/quarantined-entries.ts", "./fleet/store.ts"],
+  "src/storage/stores.ts": [
+    "./fleet/admin-files.ts",
+    "./fleet/failures.ts",
+    "./fleet/quarantined-entries.ts",
+    "./fleet/store.ts",
+  ],
 };
 
 const edgesOf = (part, files) =>

@@ -152,7 +152,7 @@ function isNoPlace(disk: Disk, path: string): boolean {
   return false;
 }
 
-/** Returns the failure of a file that is something else than a damaged session; undefined where that is not known. */
+/** Returns the failure of a file that is something else than a damaged session; undefined if that is not known. */
 function named(disk: Disk, file: string): Failure | undefined {
   const format = isContainerName(file) ? undefined : findStrangeFormat(disk, file);
   return format && strange(file, format);

@@ -476,7 +476,7 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       const file = join(folder, name);
       // Files written by us or by the TypeScript Pi have their id in the name; other files only in the header.
       const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
-      // In names, `_` also stands for what no name may have.
+      // In names, `_` also replaces characters that no name may have.
       const isUnsure =
         named === id ? id.includes("_") : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named);
       const isNamed = named === id || name === `${id}${CONTAINER}`;

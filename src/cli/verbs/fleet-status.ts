@@ -22,7 +22,7 @@ interface MeasuredFleet {
   readonly metrics: readonly FleetMetric[];
 }
 
-/** The state of a fleet, with what may be removed of it, and after a migration what that did. */
+/** The state of a fleet, with its removable data, and after a migration its result. */
 export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
   readonly address: string;
   readonly deleted?: Pick<FoundPrunable, "sessions" | "bytes" | "unfinished" | "halfway" | "interrupted">;
@@ -31,8 +31,8 @@ export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
 }
 
 /**
- * Gathers the figures of a fleet and of this machine. Where the database cannot be asked, those of the machine are there, and
- * `away` says why.
+ * Gathers the figures of a fleet and of this machine. If the database cannot be asked, only those of the machine are there,
+ * and `away` has the reason.
  */
 export async function readFleetMetrics(
   fleet: { metrics(): Promise<readonly FleetMetric[]> },
@@ -108,7 +108,7 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
     yield "PostgreSQL does not cancel abandoned statements here, and they keep their connections. To fix: alter role NAME set client_connection_check_interval = '10s'";
 }
 
-/** Yields what the tenants and the largest sessions take. */
+/** Yields the sizes of the tenants and the largest sessions. */
 function* sizeLines({
   tenants,
   largest,

@@ -86,7 +86,7 @@ async function withFleet<Found>(
 /** An answer that is about the sessions of a tenant, or of none. */
 type OfTenant<Found> = Found & { readonly tenant: string };
 
-/** Does the same for what needs the sessions of this machine. */
+/** Does the same for verbs that need the sessions of this machine. */
 function withAdmin<Found extends object>(
   asking: VerbContext,
   given: VerbArguments,
@@ -189,7 +189,7 @@ const prune = defineVerb({
   },
 });
 
-/** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
+/** Returns the sessions with pending entries, which a prune leaves alone. */
 function listPendingIds(journal: Journal): string[] {
   return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
     if (unreadable !== undefined)
@@ -334,7 +334,7 @@ export default defineVerb({
 /** Name for damaged rows of unknown sessions. */
 const SESSIONS = "the table of sessions";
 
-/** Returns the line about one of what a result has a sentence for. */
+/** Returns the line about a part of a result with a sentence. */
 function formatProblem(which: string, found: { readonly message: string }): string {
   return `${escapeControls(which)}: ${escapeControls(toSentence(found))}`;
 }

@@ -62,7 +62,7 @@ export interface BehindSession {
   readonly indexed: number;
 }
 
-/** Every method throws storage_failed where the database cannot be asked. */
+/** Every method throws storage_failed if the database cannot be asked. */
 export interface AdminQueries {
   /** Changes the state of a session that this process has in this epoch, and releases it. Returns whether it was done. */
   keep(sessionId: string, epoch: number, kept: SessionDisposition): Promise<boolean>;

@@ -86,7 +86,7 @@ export interface FleetIndexed {
   readonly unreadable: readonly string[];
 }
 
-/** Every method throws storage_failed where the database cannot be asked. */
+/** Every method throws storage_failed if the database cannot be asked. */
 export interface FleetAdmin {
   /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
   verify(progress?: Progress): Promise<FleetVerified>;

@@ -83,7 +83,7 @@ export interface FleetPresence {
   readonly isDeleted: boolean;
 }
 
-/** Every method throws storage_failed where the database cannot be asked. */
+/** Every method throws storage_failed if the database cannot be asked. */
 export interface FleetCatalog {
   /** Returns the sessions that fit, in their order, at most `most`, and the number of all that fit. */
   list(

@@ -382,7 +382,7 @@ export class Workspace {
     }
   }
 
-  /** Removes the session of a failed request, if it may. Returns the failure, which says that it does not exist. */
+  /** Removes the session of a failed request, if allowed. Returns the failure, which states that it does not exist. */
   private discarded(log: Log, error: unknown): unknown {
     if (log.discard) log.discard();
     else log.close();

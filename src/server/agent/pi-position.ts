@@ -12,7 +12,7 @@ export class AgentPosition {
   /** The agent's session; undefined when it has none of ours open. */
   private current: Session | undefined;
   private isCurrent = false;
-  /** The log whose file the agent has read, and its `broughtHere` then: the times that entries of others came. */
+  /** The log whose file the agent has read, and its `remoteChangeCount` then: the times that entries of others came. */
   private read: { readonly log: Log; readonly brought: number | undefined } | undefined;
 
   get session(): Session | undefined {

@@ -76,7 +76,7 @@ export interface DatabaseServer {
 
 export type MakeClient = (config: DatabaseServer) => DatabaseClient;
 
-/** Loads the driver. Throws storage_failed where it is not installed. */
+/** Loads the driver. Throws storage_failed if it is not installed. */
 export async function loadDriver(): Promise<MakeClient> {
   // A name that the compiler does not follow: the package may be missing, and has no types.
   const name = "pg";

@@ -85,7 +85,7 @@ export function parseEnd(row: Readonly<Record<string, unknown>>): FleetEnd {
   return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
 }
 
-/** Returns the ends before some positions, in their order; null where the lines do not lead to the session's last end. */
+/** Returns the ends before some positions, in their order; null if the lines do not lead to the session's last end. */
 export async function fetchEnds(
   fleet: Pick<Fleet, "lines">,
   id: string,

@@ -63,7 +63,7 @@ const FACTS = {
 /** Facts of one session as they are sent; `words`: those that the fleet may lack. */
 export interface SentFacts extends Partial<Pick<FleetFacts, "texts" | "spendings">> {
   readonly words?: readonly string[];
-  /** See describedRow. That of a commit leaves the session in the directory that it has. */
+  /** See toDescriptionRow. That of a commit leaves the session in the directory that it has. */
   readonly described?: object;
   /** The same of a session that gets the directory in it. */
   readonly placed?: object;

@@ -25,7 +25,7 @@ import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "./whereabouts.t
 
 export interface LifeCyclePlace extends WhereaboutsPlace {
   readonly adminQueries: AdminQueries;
-  /** Returns the id of the session at a path; undefined where it cannot be read. */
+  /** Returns the id of the session at a path; undefined if it cannot be read. */
   idAt(file: string): string | undefined;
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];

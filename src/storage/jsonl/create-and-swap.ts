@@ -55,7 +55,7 @@ export function createFile(disk: Disk, state: WriteState, path: string, bytes: U
 }
 
 /**
- * Throws already_exists where a session of the same directory has the id by now: the names of session files begin with the
+ * Throws already_exists if a session of the same directory has the id by now: the names of session files begin with the
  * time, so that those of two programs differ which begin a session with one id.
  */
 export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeader): void {

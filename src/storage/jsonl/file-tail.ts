@@ -1,5 +1,5 @@
 /**
- * Cuts off what must not stay at the end of a session file: torn writes of dead writers, failed writes of our own.
+ * Cuts off bytes that must not stay at the end of a session file: torn writes of dead writers, failed writes of our own.
  * Writes that are not durable yet are cut off only if checksums prove that they are ours.
  */
 
@@ -72,9 +72,9 @@ export class FileTail {
   }
 
   /**
-   * Moves what a torn write left to quarantine, under a name with the id of the session, if its writer is dead: a server
-   * of ours that died with the lock, or a program that wrote nothing for two seconds. Otherwise the next write closes it
-   * with a line feed. Returns whether the next write must begin with one. The lock is held.
+   * Moves a torn write to quarantine, under a name with the session's id, if its writer is dead: a server of ours that died
+   * with the lock, or a program that wrote nothing for two seconds. Otherwise the next write closes it with a line feed.
+   * Returns whether the next write must begin with one. The lock is held.
    */
   seal(sessionId: string): boolean {
     const { file, entries, records, end } = this.parts;

@@ -7,7 +7,7 @@ import { migrateHeader } from "../../core/format/older-versions.ts";
 import { concat, getMembers, toBytes } from "../../core/json/json.ts";
 import { parseIdInName } from "../fs/header.ts";
 
-/** A header, and what follows from it for the file. */
+/** A header, and its consequences for the file. */
 export interface FileHeader {
   readonly header: SessionHeader;
   /** The header's line in the current format. */

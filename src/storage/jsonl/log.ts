@@ -299,7 +299,7 @@ export class JsonlBackend implements Backend {
     this.markDurable(to, end.size);
   }
 
-  /** Writes lines at the end. Returns the offset of the first; null where another program wrote at the same time. */
+  /** Writes lines at the end. Returns the offset of the first; null if another program wrote at the same time. */
   private writeLines(lines: readonly Uint8Array[]): number | null {
     const { file, end } = this;
     file.openToWrite();

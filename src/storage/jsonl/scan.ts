@@ -140,7 +140,7 @@ export class LineScanner {
       this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
   }
 
-  /** Adds the entry of a line. Returns what the line is instead, or null. */
+  /** Adds the entry of a line. Returns the kind of any other line, or null. */
   private addEntry(number: number, start: number, line: Uint8Array): string | null {
     if (!isUtf8(line)) return "not UTF-8";
     if (this.version < CURRENT_VERSION) return this.addOld(number, start, line);
@@ -329,7 +329,7 @@ export class LineScanner {
     return null;
   }
 
-  /** Adds a last line without line feed: an entry when it is whole, else what a torn write left. */
+  /** Adds a last line without line feed: an entry if it is whole, else a torn write. */
   private addLast(number: number, start: number, length: number): void {
     const line = this.file.read(start, length);
     if (!this.stored || isBlank(line) || isSound(line)) {

@@ -1,4 +1,4 @@
-/** The open file of a session: its descriptor, its stamp, where its end is, and what its known part is recognised by. */
+/** The open file of a session: its descriptor, its stamp, its end, and bytes that identify its known part. */
 
 import { isMissing, isNoFile, toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
@@ -173,7 +173,7 @@ export class FileEnd {
   size = 0;
   lines = 0;
   isUnterminated = false;
-  /** Offset of what a torn write left, or -1. */
+  /** Offset of a torn write, or -1. */
   torn = -1;
   /** True if only a server of ours can have left it. */
   isTornOurs = false;
@@ -193,7 +193,7 @@ export class FileEnd {
     this.isUnterminated = false;
   }
 
-  /** Records that what lies from this offset on was torn off, or has to be judged again. */
+  /** Records that the bytes from this offset on were torn off, or have to be read again. */
   setTorn(offset: number, isOurs = false): void {
     this.torn = offset;
     this.isTornOurs = isOurs;

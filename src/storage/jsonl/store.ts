@@ -74,7 +74,7 @@ class Publication {
     return durability === "sync" ? this.attachments : undefined;
   }
 
-  /** Writes the header to the temporary file, and yields what comes after it. */
+  /** Writes the header to the temporary file, and yields the lines after it. */
   *lines(fd: number, content: Content): Generator<Uint8Array> {
     writeAll(this.options.disk, fd, concat([this.beginning.headerLine, LF]));
     yield* this.written.record(content);

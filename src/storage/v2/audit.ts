@@ -1,8 +1,8 @@
 /**
- * Audits a whole container: compares every byte of every segment, every row and every document with the documented
- * rules and with each other (seed 003, INV-001 to INV-007). It shares nothing with the way a session is opened but the
- * decoding of single frames, rows and documents, and the rule that says whether a container without a pointer is a
- * session (`isUnpointed`). It trusts nothing that it can compute, and writes nothing.
+ * Audits a whole container: compares every byte of every segment, every row and every document with the documented rules and
+ * with each other (seed 003, INV-001 to INV-007). It shares nothing with the opening of sessions except the decoding of
+ * single frames, rows and documents, and the rule whether a container without a pointer is a session (`isUnpointed`). It
+ * trusts nothing that it can compute, and writes nothing.
  */
 
 import { isUtf8 } from "node:buffer";
@@ -160,7 +160,7 @@ class Auditor {
     if (bytes > 4 * CHUNK) this.memory = makeFastMemory();
   }
 
-  /** Reports what costs entries. */
+  /** Reports a fault that loses entries. */
   private findLoss(invariant: InvariantId, file: string, reason: string, spot?: Spot): void {
     this.hasAllEntries = false;
     this.find(invariant, file, reason, spot);

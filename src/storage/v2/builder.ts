@@ -109,7 +109,7 @@ export function encodeNextFrame(
   };
 }
 
-/** Returns the placeholder that reading gives for a line that is not JSON; null when its head is not legible either. */
+/** Returns the placeholder with which reading replaces a line that is not JSON; null if its head is not legible either. */
 function placeholderFor(line: Uint8Array): Uint8Array | null {
   const nodes = new Nodes();
   const heads = new HeadReader(nodes);

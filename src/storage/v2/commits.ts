@@ -169,8 +169,8 @@ export class ContainerCommits {
   }
 
   /**
-   * Makes everything durable instead of removing it where another program wrote behind it: cutting ours off would take
-   * that away, and what stays is read again. Returns whether it did.
+   * Makes everything durable instead of removing it if another program wrote behind it: cutting our bytes off would remove
+   * the others, and remaining bytes are read again. Returns whether it did.
    */
   keepAll(): boolean {
     const { container, index, states } = this;

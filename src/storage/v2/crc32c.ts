@@ -12,7 +12,7 @@ const VALUES = 256;
 /** Eight tables, to process eight bytes at a time. They take 1 ms to make, and only V2 stores need them. */
 let tables: Uint32Array | undefined;
 
-/** Fills tables with what a byte does to the checksum with 0, 1, 2 and so on bytes after it. */
+/** Fills tables with the effect of a byte on the checksum with 0, 1, 2 and so on bytes after it. */
 function fillTables(into: Uint32Array): Uint32Array {
   for (let n = 0; n < VALUES; n++) {
     let crc = n;

@@ -1,4 +1,4 @@
-/** Makes the container of a new session, and a new one of what can be read of a damaged container. */
+/** Makes the container of a new session, and rebuilds a damaged one from its readable entries. */
 
 import { dirname, join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
@@ -93,7 +93,7 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
   "lost_entries",
 ]);
 
-/** Returns what a copy of the container left out, as damage. */
+/** Returns the parts that a copy of the container left out, as damage. */
 export function findMissingParts({ disk, file, folder }: Container): Damage[] {
   return guardErrno("looking at the session", () => listMissingParts(disk, file, folder)).map(
     ({ name, isDamaged }) => ({

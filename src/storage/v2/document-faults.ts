@@ -19,7 +19,7 @@ import type { Container } from "./container.ts";
 import { getSnapshotRef, parseCheckpoint, readLedger, readManifest } from "./documents.ts";
 import { decodeRow, readIfSound } from "./frame.ts";
 
-/** Returns what a repair puts in order by building the container anew. Throws storage_failed. */
+/** Returns the damage that a repair removes by building the container anew. Throws storage_failed. */
 export function findDocumentFaults(container: Container): Damage[] {
   return guardErrno("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
     kind: "bad_index",

@@ -1,7 +1,7 @@
 /**
- * The documents of a Session Store V2 container (session-store-v2 reference, sections 3.4 to 3.6) and of the pointer
- * next to it (section 0): their members, their text with members in the documented order, and their strict parsing.
- * Undocumented members are refused: we cannot judge a store that says more than we know.
+ * The documents of a Session Store V2 container (session-store-v2 reference, sections 3.4 to 3.6) and of the pointer next to
+ * it (section 0): their members, their text with members in the documented order, and their strict parsing. Undocumented
+ * members are refused: a store with unknown facts cannot be judged.
  */
 
 import { dirname } from "node:path";
@@ -398,9 +398,9 @@ const POINTER = object({
   sourceFormat: optional(constant("sqlite_v1")),
 });
 /**
- * The file `<session-id>.store.json` next to a container, which says which store is the session. Its rename into place
- * is the one step that changes this (INV-007). Without it, a session file that the container was made from is the
- * session if it is there (see `originOf`).
+ * The file `<session-id>.store.json` next to a container, which decides which store is the session. Only its rename into
+ * place changes this (INV-007). Without it, a session file that the container was made from is the session if it is there
+ * (see `readOrigin`).
  */
 export type Pointer = Of<typeof POINTER>;
 

@@ -148,7 +148,7 @@ interface RollbackPoint {
   readonly rows: number;
 }
 
-/** The part of a container that need not be examined again: what its index names, up to a place. */
+/** The part of a container that need not be examined again: its indexed entries, up to a place. */
 export interface Base extends StoreEnd {
   readonly count: number;
   readonly aliases: number;

@@ -123,7 +123,7 @@ export function addUnindexed(
   container.end.rows.push(encodeRow(row));
 }
 
-/** Returns the hash chain at a known entry; null where the head of a frame before it cannot be read. */
+/** Returns the hash chain at a known entry; null if the head of a frame before it cannot be read. */
 export function readChainAt({ end, extents, reader }: Container, entrySeq: number): string | null {
   let at = 0;
   for (const seq of end.chains.keys()) if (seq > at && seq <= entrySeq) at = seq;

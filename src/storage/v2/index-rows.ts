@@ -65,9 +65,9 @@ export class IndexRows {
   }
 
   /**
-   * Reads the rows after the known part, and the heads of their frames, until one does not fit. Where the bytes after
-   * the last of these frames are not what the index says, the frame itself must be whole, because its head does not say
-   * where it ends. `forgetRecalled` forgets everything that is known, which came from an index snapshot.
+   * Reads the rows after the known part, and the heads of their frames, until one does not fit. If the bytes after the last
+   * of these frames differ from the index, the frame itself must be whole, because its head does not contain its end.
+   * `forgetRecalled` forgets everything that came from an index snapshot.
    */
   read(live: boolean, forgetRecalled: (() => void) | null): Rest {
     const { disk, folder, end } = this.container;
@@ -235,8 +235,8 @@ export class IndexRows {
     }
     const bytes = container.reader.bytes(segmentSeq, byteOffset, byteLength);
     if (crc32c(bytes) !== crc) {
-      // A damaged frame must end with its only line feed. Else bytes were inserted or removed, and what follows is not
-      // where its row says either.
+      // A damaged frame must end with its only line feed. Else bytes were inserted or removed, and later frames have moved,
+      // too.
       if (bytes.indexOf(0x0a) !== bytes.length - 1) throw new Malformed("its frame is damaged");
       addDamaged(container, row, bytes, usual);
       return;

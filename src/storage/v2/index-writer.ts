@@ -83,7 +83,7 @@ export class IndexWriter {
     return now !== null && seen !== undefined && isSameFile(now, seen) && now.size === indexEnd + this.attempted.length;
   }
 
-  /** Cuts off what an earlier write of this log left after the index. Throws storage_failed for anything else there. */
+  /** Cuts off an earlier write of this log after the index. Throws storage_failed for anything else there. */
   private cutAttempted(): void {
     const { container, attempted } = this;
     const { disk } = container;

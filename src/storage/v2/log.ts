@@ -1,6 +1,6 @@
 /**
- * The log of a session in a container. An append writes its frames; a commit fsyncs them, then writes and fsyncs their
- * index rows (seed 003, "Failure semantics"). Periodic checkpoints bound what the next opening has to read.
+ * The log of a session in a container. An append writes its frames; a commit fsyncs them, then writes and fsyncs their index
+ * rows (seed 003, "Failure semantics"). Periodic checkpoints bound the work of the next opening.
  */
 
 import { dirname } from "node:path";
@@ -77,7 +77,7 @@ export class V2Backend implements Backend {
     return this.container.key;
   }
 
-  /** Stamp of the session's files; its size is that of all frames, because frames are what entries are. */
+  /** Stamp of the session's files; its size is that of all frames, because frames contain the entries. */
   get stamp(): FileStamp | null {
     const { disk, folder, key, end } = this.container;
     if (!key) return null;
@@ -204,7 +204,7 @@ export class V2Backend implements Backend {
     this.container.noteBase();
   }
 
-  /** Creates what a copy of the container left out, before the first write under this lock. */
+  /** Creates the parts that a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
     const { container } = this;
@@ -307,7 +307,7 @@ export class V2Backend implements Backend {
     this.commits.noteWritten();
   }
 
-  /** Repairs what a crash or a failed write left, before anything is written after it. */
+  /** Repairs the end after a crash or a failed write, before anything is written after it. */
   private recoverEnd(): void {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
@@ -420,7 +420,7 @@ export class V2Backend implements Backend {
     this.makeMissing();
   }
 
-  /** Rebuilds the container from what can be read and swaps the two. */
+  /** Rebuilds the container from its readable entries and swaps the two. */
   rebuild(repairs: Repairs): string {
     const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
     const reason = isDamaged ? "frames are damaged" : "messages lack what readers need";
@@ -456,7 +456,7 @@ export class V2Backend implements Backend {
     return backup;
   }
 
-  /** Yields the lines to write: a placeholder for a damaged one, no parent that is missing, else as `repairs` says. */
+  /** Yields the lines to write: a placeholder for a damaged one, without a missing parent, else as `repairs` returns. */
   private *repairedLines(repairs: Repairs): Generator<Uint8Array> {
     const { nodes } = this.entries;
     for (let position = 0; position < nodes.count; position++) {

@@ -1,4 +1,4 @@
-/** The steps that migrations and rollbacks share: the ledger, locks, names, and what a failure leaves. */
+/** The shared steps of migrations and rollbacks: the ledger, locks, names, and the state after a failure. */
 
 import { basename, dirname, join } from "node:path";
 import { toDoneFailure, toStorageFailure, toUnfinishedFailure } from "../../core/errno.ts";
@@ -164,12 +164,12 @@ export class MigrationRun {
     return putPointer(this.disk, this.location.pointer, pointer);
   }
 
-  /** Runs a migration to `wanted`, or a rollback, and says what stays of it where it is refused. Releases the locks. */
+  /** Runs a migration to `wanted`, or a rollback; its failure describes the state. Releases the locks. */
   async runReported<T>(doing: string, wanted: "container" | "file", go: () => Promise<T>): Promise<T> {
     try {
       return await go();
     } catch (error) {
-      // A store that is FAILED says so itself.
+      // The failure of a FAILED store describes it already.
       const isReported = error instanceof Failure && error.details.state === "FAILED";
       const { settledAs, sentence = null } = this.hasBegun && !isReported ? this.describeState() : {};
       const sentences = [sentence, ...this.moved].filter((one) => one !== null);
@@ -180,7 +180,7 @@ export class MigrationRun {
     }
   }
 
-  /** Says which store is the session by now, and in a sentence what of that is not as before, or not settled. */
+  /** Returns which store is the session by now, with a sentence about changed or unsettled parts. */
   private describeState(): { readonly sentence: string | null; readonly settledAs?: "container" | "file" } {
     const { disk, location, found = null } = this;
     const { container } = location;
@@ -204,7 +204,7 @@ export class MigrationRun {
     return { sentence: isSame ? null : `The session is ${file}.`, settledAs: "file" };
   }
 
-  /** Returns the result of an operation that did nothing but what `more` says. */
+  /** Returns the result of an operation without changes except those in `more`. */
   done(more: Partial<Migrated> & Pick<Migrated, "active" | "sessionPath" | "entryCount">): Migrated {
     const { location, migrationId, correlationId } = this;
     return {

@@ -88,14 +88,14 @@ export function makeMigrations(
   };
 }
 
-/** Returns what a migration of this session file would do, and the obstacles to it. Reads all of it, writes nothing. */
+/** Returns the plan of a session file's migration, and the obstacles to it. Reads all of it, writes nothing. */
 export async function planMigration(options: MigrationOptions, file: string, progress?: Progress): Promise<Plan> {
   return useAndClose(options.openFile(file, true), (log) =>
     guardErrno("reading the session", () => planOf(options, log, file, true, progress)),
   );
 }
 
-/** Does the same for an open log. With `reading`, every body is read, which finds what only reading finds. */
+/** Does the same for an open log. With `reading`, every body is read, which finds more damage. */
 async function planOf(
   options: MigrationOptions,
   log: Log,
@@ -142,8 +142,8 @@ function takenBy({ container, sessionId }: SessionLocation): string {
 }
 
 /**
- * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
- * session_locked, storage failures; then the file is as before and active, unless the failure says something else.
+ * Migrates a session file, after finishing an earlier attempt. Throws migration_failed with the obstacles, session_locked,
+ * storage failures; then the file is as before and active, unless the failure states otherwise.
  */
 export async function migrate(
   options: MigrationOptions,
@@ -238,7 +238,7 @@ async function copy(going: Going): Promise<Migrated> {
     // After the marker only going back is allowed (seed 003, "Migration cutover failure").
     machine.to("FAILED", UNFINISHED);
     await forceRollBack(run, `the cutover failed: ${(error as Error).message}`, true).catch((refusal) => {
-      // An operator must act. Where the disk refuses, the next migration or rollback goes back, and the failure says so.
+      // An operator must act. If the disk refuses, the next migration or rollback goes back, as the failure states.
       if (refusal instanceof Failure) throw refusal;
     });
     throw error;

@@ -13,7 +13,7 @@ const SCHEMA = /^\s*\{\s*"schema"\s*:\s*"(pi\.session_store_v(\d+)\.(\w+)\.v(\d+
 /** Bytes of a line that are searched for its schema, and bytes at the end of an index that contain its last row. */
 const SEEN = 1024;
 
-/** Returns a clause about the first part of a container that is of a newer version; null where none is. */
+/** Returns a clause about the first part of a container that is of a newer version; null if none is. */
 export function findNewerPart(container: Container): string | null {
   const { disk, file, folder, header, entries } = container;
   if (typeof header.version === "number" && header.version > CURRENT_VERSION)

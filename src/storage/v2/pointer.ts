@@ -1,4 +1,7 @@
-/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007), once settled. */
+/**
+ * Locates the parts of a session, and finds out which of them is the session: once settled, the pointer file decides
+ * (INV-007).
+ */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
@@ -184,8 +187,8 @@ export function readOrigin(disk: Disk, container: string): Origin | string {
 }
 
 /**
- * Returns the container as a file that no session is read from, if it may be one that lost its pointer or its header, or
- * if its pointer says that it is the session and it is gone, while the file that it was migrated from is there.
+ * Returns the container as an unread file if it may have lost its pointer or its header, or if its pointer makes it the
+ * session and it is gone, while the file that it was migrated from is there.
  */
 export function findUnlistedContainer(disk: Disk, container: string): UnreadFile | undefined {
   const pointer = readContainerPointer(disk, container);
@@ -247,7 +250,7 @@ function frozenOf(disk: Disk, container: string): string | undefined {
   return undefined;
 }
 
-/** Returns the name that Pi gives the file of a container's session. */
+/** Returns Pi's name for the file of a container's session. */
 function usualName(disk: Disk, container: string): string {
   return makeFileName({ ...readHeader(disk, container), id: basename(container, CONTAINER) } as SessionHeader);
 }
@@ -277,7 +280,7 @@ function lastMigration(disk: Disk, container: string): MigrationEvent | undefine
   return fault ? undefined : events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
 }
 
-/** Returns the name of the session file that a container was made from, or rolled back to, as its ledger says. */
+/** Returns the name of the session file that a container was made from, or rolled back to, by its ledger. */
 export function findFileInLedger(disk: Disk, container: string): string | undefined {
   const last = lastMigration(disk, container);
   if (last === undefined) return undefined;

@@ -97,8 +97,8 @@ export class ContainerReader {
   }
 
   /**
-   * Reads again, as the only writer, what comes after the base: its writer may have continued since. Returns "replaced"
-   * when an entry is missing or is a different one.
+   * Reads the entries after the base again, as the only writer: their writer may have continued since. Returns "replaced" if
+   * an entry is missing or is a different one.
    */
   replayAgain(): Change {
     const { container } = this;

@@ -115,7 +115,7 @@ export class Replay {
     return reason;
   }
 
-  /** Reports bytes that are what a writer left that died while it wrote, and leaves them to the first write. */
+  /** Reports bytes of a writer that died during a write, and leaves them to the first write. */
   private noteTorn(bad: readonly Bad[], lost: number): void {
     const [{ segmentSeq, start, reason }] = bad;
     this.container.end.tornTail = { segmentSeq, start, ours: false, isAsRead: this.isAsRead };

@@ -83,7 +83,7 @@ async function back(run: MigrationRun): Promise<Migrated> {
   return isBack(run, readPointerAt(disk, location.pointer) as Pointer);
 }
 
-/** Finishes an interrupted migration or rollback as its pointer says. */
+/** Finishes an interrupted migration or rollback by its pointer. */
 export async function finishInterrupted(run: MigrationRun): Promise<void> {
   const pointer = run.pointer();
   if (pointer === null || pointer.phase === "completed") return;
@@ -285,7 +285,7 @@ async function withdraw({ run, pointer }: Rollback): Promise<void> {
   try {
     await run.publish(pointer);
   } catch {
-    // Rolling back again goes on from here, and the failure says so.
+    // Rolling back again continues from here, as the failure states.
   }
 }
 

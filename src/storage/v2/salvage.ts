@@ -1,5 +1,5 @@
 /**
- * Salvages whole frames from segments whose bytes are not where the index says. Every line is examined once, in memory
+ * Salvages whole frames from segments whose bytes are not at their indexed places. Every line is examined once, in memory
  * that grows with the frames and not with the garbage between them. Legible index rows decide which frame an entry has;
  * without a row, a frame that is consistent in itself is accepted.
  */

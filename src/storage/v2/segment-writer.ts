@@ -1,4 +1,4 @@
-/** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
+/** Writes the segments of a container: appends frames, and cuts off bytes that must not stay after them. */
 
 import { isErrno, toNotUndoneFailure, toUncertainFailure } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
@@ -199,7 +199,9 @@ export class SegmentWriter {
     }
   }
 
-  /** Cuts off what a crash or a failed write left. Throws storage_failed, having cut nothing, unless it is as examined. */
+  /**
+   * Cuts off the bytes of a crash or a failed write. Throws storage_failed, having cut nothing, unless they are as examined.
+   */
   cutTornTail(): void {
     const { container } = this;
     const { disk, folder, segments } = container;

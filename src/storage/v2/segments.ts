@@ -53,7 +53,7 @@ export class Segments {
       const info = this.disk.info(join(folder, name));
       if (info.kind !== "file") continue;
       const open = this.fds.has(seq) && this.watched.get(seq)?.seen;
-      // A process that cuts off what a dead writer left removes a segment that held nothing else, and creates it again.
+      // A process that cuts off a dead writer's bytes removes a segment that has nothing else, and creates it again.
       if (open && !isSameFile(open, info)) this.forget(seq);
       found.push({ seq, size: info.size, info });
     }

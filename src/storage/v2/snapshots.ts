@@ -1,8 +1,8 @@
 /**
- * The index snapshots of a container: what opening it learns of its frames, so that not every row and frame need be
- * read again. One lies in the container, and the state folder keeps another. Both are derived: either is used if it fits
- * the index and the segments, and a container opens without them too. The container's own grows by one block with every
- * checkpoint: a fixed head, columns of the entries as they are in memory, and their exceptions as JSON.
+ * The index snapshots of a container: knowledge of its frames, so that opening need not read every row and frame. One lies
+ * in the container, and the state folder keeps another. Both are derived: either is used if it fits the index and the
+ * segments, and a container opens without them too. The container's own grows by one block with every checkpoint: a fixed
+ * head, columns of the entries as they are in memory, and their exceptions as JSON.
  */
 
 import { crc32 } from "node:zlib";
@@ -125,7 +125,7 @@ function readBlocks(file: Buffer): SnapshotBlock[] {
 function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
   const last = blocks[blocks.length - 1].details;
   const { count } = last;
-  // Room for what comes next, so that the first append need not copy the columns.
+  // Spare capacity, so that the first append need not copy the columns.
   const capacity = count + Math.max(1024, count >> 4);
   const numbers = Array.from({ length: 6 }, () => new Uint32Array(capacity));
   const [ids, segments, lengths, payloadStarts, payloadLengths, crcs] = numbers;
@@ -278,7 +278,7 @@ export class Snapshots {
     Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
-  /** Keeps an index snapshot of a log that is closed for the next opening, if it says no more than the frames do. */
+  /** Keeps an index snapshot of a closed log for the next opening, if it has no more than the frames. */
   keep(): void {
     const { entries, extents, end, key, state, header } = this.container;
     const { nodes, damage, overrides } = entries;
@@ -293,7 +293,7 @@ export class Snapshots {
     this.keptCount = count;
   }
 
-  /** Adds the durable entries that the own one lacks, if the tree says no more than their frames do. Best effort. */
+  /** Adds the durable entries that the own snapshot lacks, if the tree has no more than their frames. Best effort. */
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;

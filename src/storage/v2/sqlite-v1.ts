@@ -27,7 +27,7 @@ export function isDatabase(disk: Disk, file: string): boolean {
   return bytes !== null && beginsDatabase(bytes);
 }
 
-/** Returns the session id in a database. Throws what {@link readDatabaseLines} throws. */
+/** Returns the session id in a database. Throws the failures of {@link readDatabaseLines}. */
 export function readDatabaseId(disk: Disk, file: string): string {
   return reading(disk, file, (database) => String(headerIn(database, file).id));
 }
