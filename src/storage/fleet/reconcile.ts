@@ -163,7 +163,8 @@ async function branchOff(
   const repeats = findRepeats(theirs, own, log.header.id);
   // Pending entries are in the journal or, if the fleet has lost them, begin at the copy's own line: it had the earlier ones.
   const isKnown = (line: Uint8Array, n: number): boolean =>
-    reason === "unsent" || (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
+    reason === "unsent" ||
+    (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
   const edited = editedIn(base, own.filter(isKnown));
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
