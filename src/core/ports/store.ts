@@ -70,7 +70,7 @@ export interface Log {
   readonly lockedBy: Holder | null;
   /** The kind of lock that keeps other writers out while this process writes; null or missing while it holds none. */
   readonly lockKind?: LockKind | null;
-  /** True if the session exists in its store; a new one does from its first append that is not held. */
+  /** True if the session exists in its store; a new one does from its first append without `defer`. */
   readonly persisted: boolean;
   /** Entries before this position survive everything that the store's durability promises to survive. */
   readonly durableCount: number;

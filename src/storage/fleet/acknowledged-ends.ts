@@ -109,8 +109,7 @@ export class AcknowledgedEnds {
   }
 
   /**
-   * Renames the record of a session to that of a loss, so that the loss is reported until a person removes it. Never
-   * throws.
+   * Renames the record of a session to that of a loss, so that the loss is reported until a person removes it. Never throws.
    */
   keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
     const { disk } = this;

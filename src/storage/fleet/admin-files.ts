@@ -1,6 +1,4 @@
-/**
- * Files for the administration of a fleet: sessions in a folder of any shape, and whole files that are written once.
- */
+/** Files for the administration of a fleet: sessions in a folder of any shape, and whole files that are written once. */
 
 import { dirname, join } from "node:path";
 import { hasSameContent } from "../fs/chunked-io.ts";

@@ -75,9 +75,7 @@ export interface AdminPlace {
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
-  /**
-   * Yields the paths of session files and containers in a folder and its subfolders, and reports unreadable folders.
-   */
+  /** Yields the paths of session files and containers in a folder and its subfolders, and reports unreadable folders. */
   listSessionFiles(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
   /** Returns the bytes of a session file; null for a container. */
   sizeOf(file: string): number | null;
@@ -127,11 +125,11 @@ export class FleetAdminService implements FleetAdmin {
         sums.bytes += row.end.bytes;
         faults.push(...(await verifying.faultsOf(row)));
       }
-      if (copy) copies.push(await this.checked(copy, row));
+      if (copy) copies.push(await this.checkCopy(copy, row));
       progress?.(sums.sessions, sums.sessions + left.size);
     }
     const elsewhere = this.place.options.journal.ends.idsElsewhere();
-    for (const copy of left.values()) if (!elsewhere.has(copy.id)) copies.push(this.onlyHere(copy));
+    for (const copy of left.values()) if (!elsewhere.has(copy.id)) copies.push(this.describeLocal(copy));
     const lacking = (await this.listLosses()).filter(({ sessionId }) => !unreadIds.has(sessionId));
     return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
   }
@@ -162,7 +160,7 @@ export class FleetAdminService implements FleetAdmin {
     return lacking;
   }
 
-  private lossOf({ entries, at, record }: SessionLoss): string {
+  private describeLoss({ entries, at, record }: SessionLoss): string {
     return `Neither the database nor the copy here has ${entries ?? "some"} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
   }
 
@@ -186,7 +184,7 @@ export class FleetAdminService implements FleetAdmin {
     if (last !== undefined && row.end.entries > end.entries)
       for await (const [line] of this.place.fleet.lines(sessionId, end.entries - 1, end.entries))
         if (hashLine(line) === last) return 0;
-    const log = this.opened(sessionPath);
+    const log = this.openQuietly(sessionPath);
     try {
       const isWhole =
         log?.header.id === sessionId &&
@@ -221,9 +219,9 @@ export class FleetAdminService implements FleetAdmin {
     return end;
   }
 
-  private async checked({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
+  private async checkCopy({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
     const answer = { sessionId: id, sessionPath: path, fleetEntries: row.end.entries };
-    const log = this.opened(path);
+    const log = this.openQuietly(path);
     if (!log) return { ...answer, state: "unreadable", entries: 0 };
     try {
       const { count } = log.nodes;
@@ -241,14 +239,14 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
-  private onlyHere({ path, id }: Listed): CheckedCopy {
-    const log = this.opened(path);
+  private describeLocal({ path, id }: Listed): CheckedCopy {
+    const log = this.openQuietly(path);
     const entries = log?.nodes.count ?? 0;
     log?.close();
     return { sessionId: id, sessionPath: path, state: log ? "only_here" : "unreadable", entries, fleetEntries: 0 };
   }
 
-  private opened(path: string): Log | undefined {
+  private openQuietly(path: string): Log | undefined {
     try {
       return this.place.open(path);
     } catch (error) {
@@ -257,7 +255,7 @@ export class FleetAdminService implements FleetAdmin {
     }
   }
 
-  // --- what is owed ------------------------------------------------------------------------------------------------
+  // --- pending uploads ------------------------------------------------------------------------------------------------
 
   async whyAway(): Promise<string | null> {
     try {
@@ -280,7 +278,7 @@ export class FleetAdminService implements FleetAdmin {
     // If the database does not answer, each session is refused with the reason.
     await identifyFleet(this.place.fleet);
     const pending = listPendingUploads(this.uploads);
-    const pushed = await whileHeld(
+    const pushed = await runUntilReleased(
       pending.map((known) => () => uploadSession(this.uploads, known)),
       progress,
     );
@@ -304,15 +302,15 @@ export class FleetAdminService implements FleetAdmin {
       const isLoss = losses.delete(sessionId);
       const isAsFile = state === "only_here" || state === "ahead";
       if (!isLoss && (state === "only_here" || state === "unreadable"))
-        return withNew ? [async () => leftHere(copy)] : [];
-      return [() => (isAsFile ? this.bring(copy) : uploadLost(this.uploads, copy))];
+        return withNew ? [async () => refuseLocal(copy)] : [];
+      return [() => (isAsFile ? this.importCopy(copy) : uploadLost(this.uploads, copy))];
     });
     for (const one of losses.values()) tasks.push(() => uploadLost(this.uploads, one));
-    const given = await whileHeld(tasks);
+    const given = await runUntilReleased(tasks);
     const still = lacking.length > 0 ? await this.listLosses().catch(() => lacking) : [];
     for (const one of given) {
       const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
-      pushed.push(lost ? { ...one, outcome: "refused", message: this.lossOf(lost) } : one);
+      pushed.push(lost ? { ...one, outcome: "refused", message: this.describeLoss(lost) } : one);
     }
     return pushed;
   }
@@ -329,12 +327,12 @@ export class FleetAdminService implements FleetAdmin {
     for (const copy of listed) {
       const row = rows.get(copy.id);
       if (!row || row.state === "filling") {
-        if (!elsewhere.has(copy.id)) found.push(this.onlyHere(copy));
+        if (!elsewhere.has(copy.id)) found.push(this.describeLocal(copy));
         continue;
       }
       const end = ends.of(copy.id);
       // A copy that ends with the acknowledged line has nothing more; whether the database has that is known.
-      if (row.state !== "deleted" && !(end && this.endsSo(copy, end))) found.push(await this.checked(copy, row));
+      if (row.state !== "deleted" && !(end && this.endsSo(copy, end))) found.push(await this.checkCopy(copy, row));
     }
     const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
     return found.filter(({ state, entries }) => state === "unreadable" || (states.has(state) && entries > 0));
@@ -342,7 +340,7 @@ export class FleetAdminService implements FleetAdmin {
 
   private endsSo({ path }: Listed, end: AcknowledgedEnd): boolean {
     if (end.last === undefined) return false;
-    const log = this.opened(path);
+    const log = this.openQuietly(path);
     try {
       return log !== undefined && log.nodes.count === end.end.entries && hasEnd(log, end);
     } finally {
@@ -351,10 +349,10 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   /** Uploads a copy that continues the session of the fleet; after a conflict its entries become a branch. */
-  private async bring(copy: CheckedCopy): Promise<FleetPushed> {
+  private async importCopy(copy: CheckedCopy): Promise<FleetPushed> {
     const { sessionId, sessionPath } = copy;
     try {
-      const { message } = await useAndClose(this.place.open(sessionPath), (log) => this.brought(log, sessionPath));
+      const { message } = await useAndClose(this.place.open(sessionPath), (log) => this.importLog(log, sessionPath));
       return { sessionId, sessionPath, outcome: "given", ...(message === undefined ? {} : { message }) };
     } catch (error) {
       if (error instanceof Failure && error.name === "content_modified") return uploadLost(this.uploads, copy);
@@ -392,7 +390,7 @@ export class FleetAdminService implements FleetAdmin {
     });
     try {
       log = this.place.open(file);
-      return await this.brought(log, file);
+      return await this.importLog(log, file);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.name === "content_modified" || error.name === "already_exists")
@@ -406,7 +404,7 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   /** Uploads the entries that the fleet lacks. Throws the reason if that is not possible. */
-  private async brought(log: Log, file: string): Promise<FleetFile> {
+  private async importLog(log: Log, file: string): Promise<FleetFile> {
     if (!(log instanceof FileLog))
       throw new Failure("unsupported_version", "It is not a session of ours; import makes one of it.");
     if (log.version !== 3)
@@ -442,7 +440,7 @@ export class FleetAdminService implements FleetAdmin {
   async exportTo(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const written: FleetFile[] = [];
     const unread: OnUnreadable = (sessionId) => {
-      const sessionPath = sessionId === null ? folder : nameless(folder, sessionId);
+      const sessionPath = sessionId === null ? folder : makeFallbackPath(folder, sessionId);
       written.push({
         sessionPath,
         sessionId,
@@ -464,11 +462,11 @@ export class FleetAdminService implements FleetAdmin {
   private async exportOne(folder: string, row: FleetRow): Promise<FleetFile | null> {
     const { id, headerLine, end } = row;
     const stored = parseSessionHeader(headerLine);
-    const sessionPath = stored ? this.place.fileIn(folder, toReadableHeader(stored)) : nameless(folder, id);
+    const sessionPath = stored ? this.place.fileIn(folder, toReadableHeader(stored)) : makeFallbackPath(folder, id);
     const answer = { sessionPath, sessionId: id, entries: end.entries };
     try {
       const missing: string[] = [];
-      const outcome = await this.place.write(sessionPath, this.exported(sessionPath, row, missing));
+      const outcome = await this.place.write(sessionPath, this.readExport(sessionPath, row, missing));
       if (outcome === "taken")
         return {
           ...answer,
@@ -488,7 +486,7 @@ export class FleetAdminService implements FleetAdmin {
    * Yields the bytes of a session, and writes its attachments before it ends, so that they are there before its file. Adds
    * those that cannot be to `missing`.
    */
-  private async *exported(sessionPath: string, row: FleetRow, missing: string[]): AsyncGenerator<Uint8Array> {
+  private async *readExport(sessionPath: string, row: FleetRow, missing: string[]): AsyncGenerator<Uint8Array> {
     const { fleet } = this.place;
     yield row.headerLine;
     yield LF;
@@ -564,10 +562,11 @@ export class FleetAdminService implements FleetAdmin {
   }
 }
 
-/**
- * Runs tasks, and repeats those whose session another process has, until the lease of an exited process has expired.
- */
-async function whileHeld(tasks: readonly (() => Promise<FleetPushed>)[], progress?: Progress): Promise<FleetPushed[]> {
+/** Runs tasks, and repeats those whose session another process has, until the lease of an exited process has expired. */
+async function runUntilReleased(
+  tasks: readonly (() => Promise<FleetPushed>)[],
+  progress?: Progress,
+): Promise<FleetPushed[]> {
   const done: FleetPushed[] = [];
   for (const task of tasks) {
     done.push(await task());
@@ -581,7 +580,7 @@ async function whileHeld(tasks: readonly (() => Promise<FleetPushed>)[], progres
 }
 
 /** Returns the refusal of a copy that is here alone, or may be. */
-function leftHere({ sessionId, sessionPath, state }: CheckedCopy): FleetPushed {
+function refuseLocal({ sessionId, sessionPath, state }: CheckedCopy): FleetPushed {
   const message =
     state === "unreadable"
       ? "Its file cannot be read, and nobody knows whether it has entries that the database lacks. verify with its path says more."
@@ -594,7 +593,7 @@ function toSessionLoss({ sessionId, sessionPath, at, record }: RecordedEnd, entr
 }
 
 /** Returns the path of a session whose header gives none. */
-function nameless(folder: string, id: string): string {
+function makeFallbackPath(folder: string, id: string): string {
   return join(folder, `${encodeURIComponent(id)}.jsonl`);
 }
 

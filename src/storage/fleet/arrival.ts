@@ -93,21 +93,20 @@ const FILE_NAME = /^\d{4}-\d\d-\d\dT[^_]*_.+\.jsonl$/;
 const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
 
 /**
- * Returns the local file of the session that a path without a file means: another machine has, or had, it in another
- * folder.
+ * Returns the local file of the session that a path without a file means: another machine has, or had, it in another folder.
  */
 export function findCopyByPath(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
   const id = getIdInPath(path);
-  const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? onlyFile(place, id) : undefined;
+  const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? findOnlyFile(place, id) : undefined;
   if (file === undefined || isUuid(id)) return file;
   const header = place.headerAt(file);
   return header && isMeant(path, header) ? file : undefined;
 }
 
 /** Returns the path of the only local session with an id; undefined for none or several. */
-function onlyFile(place: Pick<ArrivalPlace, "find">, id: string): string | undefined {
+function findOnlyFile(place: Pick<ArrivalPlace, "find">, id: string): string | undefined {
   try {
-    return localFile(place, id, true);
+    return findLocalFile(place, id, true);
   } catch (error) {
     if (error instanceof Failure && error.name === "ambiguous_id") return undefined;
     throw error;
@@ -120,7 +119,7 @@ async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: stri
   const id = getIdInPath(path);
   const there = SESSION_ID.test(id) ? await fleet.look(id) : null;
   const isListedSo = (session: FleetSession | null): boolean =>
-    session !== null && placeFor(storedHeader(session)).path === path;
+    session !== null && placeFor(parseStoredHeader(session)).path === path;
   if (isUuid(id) || isListedSo(there)) return there;
   // Ids of other programs may not appear unchanged in file names.
   const begunAt = Date.parse(
@@ -132,16 +131,15 @@ async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: stri
     const begun = await fleet.look(other);
     if (isListedSo(begun)) return begun;
   }
-  return there && isMeant(path, storedHeader(there)) ? there : null;
+  return there && isMeant(path, parseStoredHeader(there)) ? there : null;
 }
 
-function storedHeader({ id, headerLine }: FleetSession): SessionHeader {
+function parseStoredHeader({ id, headerLine }: FleetSession): SessionHeader {
   return toReadableHeader(parseSessionHeader(headerLine) ?? { type: "session", id });
 }
 
 /**
- * Returns whether a copy may have the file name in a path. Other names were chosen by a person, and mean no remote
- * session.
+ * Returns whether a copy may have the file name in a path. Other names were chosen by a person, and mean no remote session.
  */
 function mayBeOfCopy(path: string): boolean {
   return isUuid(getIdInPath(path)) || FILE_NAME.test(basename(path));
@@ -168,12 +166,12 @@ async function arriveById(
   const whole = files[0] ?? findUnreadableFile(place, id);
   if (whole !== undefined) return bringUpToDate(place, whole, progress, id, files);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
-  const there = place.outage?.lasts === true ? null : await lookFor(place, id);
+  const there = place.outage?.lasts === true ? null : await lookUnlessLocal(place, id);
   if (there) return fetchSession(place, there, progress);
-  const deletion = place.outage?.lasts === true ? null : await readDeletion(place, id).catch(asUnknown);
+  const deletion = place.outage?.lasts === true ? null : await readDeletion(place, id).catch(ignoreFailure);
   if (deletion) throw makeDeletedFailure(id, deletion);
   if (isWhole) return;
-  const begun = localFile(place, id);
+  const begun = findLocalFile(place, id);
   if (begun !== undefined) return bringUpToDate(place, begun, progress, place.headerAt(begun)?.id);
   return fetchSession(place, await place.fleet.look(await resolveWholeId(place.catalog, id)), progress);
 }
@@ -197,17 +195,17 @@ export async function resolveWholeId(catalog: FleetCatalog | undefined, beginnin
   throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: ids.length });
 }
 
-async function lookFor(place: ArrivalPlace, id: string): Promise<FleetSession | null> {
+async function lookUnlessLocal(place: ArrivalPlace, id: string): Promise<FleetSession | null> {
   try {
     return await place.fleet.look(id);
   } catch (error) {
-    if (localFile(place, id) === undefined) throw error;
+    if (findLocalFile(place, id) === undefined) throw error;
     return null;
   }
 }
 
 /** Returns the path of a local session; undefined if the fleet may have it. */
-function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: boolean): string | undefined {
+function findLocalFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: boolean): string | undefined {
   try {
     return find(id, isWhole);
   } catch (error) {
@@ -234,7 +232,7 @@ async function bringUpToDate(
   const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
   // A file outside the session folders belongs to the person who named its path.
   const isOurs = id !== undefined && files.includes(file);
-  const fact = isOurs ? await readWhereabouts(place, id).catch(asUnknown) : null;
+  const fact = isOurs ? await readWhereabouts(place, id).catch(ignoreFailure) : null;
   if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw makeDeletedFailure(id, fact);
   let log: Log | undefined;
   let isUnreadable = false;
@@ -243,7 +241,7 @@ async function bringUpToDate(
     log = place.open(file);
     if (log instanceof FileLog) {
       isUnreadable = isUnreadableLog(log);
-      if (isUnreadable) left = readableLines(log);
+      if (isUnreadable) left = readReadableLines(log);
       await log.replica?.follow();
       await fetchMissing(place.fleet, log, log.header.id);
     }
@@ -251,7 +249,7 @@ async function bringUpToDate(
     // A container without its header is no session that is found.
     isUnreadable ||= isUnreadableError(error) || (error instanceof Failure && error.name === "session_not_found");
     // The next opening meets the same failure, if it is one of the file.
-    asUnknown(error);
+    ignoreFailure(error);
     if (!isUnreadable) return;
   } finally {
     log?.close();
@@ -281,7 +279,7 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
     (await place.storeAt(file).publish({ headerLine, header: toReadableHeader(stored), file }, [])).close();
     return true;
   } catch (error) {
-    asUnknown(error);
+    ignoreFailure(error);
     return false;
   }
 }
@@ -294,12 +292,12 @@ async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<v
       log instanceof FileLog ? log.replica?.applyPending() : undefined,
     );
   } catch (error) {
-    asUnknown(error);
+    ignoreFailure(error);
   }
 }
 
 /** Returns null for a failure, and throws any other error. */
-function asUnknown(error: unknown): null {
+function ignoreFailure(error: unknown): null {
   if (error instanceof Failure) return null;
   throw error;
 }
@@ -337,9 +335,7 @@ const MOST_COMPARED = 200;
 /** Maximum bytes of lines of an unreadable copy that are kept in memory. */
 const MOST_LEFT = 64 << 20;
 
-/**
- * Returns whether an unreadable file may be a copy of a session: it has no readable entries, or one of that session.
- */
+/** Returns whether an unreadable file may be a copy of a session: it has no readable entries, or one of that session. */
 async function mayBeOf(
   { fleet, readEntries: entriesIn }: ArrivalPlace,
   { id, end }: FleetSession,
@@ -353,7 +349,7 @@ async function mayBeOf(
 }
 
 /** Returns the lines of a log that can be read, if they are not too many. */
-function readableLines(log: Log): readonly Uint8Array[] {
+function readReadableLines(log: Log): readonly Uint8Array[] {
   const lines: Uint8Array[] = [];
   let bytes = 0;
   for (let position = 0; position < log.nodes.count; position++) {

@@ -26,8 +26,7 @@ export interface KeptParts {
 }
 
 /**
- * The next statement of a commit: a part with the parts stored after it, or the final one, which makes the lines
- * visible.
+ * The next statement of a commit: a part with the parts stored after it, or the final one, which makes the lines visible.
  */
 export type CommitStep =
   | { readonly part: FleetPart; readonly kept: KeptParts }

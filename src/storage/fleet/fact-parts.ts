@@ -161,9 +161,7 @@ function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): 
   return { seq: position, kind, nth, role, at: time, words: all };
 }
 
-/**
- * Returns a row for each key: models whose names are equal in a column are merged, because a part changes no row twice.
- */
+/** Returns a row for each key: models whose names are equal in a column are merged, because a part changes no row twice. */
 function spentRows(spendings: readonly FleetSpending[]): object[] {
   const sums = new Map<string, number[]>();
   for (const { quarter, provider, model, isInherited, numbers } of spendings) {

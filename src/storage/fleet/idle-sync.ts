@@ -1,6 +1,4 @@
-/**
- * Syncs an idle working copy in the background: applies the entries of others, and uploads those that the fleet lacks.
- */
+/** Syncs an idle working copy in the background: applies the entries of others, and uploads those that the fleet lacks. */
 
 import type { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
@@ -86,10 +84,7 @@ export class IdleSync {
     return undefined;
   }
 
-  /**
-   * Returns the milliseconds between two looks: a tenth of the time since the last write or, if known, the last
-   * request.
-   */
+  /** Returns the milliseconds between two looks: a tenth of the time since the last write or, if known, the last request. */
   private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
     const { options, known, pending, lease } = this.copy;
     const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, lease.answered));

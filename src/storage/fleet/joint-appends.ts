@@ -33,9 +33,7 @@ export class JointAppends<T extends JointAppend> {
   private waiting: WaitingAppend<T>[] = [];
   private sent = 0;
 
-  /**
-   * `send` returns the outcomes in the order of its appends, which are of different sessions with leases of one server.
-   */
+  /** `send` returns the outcomes in the order of its appends, which are of different sessions with leases of one server. */
   constructor(send: (appends: readonly T[]) => Promise<readonly FleetOutcome[]>) {
     this.send = send;
   }

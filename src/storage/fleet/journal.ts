@@ -73,7 +73,7 @@ export class Journal {
   /** Returns the beginning of the names of this fleet's notes of a session. */
   private beginningOf(sessionId: string): string {
     const fleet = this.own ? `-${sha256(this.own.address).slice(0, OF_FLEET)}` : "";
-    return `${stemOf(sessionId)}${fleet}`;
+    return `${getStem(sessionId)}${fleet}`;
   }
 
   /** Returns the name of a copy's note as this process writes it. */
@@ -95,7 +95,7 @@ export class Journal {
   }
 
   private noted(sessionId: string, file: string): JournaledSession | null {
-    return merged(this.ownNotes(sessionId, file).map(({ note }) => note));
+    return mergeNotes(this.ownNotes(sessionId, file).map(({ note }) => note));
   }
 
   /** Returns this fleet's notes of a copy: several if older ones have another name, or name no file. */
@@ -139,16 +139,14 @@ export class Journal {
     return [...(this.of(sessionId, file)?.from ? [file] : []), ...others.map(({ sessionPath }) => sessionPath)];
   }
 
-  /**
-   * Returns a note of entries pending for another fleet, or an unreadable one that may be such. Throws storage_failed.
-   */
+  /** Returns a note of entries pending for another fleet, or an unreadable one that may be such. Throws storage_failed. */
   findPendingElsewhere(sessionId: string): JournaledSession | undefined {
     return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
   }
 
   /** Returns the notes of a session, of any fleet. Throws storage_failed if the disk cannot be read. */
   private notesOf(sessionId: string): (NamedNote & { readonly isOwn: boolean })[] {
-    const stem = stemOf(sessionId);
+    const stem = getStem(sessionId);
     const own = this.beginningOf(sessionId);
     try {
       return this.names()
@@ -169,14 +167,13 @@ export class Journal {
   }
 
   /**
-   * Reads a note; null if it is gone. A malformed one, and, unless it `throws`, one that the disk refuses, is
-   * unreadable.
+   * Reads a note; null if it is gone. A malformed one, and, unless it `throws`, one that the disk refuses, is unreadable.
    */
   private read(name: string, throws = false): JournaledSession | null {
     const file = join(this.folder, name);
     try {
       const bytes = readIfPresent(() => readWhole(this.disk, file));
-      return bytes && (parsedRecord(bytes) ?? this.unreadable(file, "it is damaged"));
+      return bytes && (parseNote(bytes) ?? this.unreadable(file, "it is damaged"));
     } catch (error) {
       if (throws) throw error;
       return this.unreadable(file, (error as Error).message);
@@ -201,7 +198,7 @@ export class Journal {
     const notes = this.notes();
     const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
     const all = Array.from(new Set(own.map(getNoteKey)), (key) =>
-      merged(own.filter((note) => getNoteKey(note) === key)),
+      mergeNotes(own.filter((note) => getNoteKey(note) === key)),
     );
     return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
   }
@@ -255,9 +252,7 @@ export class Journal {
     await this.write({ ...known, conflicts, isUntold: true });
   }
 
-  /**
-   * Records that the fleet has all entries, and whether the last conflict was reported. A failure is found out again.
-   */
+  /** Records that the fleet has all entries, and whether the last conflict was reported. A failure is found out again. */
   async end({ isUntold, ...known }: JournaledSession, wasReported: boolean): Promise<void> {
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
@@ -272,7 +267,7 @@ export class Journal {
 
   private removeNotes({ sessionId, sessionPath }: JournaledSession, but?: string): void {
     for (const { name } of this.ownNotes(sessionId, sessionPath))
-      if (name !== but) for (const one of [linesOf(name), name]) removeQuietly(this.disk, join(this.folder, one));
+      if (name !== but) for (const one of [getLinesName(name), name]) removeQuietly(this.disk, join(this.folder, one));
   }
 
   // --- entries ---------------------------------------------------------------------------------------------------
@@ -286,13 +281,13 @@ export class Journal {
   }
 
   private linesAt(name: string): Uint8Array[] {
-    const bytes = readIfPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
+    const bytes = readIfPresent(() => readWhole(this.disk, join(this.folder, getLinesName(name))));
     // An incomplete last line was not written as a whole.
     return bytes ? [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
   }
 
   private linesFile(sessionId: string, sessionPath: string): string {
-    return join(this.folder, linesOf(this.nameOf(sessionId, sessionPath)));
+    return join(this.folder, getLinesName(this.nameOf(sessionId, sessionPath)));
   }
 
   /** Replaces the pending lines of a copy, durably. */
@@ -356,7 +351,7 @@ export class Journal {
     const lines = others.flatMap(({ name }) => this.linesAt(name));
     if (lines.length === 0) return;
     const content = concat([...lines, ...this.linesAt(to)].flatMap((line) => [line, LF]));
-    await putInPlace(this.disk, join(this.folder, linesOf(to)), content, { replace: true, sync: true });
+    await putInPlace(this.disk, join(this.folder, getLinesName(to)), content, { replace: true, sync: true });
   }
 
   private async write(given: JournaledSession): Promise<JournaledSession> {
@@ -387,11 +382,11 @@ export function mergeLines(lines: readonly Uint8Array[], others: readonly Uint8A
 }
 
 /** Returns the name of the lines' file of a note. */
-function linesOf(note: string): string {
+function getLinesName(note: string): string {
   return note.replace(/json$/, "lines");
 }
 
-function stemOf(sessionId: string): string {
+function getStem(sessionId: string): string {
   // Ids are chosen by hosts, and names of files are not as free.
   return sha256(sessionId).slice(0, OF_SESSION);
 }
@@ -402,7 +397,7 @@ export function getNoteKey({ sessionId, sessionPath }: JournaledSession): string
 }
 
 /** Merges several notes of one copy. */
-function merged(notes: readonly JournaledSession[]): JournaledSession | null {
+function mergeNotes(notes: readonly JournaledSession[]): JournaledSession | null {
   if (notes.length < 2) return notes[0] ?? null;
   // A process that was killed before it removed the others wrote the same content.
   const conflicts = new Map(
@@ -413,7 +408,7 @@ function merged(notes: readonly JournaledSession[]): JournaledSession | null {
   return { ...pending, conflicts: [...conflicts.values()], ...(isUntold ? { isUntold } : {}) };
 }
 
-function parsedRecord(bytes: Uint8Array): JournaledSession | null {
+function parseNote(bytes: Uint8Array): JournaledSession | null {
   try {
     const known = parse(bytes) as Partial<JournaledSession> | null;
     if (!known?.sessionId || typeof known.sessionId !== "string" || !Array.isArray(known.conflicts)) return null;

@@ -8,8 +8,7 @@ import type { LateStretch } from "./late-facts.ts";
 import type { Lease } from "./lease.ts";
 
 /**
- * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. More is compared while the session is
- * open.
+ * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. More is compared while the session is open.
  */
 export const COMPARED_FIRST = 1 << 20;
 

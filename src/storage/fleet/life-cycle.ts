@@ -36,8 +36,8 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
 
 export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
   const move = async <T extends { readonly movedTo: string }>(file: string, run: (file: string) => Promise<T>) =>
-    withSession(place, whereNow(own, place, file), run, ({ movedTo }) => whereItIs(place, movedTo), {
-      prepare: bringRest,
+    withSession(place, findCurrentPath(own, place, file), run, ({ movedTo }) => toPlaceDisposition(place, movedTo), {
+      prepare: completeCopy,
       brings: true,
     });
   return {
@@ -56,7 +56,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
       };
       const kept: SessionDisposition = { as: permanent ? "gone" : "deleted" };
       const prepare = permanent ? undefined : requireWhole;
-      const deleted = await withSession(place, whereNow(own, place, path), run, () => kept, { prepare });
+      const deleted = await withSession(place, findCurrentPath(own, place, path), run, () => kept, { prepare });
       if (deleted === undefined) throw cause;
       return deleted;
     },
@@ -68,7 +68,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         return { ...restored, movedTo: await bringToPlace(place, restored.sessionId, restored.movedTo) };
       } catch (error) {
         // The session may be here already, or in no trash.
-        const back = await backWithoutTrash(own, place, where, error);
+        const back = await restoreWithoutTrash(own, place, where, error);
         if (back) return back;
         throw error;
       }
@@ -78,16 +78,16 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
     async relocate(file, cwd, allowMissing) {
       return withSession(
         place,
-        whereNow(own, place, file),
+        findCurrentPath(own, place, file),
         (now) => own.relocate(now, cwd, allowMissing),
-        ({ movedTo }) => asItIs(place, movedTo),
-        { prepare: bringRest, brings: true },
+        ({ movedTo }) => toChangedDisposition(place, movedTo),
+        { prepare: completeCopy, brings: true },
       );
     },
     async import(path, progress) {
       await requireThere(place);
       // The fleet's entries are fetched first, so that the import recognises the session.
-      for (const id of place.idsIn(path)) await place.arrive(id, true).catch(unlessDeleted);
+      for (const id of place.idsIn(path)) await place.arrive(id, true).catch(ignoreDeleted);
       const imported = await own.import(path, progress);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
         await uploadImported(place, sessionId, sessionPath);
@@ -107,15 +107,23 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
         if (step?.do === "appear")
           return await withSession(place, step.to, run, () => ({ as: "deleted" }), { prepare: requireWhole });
         if (step?.do === "move")
-          return await withSession(place, step.to, run, ({ sessionPath = step.from }) => whereItIs(place, sessionPath));
+          return await withSession(place, step.to, run, ({ sessionPath = step.from }) =>
+            toPlaceDisposition(place, sessionPath),
+          );
         if (step?.do === "relocate" || step?.do === "return") {
           // An interrupted relocation has changed the header, but not the path.
           const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
           const cwd = step.do === "relocate" ? getPreviousCwd(step) : step.cwd;
-          return await withSession(place, file, run, ({ sessionPath = step.from }) => asItIs(place, sessionPath), {
-            prepare: bringRest,
-            requireFact: (fact) => requireNotRelocated(place, file, fact, cwd),
-          });
+          return await withSession(
+            place,
+            file,
+            run,
+            ({ sessionPath = step.from }) => toChangedDisposition(place, sessionPath),
+            {
+              prepare: completeCopy,
+              requireFact: (fact) => requireNotRelocated(place, file, fact, cwd),
+            },
+          );
         }
         if (step?.do !== "trash") return await run();
         const [here] = place.filesOf(sessionId);
@@ -142,7 +150,8 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
   if (path !== undefined)
     throw new Failure("already_exists", `The session is at ${path} already.`, { sessionId, path });
   const end = await place.adminQueries.removedEnd(sessionId);
-  if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
+  if (end && !(await useAndClose(place.open(file), (log) => hasAll(log, end))))
+    throw makePartOnlyFailure(sessionId, file);
 }
 
 /** Throws ground_moved if the session's directory is neither that of its file nor the previous one. */
@@ -173,7 +182,7 @@ async function bringToPlace({ arrive, filesOf }: LifeCyclePlace, id: string, fil
  * Restores a session whose file is here, as after an interrupted restore, or that is in no trash here. Returns undefined if
  * there is nothing to restore.
  */
-async function backWithoutTrash(
+async function restoreWithoutTrash(
   own: LifeCycle,
   place: LifeCyclePlace,
   where: Where,
@@ -181,7 +190,7 @@ async function backWithoutTrash(
 ): Promise<MovedSession | undefined> {
   const isThere = error instanceof Failure && error.name === "already_exists";
   if (!isThere && !isUnknown(error)) return undefined;
-  const path = fileAt(own, where);
+  const path = findFile(own, where);
   const sessionId = isThere
     ? (error.details.sessionId as string | undefined)
     : (where.sessionId ?? (path === undefined ? undefined : place.idAt(path)));
@@ -191,7 +200,7 @@ async function backWithoutTrash(
     if (!(await reportReturn(place, sessionId, file))) return undefined;
     return { sessionId, sessionPath: file, movedTo: await bringToPlace(place, sessionId, file) };
   }
-  return isThere ? undefined : fetchedBack(own, place, sessionId);
+  return isThere ? undefined : fetchAndRestore(own, place, sessionId);
 }
 
 /**
@@ -199,7 +208,7 @@ async function backWithoutTrash(
  * again, unless it lacks some: another machine may have written more, and has that in its own trash. Returns whether it was
  * deleted there.
  */
-async function broughtBack(
+async function restoreInFleet(
   { fleet, adminQueries, ...place }: LifeCyclePlace,
   id: string,
   file: string,
@@ -208,7 +217,7 @@ async function broughtBack(
   const end = await adminQueries.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !(await hasAll(log, end))) throw partOnly(id, file);
+    if (end && !(await hasAll(log, end))) throw makePartOnlyFailure(id, file);
     // A session that the fleet never had stays local.
     if (!end && (await fleet.look(id)) === null) return false;
     if (end && !(await adminQueries.beginAgain(id, log.headerLine, end)))
@@ -228,7 +237,7 @@ async function broughtBack(
 /** The failure of a restore from a file that lacks entries. */
 class PartOnly extends Failure {}
 
-function partOnly(sessionId: string, sessionPath: string): Failure {
+function makePartOnlyFailure(sessionId: string, sessionPath: string): Failure {
   return new PartOnly(
     "storage_failed",
     "It stays deleted, because the fleet had entries that the file here lacks. Nothing was changed. Restore it on the machine whose trash has all of it, or open the file by its path and clone it.",
@@ -238,7 +247,7 @@ function partOnly(sessionId: string, sessionPath: string): Failure {
 }
 
 /** Fetches a session that the fleet has, and restores it there if it is deleted. Returns undefined if it is unknown. */
-async function fetchedBack(
+async function fetchAndRestore(
   own: LifeCycle,
   { fleet, adminQueries, arrive }: LifeCyclePlace,
   sessionId: string,
@@ -251,7 +260,7 @@ async function fetchedBack(
 }
 
 /** Throws an error unless it is that of a deleted session. */
-function unlessDeleted(error: unknown): void {
+function ignoreDeleted(error: unknown): void {
   if (!isUnknown(error)) throw error;
 }
 
@@ -260,7 +269,7 @@ function isUnknown(error: unknown): boolean {
 }
 
 /** Returns the file of a session that is not in the trash; undefined if it does not exist. */
-function fileAt(own: LifeCycle, where: Where): string | undefined {
+function findFile(own: LifeCycle, where: Where): string | undefined {
   try {
     return own.locate(where);
   } catch (error) {
@@ -283,7 +292,7 @@ function isGone(own: LifeCycle, sessionPath: string): boolean {
  * Returns the current path of a session: another process of this machine may have moved it since it was found, and an
  * operation applies to all machines. Throws session_not_found.
  */
-function whereNow(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): string {
+function findCurrentPath(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): string {
   return idAt(file) === undefined ? own.locate({ sessionPath: file }) : file;
 }
 
@@ -293,12 +302,12 @@ async function hasAll(log: Log, end: FleetEnd): Promise<boolean> {
 }
 
 /** Returns how a session is kept that is at a path. */
-function whereItIs({ isArchived }: LifeCyclePlace, file: string): SessionDisposition {
+function toPlaceDisposition({ isArchived }: LifeCyclePlace, file: string): SessionDisposition {
   return { as: "there", archived: isArchived(file) };
 }
 
 /** Returns how a session is kept whose header may be another one now. */
-function asItIs({ open, isArchived }: LifeCyclePlace, file: string): SessionDisposition {
+function toChangedDisposition({ open, isArchived }: LifeCyclePlace, file: string): SessionDisposition {
   const log = open(file);
   try {
     const { name, first: firstMessage } = summariseLog(log);
@@ -369,14 +378,14 @@ async function withSession<T>(
   await fleet.release(id, taking.epoch);
   throw new Failure(
     "storage_failed",
-    `Done on this machine, but the fleet's database did not confirm it: other machines may show the old state. Repeat it with ${whatDoes(kept)}, unless a list shows it done.`,
+    `Done on this machine, but the fleet's database did not confirm it: other machines may show the old state. Repeat it with ${nameRepeatingMethod(kept)}, unless a list shows it done.`,
     { fleet: true, sessionId: id },
     { cause },
   );
 }
 
 /** Returns the method that repeats the operation, also if it is done here. The file may be unreadable now. */
-function whatDoes(kept: SessionDisposition | undefined): string {
+function nameRepeatingMethod(kept: SessionDisposition | undefined): string {
   if (kept === undefined) return "relocate_session to the directory that it has here";
   if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
   if (kept.as === "changed") return `relocate_session to ${kept.description.cwd}`;
@@ -389,7 +398,7 @@ function whatDoes(kept: SessionDisposition | undefined): string {
  */
 async function reportReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<boolean> {
   try {
-    return await broughtBack(place, sessionId, path);
+    return await restoreInFleet(place, sessionId, path);
   } catch (error) {
     if (!(error instanceof Failure) || error instanceof PartOnly) throw error;
     const { retryable } = error;
@@ -402,7 +411,7 @@ async function reportReturn(place: LifeCyclePlace, sessionId: string, path: stri
 }
 
 /** Completes the local copy, so that its row is not overwritten by an older state, or by lines of another session. */
-async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
+async function completeCopy({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
   const isWhole = (): Promise<boolean> => useAndClose(open(file), async (log) => hasAll(log, there));
   if (await isWhole()) return true;
   try {

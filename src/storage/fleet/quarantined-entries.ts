@@ -61,7 +61,7 @@ export function openQuarantine(disk: Disk, folder: string): Quarantine {
       isOne && !isTooLarge
         ? guardErrno("reading kept entries", () => readIfPresent(() => readWhole(disk, keptAt)))
         : null;
-    const [header, ...others] = bytes ? linesOf(bytes) : [];
+    const [header, ...others] = bytes ? splitWholeLines(bytes) : [];
     const stored = header && parseSessionHeader(header);
     if (stored) {
       const lines = others.filter((line) => isEntry(line) && !isPlaceholder(line));
@@ -80,18 +80,18 @@ export function openQuarantine(disk: Disk, folder: string): Quarantine {
     read,
     list() {
       const names = guardErrno("looking for kept entries", () => readIfPresent(() => listNames(disk, folder))) ?? [];
-      const found = names.filter((name) => NAME.test(name)).flatMap((name) => describedAt(join(folder, name)) ?? []);
+      const found = names.filter((name) => NAME.test(name)).flatMap((name) => describeFile(join(folder, name)) ?? []);
       return found.sort((a, b) => b.since - a.since || (a.keptAt < b.keptAt ? -1 : 1));
     },
   };
 
-  function describedAt(keptAt: string): QuarantinedEntries | undefined {
+  function describeFile(keptAt: string): QuarantinedEntries | undefined {
     try {
       const { sessionId, lines, damagedLines } = read(keptAt);
       const info = getInfo(disk, keptAt);
       const since = info?.modified ?? 0;
       const sizeBytes = info?.size ?? 0;
-      return { keptAt, sessionId, entryCount: lines.length, damagedLines, sizeBytes, since, text: textIn(lines) };
+      return { keptAt, sessionId, entryCount: lines.length, damagedLines, sizeBytes, since, text: getFirstText(lines) };
     } catch (error) {
       if (error instanceof Failure) return undefined;
       throw error;
@@ -99,7 +99,7 @@ export function openQuarantine(disk: Disk, folder: string): Quarantine {
   }
 }
 
-function linesOf(bytes: Uint8Array): Uint8Array[] {
+function splitWholeLines(bytes: Uint8Array): Uint8Array[] {
   // An incomplete last line was not written as a whole.
   return [...splitLines(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))];
 }
@@ -120,7 +120,7 @@ export function isPlaceholder(line: Uint8Array): boolean {
   return (parse(line) as { damaged?: unknown }).damaged === true;
 }
 
-function textIn(lines: readonly Uint8Array[]): string | null {
+function getFirstText(lines: readonly Uint8Array[]): string | null {
   for (const line of lines) {
     const { message } = parse(line) as { message?: { content?: unknown } };
     if (message) return toPreview(getContentText(message.content));

@@ -91,7 +91,7 @@ export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Prom
     }
     if (from === 0) break;
   }
-  throw refusal(log);
+  throw makeRefusal(log);
 }
 
 /** The number of common lines of copy and fleet, and the fleet's lines after these. */
@@ -165,7 +165,7 @@ async function branchOff(
   const isKnown = (line: Uint8Array, n: number): boolean =>
     reason === "unsent" ||
     (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));
-  const edited = editedIn(base, own.filter(isKnown));
+  const edited = findEdited(base, own.filter(isKnown));
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines, renamed } = branch;
@@ -186,7 +186,7 @@ async function branchOff(
   const before = isUntold && !isMade ? conflicts.slice(0, -1) : conflicts;
   const { count } = log.nodes;
   const marker = makeLeafMarker(base, branch, sha256);
-  const conflict = conflictOf(branch, marker);
+  const conflict = describeConflict(branch, marker);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
   quarantineQuietly(copy, kept);
@@ -194,7 +194,7 @@ async function branchOff(
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
 
-function conflictOf(
+function describeConflict(
   { entryIds, renamed }: ReturnType<typeof makeBranch>,
   marker: Uint8Array,
 ): Omit<FleetConflict, "at"> {
@@ -215,7 +215,7 @@ export async function addPendingEntries(
   const { count } = log.nodes;
   const acknowledged = new Map(pending.map((line) => [idIn(line), line]));
   // In a branch entries may have other ids and parents.
-  const own = journaled?.conflicts.length === 0 ? [...linesAfter(log, first)] : [];
+  const own = journaled?.conflicts.length === 0 ? [...readLinesAfter(log, first)] : [];
   const edited = own.filter((line) => isContentChanged(line, acknowledged.get(idIn(line))));
   if (edited.length > 0) {
     const ids = new Set(own.map(idIn));
@@ -226,7 +226,7 @@ export async function addPendingEntries(
       ...pending.filter((line) => !ids.has(idIn(line))),
     ]);
   }
-  const repeats = findRepeats(linesAfter(log, journaled?.from?.entries ?? 0), pending, log.header.id);
+  const repeats = findRepeats(readLinesAfter(log, journaled?.from?.entries ?? 0), pending, log.header.id);
   const base = { log, count, theirs: [] };
   const left = pending.filter((line) => !repeats.has(idIn(line)));
   const branch = makeBranch(base, left, sha256, repeats);
@@ -235,12 +235,12 @@ export async function addPendingEntries(
   const isContinued = count === 0 || parentId === log.nodes.id(count - 1);
   if (isContinued) return log.applyRemote(branch.lines);
   const marker = makeLeafMarker(base, branch, sha256);
-  if (journaled) await options.journal.diverged(journaled, conflictOf(branch, marker));
+  if (journaled) await options.journal.diverged(journaled, describeConflict(branch, marker));
   return log.applyRemote([...branch.lines, marker]);
 }
 
 /** Returns the lines that another program has edited: the fleet has their entries with other bytes. */
-function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]): ReadonlySet<unknown> {
+function findEdited({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]): ReadonlySet<unknown> {
   const known = new Map(theirs.map((line) => [idIn(line), line]));
   const lineOf = (id: string): Uint8Array | undefined => {
     const position = log.nodes.position(id);
@@ -255,7 +255,7 @@ function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]
 }
 
 /** Yields the lines of a log, one by one: there may be more than are held. */
-function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
+function* readLinesAfter(log: Log, from: number): Generator<Uint8Array> {
   for (let position = from; position < log.nodes.count; position++) yield log.read(position);
 }
 
@@ -289,7 +289,7 @@ function quarantineQuietly({ log, options }: Pick<DivergedCopy, "log" | "options
   }
 }
 
-function refusal({ header, file }: ReplicatedLog): Failure {
+function makeRefusal({ header, file }: ReplicatedLog): Failure {
   return new Failure(
     "read_only",
     `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,

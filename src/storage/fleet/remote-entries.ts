@@ -31,7 +31,12 @@ export function requireCount(log: ReplicatedLog, count: number): void {
  * Adds lines of the fleet, and their attachments, after the first `count`, unless there are more by now: no entry may be
  * there twice.
  */
-async function takeIn(log: ReplicatedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
+async function applyLines(
+  log: ReplicatedLog,
+  fleet: Fleet,
+  lines: readonly Uint8Array[],
+  count: number,
+): Promise<void> {
   const { persisted } = log;
   const fetching = persisted ? fetchNamed(fleet, log, lines) : undefined;
   if (fetching) await fetching;
@@ -66,10 +71,10 @@ export async function applyRemoteEntries(
   const { id } = log.header;
   const more = await fetchLinesBetween(fleet, id, here, there, heldBytes);
   if (more === null) return false;
-  if (more !== "long") await takeIn(log, fleet, more, here.entries);
+  if (more !== "long") await applyLines(log, fleet, more, here.entries);
   else
     for await (const lines of fleet.lines(id, here.entries, there.entries))
-      await takeIn(log, fleet, [...lines], log.nodes.count);
+      await applyLines(log, fleet, [...lines], log.nodes.count);
   if (log.nodes.count !== there.entries) throw makeFileChangedFailure(log.file);
   return true;
 }

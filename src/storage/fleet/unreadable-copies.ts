@@ -48,12 +48,12 @@ export function moveToBackup(
   const key = getInfo(disk, getLockedFile(file)) ?? getInfo(disk, file);
   if (!key) return null;
   // While another process has the lock, it may be adding the missing entries: the file is checked before.
-  const before = stampOf(disk, file);
+  const before = computeStamp(disk, file);
   if (!isStillUnreadable()) return null;
   let backup: string | null = null;
   const place = isContainerName(file) ? locateLockInContainer(file) : locateLock(disk, file, key.inode);
   const rename = (): void => {
-    if (stampOf(disk, file) !== before) return;
+    if (computeStamp(disk, file) !== before) return;
     // After an interrupted repair, a container's *.damaged.bak is the session.
     const name = nameBackup(disk, file, "spoilt");
     disk.rename(file, name);
@@ -68,11 +68,11 @@ export function moveToBackup(
 }
 
 /** Returns a value that any write to a file, or to a container's files except its lock, changes. */
-function stampOf(disk: Disk, path: string): string {
+function computeStamp(disk: Disk, path: string): string {
   const { kind, inode, size, modified, changed } = getInfo(disk, path) ?? {};
   if (kind !== "folder") return JSON.stringify([inode, size, modified, changed]);
   const names = listNames(disk, path).filter((name) => !isLockInContainer(name));
-  return JSON.stringify([inode, names.map((name) => [name, stampOf(disk, join(path, name))])]);
+  return JSON.stringify([inode, names.map((name) => [name, computeStamp(disk, join(path, name))])]);
 }
 
 /** Gives a backup its name back, unless something has the name by now. */

@@ -79,7 +79,7 @@ export async function uploadLost(
   const { sessionId } = lacking;
   let { sessionPath } = lacking;
   try {
-    sessionPath = await fileOf(place, lacking);
+    sessionPath = await findCopy(place, lacking);
     const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
     await useAndClose(openCopy(sessionPath), async (log) => {
       if (log.readOnly) throw log.readOnly;
@@ -100,7 +100,7 @@ export async function uploadLost(
 async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { journal } = place;
   const { sessionId, conflicts } = known;
-  const sessionPath = await fileOf(place, known);
+  const sessionPath = await findCopy(place, known);
   await uploadFrom(place, sessionId, sessionPath);
   const now = journal.of(sessionId, known.sessionPath);
   if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_PENDING };
@@ -128,15 +128,15 @@ export async function uploadFrom(
 /**
  * Returns the path of a session: the recorded one, or, as after a move, the listed one. Fetches a session without a file.
  */
-async function fileOf(
+async function findCopy(
   { find, openCopy, arrive }: UploadPlace,
   { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
 ): Promise<string> {
   // Another copy may lack the pending entries of this one.
-  if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
+  if (readIdAt(openCopy, sessionPath) === sessionId) return sessionPath;
   for (let isFetched = !arrive; ; isFetched = true) {
     const found = findQuietly(find, sessionId);
-    if (found !== undefined && (isFetched || idAt(openCopy, found) === sessionId)) return found;
+    if (found !== undefined && (isFetched || readIdAt(openCopy, found) === sessionId)) return found;
     if (isFetched)
       throw new Failure(
         "session_not_found",
@@ -147,7 +147,7 @@ async function fileOf(
   }
 }
 
-/** Returns the path of a session; undefined where there is none. */
+/** Returns the path of a session; undefined if there is none. */
 function findQuietly(find: UploadPlace["find"], sessionId: string): string | undefined {
   try {
     return find(sessionId);
@@ -157,8 +157,8 @@ function findQuietly(find: UploadPlace["find"], sessionId: string): string | und
   }
 }
 
-/** Returns the id of the session at a path; undefined where it cannot be read as it was. */
-function idAt(open: (file: string) => Log, file: string): string | undefined {
+/** Returns the id of the session at a path; undefined if it cannot be read as it was. */
+function readIdAt(open: (file: string) => Log, file: string): string | undefined {
   try {
     return useAndClose(open(file), (log) => (isUnreadableLog(log) ? undefined : log.header.id));
   } catch (error) {

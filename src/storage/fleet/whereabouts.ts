@@ -84,8 +84,8 @@ export async function bringHere(
   }
   // Pending entries are recorded with the path of their file.
   if (files.some((file) => hasPendingUploads(place, id, file))) return false;
-  const [file] = files.length > 1 ? await onlyOne(place, id, files, fact) : files;
-  if (file !== undefined) await quietly(() => bringCopy(place, file, fact));
+  const [file] = files.length > 1 ? await removeRedundant(place, id, files, fact) : files;
+  if (file !== undefined) await runQuietly(() => bringCopy(place, file, fact));
   return false;
 }
 
@@ -108,7 +108,7 @@ export function makeDeletedFailure(sessionId: string, { isRemoved }: Whereabouts
 async function trashIfStale(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
   const isMeant = (log: Log): Promise<boolean> => hasNoMore(place, log, id, fact);
   let isStale = true;
-  await quietly(async () => {
+  await runQuietly(async () => {
     isStale = !hasPendingUploads(place, id, file);
     if (!isStale) return;
     isStale = await useAndClose(place.open(file), isMeant);
@@ -142,7 +142,7 @@ async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
 }
 
 /** Removes redundant files of a session, as far as one file has all entries. Returns the remaining ones. */
-async function onlyOne(
+async function removeRedundant(
   place: WhereaboutsPlace,
   id: string,
   files: readonly string[],
@@ -151,7 +151,7 @@ async function onlyOne(
   const { end } = fact;
   const whole: string[] = [];
   for (const file of files)
-    await quietly(() =>
+    await runQuietly(() =>
       useAndClose(place.open(file), async (log) => {
         if (log instanceof FileLog) await log.replica?.follow();
         if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
@@ -160,11 +160,11 @@ async function onlyOne(
   if (whole.length === 0) return files;
   const [kept] = whole;
   for (const file of files)
-    if (file !== kept) await quietly(() => place.moveToTrash(file, (log) => hasNoMore(place, log, id, fact)));
+    if (file !== kept) await runQuietly(() => place.moveToTrash(file, (log) => hasNoMore(place, log, id, fact)));
   return place.filesOf(id);
 }
 
-async function quietly(run: () => Promise<unknown>): Promise<void> {
+async function runQuietly(run: () => Promise<unknown>): Promise<void> {
   try {
     await run();
   } catch (error) {

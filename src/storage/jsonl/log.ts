@@ -252,7 +252,7 @@ export class JsonlBackend implements Backend {
     );
   }
 
-  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  addUnwritten(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     for (const [i, line] of lines.entries()) this.entries.overrides.set(this.add(line, heads?.[i], -1), line);
   }
 
@@ -262,7 +262,7 @@ export class JsonlBackend implements Backend {
     return position;
   }
 
-  /** Records that the lines of held entries lie from an offset on. Returns the offset after them. */
+  /** Records that the lines of unwritten entries lie from an offset on. Returns the offset after them. */
   private placeHeld(from: number, to: number, start: number): number {
     const { entries, records, reader } = this;
     let at = start;
@@ -274,7 +274,7 @@ export class JsonlBackend implements Backend {
     return at;
   }
 
-  forgetHeld(from: number): void {
+  dropUnwritten(from: number): void {
     this.others.forgetFrom(from);
   }
 
@@ -287,9 +287,9 @@ export class JsonlBackend implements Backend {
     }
   }
 
-  writeHeld(from: number, to: number): void {
+  writeUnwritten(from: number, to: number): void {
     const { file, entries, end } = this;
-    const { first, lines } = entries.heldLines(from, to);
+    const { first, lines } = entries.unwrittenLines(from, to);
     if (lines.length > 0) {
       if (!file.seen || !isSameStamp(this.disk.info(this.path), file.seen)) throw makeChangedFailure("file");
       const start = this.writeLines(lines);
@@ -323,7 +323,7 @@ export class JsonlBackend implements Backend {
 
   create(count: number): void {
     const { end, state } = this;
-    const held = this.entries.heldLines(0, count).lines;
+    const held = this.entries.unwrittenLines(0, count).lines;
     const { headerLine } = this.stored;
     const bytes = encodeFile([headerLine, ...held], false);
     let published: Published;

@@ -1,5 +1,5 @@
 /**
- * The log of a session on disk, whatever its backend: entries that are held until the session is created, the writer's
+ * The log of a session on disk, whatever its backend: entries in memory until the session is created, the writer's
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
@@ -66,9 +66,9 @@ export interface Backend {
 
   /** Throws already_exists if something has the path, or the id, of a session that is not created yet. */
   requireFreeName(): void;
-  /** Adds entries that are held in memory. Heads that are not known are read from the lines. */
-  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void;
-  /** Creates the session with the first `count` entries, which are held, in one step. */
+  /** Adds entries in memory only. Unknown heads are read from the lines. */
+  addUnwritten(lines: readonly Uint8Array[], heads?: KnownHeads): void;
+  /** Creates the session with the first `count` entries, which are unwritten, in one step. */
   create(count: number): void;
   /**
    * Makes sure, before a write, that the known bytes are the stored ones. Adds entries of other writers. The lock is held.
@@ -80,9 +80,9 @@ export interface Backend {
    * Appends the unwritten entries from a position up to another, and records that they are durable. Throws, and keeps the
    * unwritten ones in memory, if another program changed the stored bytes. The lock is held.
    */
-  writeHeld(from: number, to: number): void;
-  /** Removes the entries from a position on, which are held. */
-  forgetHeld(from: number): void;
+  writeUnwritten(from: number, to: number): void;
+  /** Removes the entries from a position on, which are unwritten. */
+  dropUnwritten(from: number): void;
 
   /** Records that everything is durable, if that means to survive only the death of the process. */
   markAllDurable(): void;
@@ -136,7 +136,7 @@ export class FileLog implements ReplicatedLog {
   private certain = 0;
   private readonly uncertain = new UncertainEntries();
   /** The first unwritten entry: the files lack it and later ones. Only files of a copy do. */
-  private heldFrom: number | undefined;
+  private unwrittenFrom: number | undefined;
   isDisturbed = false;
   /** Number of entries at which the disk is tried again after a refusal: twice as many as then. */
   private triedFrom = 0;
@@ -209,7 +209,7 @@ export class FileLog implements ReplicatedLog {
 
   get mayHideEntries(): boolean {
     // Lines in memory are known.
-    return this.heldFrom === undefined && this.backend.mayHideEntries === true;
+    return this.unwrittenFrom === undefined && this.backend.mayHideEntries === true;
   }
 
   get isPlain(): boolean {
@@ -255,11 +255,11 @@ export class FileLog implements ReplicatedLog {
   refresh(): Change {
     if (this.isReplaced) return { kind: "replaced" };
     // Unwritten entries come before those of other writers.
-    return this.heldFrom === undefined ? this.backend.refresh() : { kind: "none" };
+    return this.unwrittenFrom === undefined ? this.backend.refresh() : { kind: "none" };
   }
 
   get isBehind(): boolean {
-    return this.heldFrom !== undefined && this.heldFrom < this.durableCount;
+    return this.unwrittenFrom !== undefined && this.unwrittenFrom < this.durableCount;
   }
 
   markReplaced(): void {
@@ -336,7 +336,7 @@ export class FileLog implements ReplicatedLog {
   unlock(isLast = false): void {
     const { backend } = this;
     if (backend.state.lock.isHeld || !this.persisted) this.writeBehind();
-    if (backend.state.lock.isHeld && this.heldFrom === undefined) backend.unlocking(isLast);
+    if (backend.state.lock.isHeld && this.unwrittenFrom === undefined) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
     this.replica?.release();
@@ -345,7 +345,7 @@ export class FileLog implements ReplicatedLog {
   settle(): void {
     const { backend } = this;
     const { lock, isCommitting, readOnly } = backend.state;
-    if (!lock.isHeld || isCommitting || readOnly || this.heldFrom !== undefined) return;
+    if (!lock.isHeld || isCommitting || readOnly || this.unwrittenFrom !== undefined) return;
     if (this.durableCount < this.nodes.count) return;
     guardErrno("making durable what another process wrote", () => backend.settle());
     this.certain = this.nodes.count;
@@ -361,13 +361,13 @@ export class FileLog implements ReplicatedLog {
     if (state.readOnly) throw state.readOnly;
     this.commits.requireKept();
     this.acquireLock();
-    if (defer && !backend.persisted && this.heldFrom === undefined) {
+    if (defer && !backend.persisted && this.unwrittenFrom === undefined) {
       backend.requireFreeName();
-      backend.hold(lines, heads);
+      backend.addUnwritten(lines, heads);
       state.durableCount = this.nodes.count;
       return;
     }
-    if (this.replica && (lines.length > 0 || this.heldFrom !== undefined)) return this.hold(lines, heads);
+    if (this.replica && (lines.length > 0 || this.unwrittenFrom !== undefined)) return this.addUnwritten(lines, heads);
     try {
       this.write(lines, heads);
       if (state.isSynced) return;
@@ -387,47 +387,47 @@ export class FileLog implements ReplicatedLog {
       return;
     }
     const { count } = this.nodes;
-    backend.hold(lines, heads);
+    backend.addUnwritten(lines, heads);
     try {
       backend.create(this.nodes.count);
     } catch (error) {
-      backend.forgetHeld(count);
+      backend.dropUnwritten(count);
       throw error;
     }
   }
 
   /** Adds lines that are written once they are durable in the other place. */
-  private hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  private addUnwritten(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { backend } = this;
-    if (this.heldFrom === undefined)
+    if (this.unwrittenFrom === undefined)
       guardErrno("appending to the session", () => (this.persisted ? backend.confirm() : backend.requireFreeName()));
     const { count } = this.nodes;
-    backend.hold(lines, heads);
-    this.heldFrom ??= count;
+    backend.addUnwritten(lines, heads);
+    this.unwrittenFrom ??= count;
   }
 
   writeBehind(): void {
-    const { backend, heldFrom, durableCount } = this;
-    if (heldFrom === undefined || !this.isBehind || this.isDisturbed) return;
+    const { backend, unwrittenFrom, durableCount } = this;
+    if (unwrittenFrom === undefined || !this.isBehind || this.isDisturbed) return;
     try {
       if (!this.persisted) {
         backend.create(durableCount);
         backend.state.unsynced.syncNow();
       }
-      backend.writeHeld(heldFrom, durableCount);
-      this.heldFrom = durableCount < this.nodes.count ? durableCount : undefined;
+      backend.writeUnwritten(unwrittenFrom, durableCount);
+      this.unwrittenFrom = durableCount < this.nodes.count ? durableCount : undefined;
       this.triedFrom = 0;
     } catch (error) {
       // A disk error may pass. Any other error means that the files have changed.
       this.isDisturbed = this.persisted && (isMissing(error) || !isErrno(error));
-      this.triedFrom = 2 * durableCount - heldFrom;
+      this.triedFrom = 2 * durableCount - unwrittenFrom;
     }
   }
 
   /** Throws storage_failed if the files lack entries of the log. */
   private requireWritten(): void {
     this.writeBehind();
-    if (this.heldFrom === undefined) return;
+    if (this.unwrittenFrom === undefined) return;
     const sentence = "The session's file does not have all of its entries yet. Nothing was changed; try again.";
     throw new Failure("storage_failed", sentence, { sessionPath: this.file });
   }
@@ -471,7 +471,8 @@ export class FileLog implements ReplicatedLog {
   /** Writes the entries that are durable in the replica to the files. No caller waits for a checkpoint of a copy. */
   private committedThere(): void {
     if (this.durableCount >= this.triedFrom) this.writeBehind();
-    if (this.heldFrom === undefined && this.backend.isCheckpointDue) this.backend.commitNothing?.().catch(() => {});
+    if (this.unwrittenFrom === undefined && this.backend.isCheckpointDue)
+      this.backend.commitNothing?.().catch(() => {});
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
@@ -503,7 +504,7 @@ export class FileLog implements ReplicatedLog {
 
   applyRemote(lines: readonly Uint8Array[]): void {
     this.beginToBring();
-    this.hold(lines);
+    this.addUnwritten(lines);
     this.backend.state.durableCount = this.nodes.count;
     this.writeBehind();
   }
@@ -512,7 +513,7 @@ export class FileLog implements ReplicatedLog {
     if (error === undefined) this.commits.markReported();
     if (this.durableCount >= this.nodes.count) return error;
     const { count } = this.nodes;
-    if (this.replica) return this.forgetHeld(count, error);
+    if (this.replica) return this.dropUnwritten(count, error);
     const isKept = this.keepAll();
     const failure = isKept || this.backend.rollBack() || !error ? error : toUncertainFailure(error);
     this.commits.invalidate(count, failure, isKept);
@@ -520,9 +521,9 @@ export class FileLog implements ReplicatedLog {
   }
 
   /** Removes entries that are neither durable in the replica nor written here. */
-  private forgetHeld(count: number, error: unknown): unknown {
-    this.backend.forgetHeld(this.durableCount);
-    if (!this.isBehind) this.heldFrom = undefined;
+  private dropUnwritten(count: number, error: unknown): unknown {
+    this.backend.dropUnwritten(this.durableCount);
+    if (!this.isBehind) this.unwrittenFrom = undefined;
     this.commits.invalidate(count, error, false);
     return error;
   }

@@ -35,7 +35,7 @@ export class KnownEntries {
   }
 
   /** Returns the lines of entries up to a position that are not written, and the first of these at or after `from`. */
-  heldLines(from: number, to: number): { readonly first: number; readonly lines: readonly Uint8Array[] } {
+  unwrittenLines(from: number, to: number): { readonly first: number; readonly lines: readonly Uint8Array[] } {
     const { overrides } = this;
     let first = from;
     while (first < to && !overrides.has(first)) first++;

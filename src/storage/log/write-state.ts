@@ -40,7 +40,7 @@ export class WriteState {
   durableCount = 0;
   /** True if the known bytes were compared with the stored ones since the lock was taken. */
   isConfirmed = false;
-  /** Lines that were held until the session was created; set from then to the first commit. */
+  /** Lines that were unwritten until the session was created; set from then to the first commit. */
   created: readonly Uint8Array[] | null = null;
   /** The reason why appends are refused, or null. */
   readOnly: Failure | null;

@@ -168,14 +168,14 @@ export class V2Backend implements Backend {
     requireFree(this.container.disk, this.path);
   }
 
-  hold(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+  addUnwritten(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { entries } = this;
     const first = entries.nodes.count;
     this.addNodes(lines, heads);
     for (const [i, line] of lines.entries()) entries.overrides.set(first + i, line);
   }
 
-  forgetHeld(from: number): void {
+  dropUnwritten(from: number): void {
     this.entries.forgetFrom(from);
   }
 
@@ -267,14 +267,14 @@ export class V2Backend implements Backend {
     }
   }
 
-  writeHeld(from: number, to: number): void {
+  writeUnwritten(from: number, to: number): void {
     const { container, entries, commits } = this;
     const { indexFault, seen } = container.end;
     const index = container.indexInfo();
     if (indexFault === null && (!index || !seen || !isSameStamp(index, seen))) throw container.changedByAnother();
     this.recoverEnd();
     // Those whose frames were written before lack their rows.
-    const { first, lines } = entries.heldLines(from, to);
+    const { first, lines } = entries.unwrittenLines(from, to);
     this.writeFrames(first, lines);
     for (let position = first; position < to; position++) entries.overrides.delete(position);
     try {
@@ -339,7 +339,7 @@ export class V2Backend implements Backend {
     const { container, state } = this;
     const { checkpoints } = this.commits;
     const { entries, extents, end, file } = container;
-    const held = entries.heldLines(0, count).lines;
+    const held = entries.unwrittenLines(0, count).lines;
     const { builder, manifest, lock, key, seenIndex } = createContainer(container, held);
     state.lock.adopt(lock);
     container.key = key;
