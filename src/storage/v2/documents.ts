@@ -181,7 +181,7 @@ export type ManifestFacts = Omit<Manifest, "schema" | "storeVersion" | "files" |
 
 /** Returns the manifest with its members in the documented order and with this hash. */
 function withHash(manifest: Manifest, manifestHash: string): Manifest {
-  return inOrder(MANIFEST, { ...manifest, integrity: { ...manifest.integrity, manifestHash: manifestHash } });
+  return inOrder(MANIFEST, { ...manifest, integrity: { ...manifest.integrity, manifestHash } });
 }
 
 /** Returns the SHA-256 of a manifest's compact text with the hash itself empty. */
