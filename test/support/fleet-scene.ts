@@ -23,7 +23,7 @@ import { textsOf } from "./sessions.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
 
 /** Uploads a machine's pending lines to its fleet, and names those that are pending for other fleets. */
-export async function uploadAll(place: GivingPlace): Promise<FleetPushed[]> {
+export async function uploadAll(place: UploadPlace): Promise<FleetPushed[]> {
   const pushed: FleetPushed[] = [];
   for (const known of listPendingUploads(place)) pushed.push(await uploadSession(place, known));
   return [...pushed, ...listPendingElsewhere(place)];
@@ -208,7 +208,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     });
     expect(await uploadAll(placeOf(machine))).toMatchObject(meant);
   },
-  owed: ({ machine }, [count]) => expect(owedIn(placeOf(machine))).toHaveLength(Number(count)),
+  owed: ({ machine }, [count]) => expect(listPendingUploads(placeOf(machine))).toHaveLength(Number(count)),
   /** The first entry of a copy's pending lines. */
   owes({ machine, log }, [from]) {
     const first = machine.journal.of(SESSION, log.file as string)?.from?.entries;

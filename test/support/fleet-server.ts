@@ -13,7 +13,7 @@ interface Options extends Omit<HereLivesOptions, "fleet"> {
   readonly name?: string;
   /** True if it goes on while the fleet is away. */
   readonly isJournaled?: boolean;
-  readonly keeper?: FleetConnection["keeper"];
+  readonly adminQueries?: FleetConnection["adminQueries"];
   /** True if the leases of others have run out for it. */
   readonly leasesEnd?: boolean;
 }

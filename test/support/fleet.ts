@@ -108,9 +108,9 @@ export class FleetTable {
 }
 
 /** Fails unless packed lines come out unchanged. */
-async function requirePacked(...[before, lines, heads, stretches]: Parameters<typeof packed>): Promise<void> {
-  const packs = await packed(before, lines, heads, stretches);
-  const opened = (await Promise.all(packs.map(linesIn))).flat();
+async function requirePacked(...[before, lines, heads, stretches]: Parameters<typeof packLines>): Promise<void> {
+  const packs = await packLines(before, lines, heads, stretches);
+  const opened = (await Promise.all(packs.map(unpackLines))).flat();
   expect(opened.map((line) => decodeText(line))).toEqual(lines.map((line) => decodeText(line)));
   expect(packs.flatMap(parsePackHeads)).toEqual(heads);
 }
@@ -390,7 +390,7 @@ export function fleetOptions(
     followedEvery: 0,
     elapsed: () => 0,
     patience: async (n) => n < tries,
-    keepAside({ header }, lines) {
+    quarantineEntries({ header }, lines) {
       quarantined.push(...lines.map((line) => decodeText(line)));
       return `/aside/${header.id}`;
     },

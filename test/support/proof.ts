@@ -108,8 +108,8 @@ export class HereLives implements Lives {
   }
 
   /** Returns the administration of the present server's fleet. */
-  getAdmin(): FleetCare {
-    return this.service?.fleet as FleetCare;
+  getAdmin(): FleetAdmin {
+    return this.service?.fleet as FleetAdmin;
   }
 
   /** Cuts it off from its readers and ends its input, so that it does not stay and look at its files. */

@@ -27,7 +27,7 @@ export function putWholeSession(place: Place, n = 1): string {
     ...[".v2.rolled-back/manifest.json", ".v2.rolled-back.2/manifest.json"].map(getPath),
   ])
     put(path, `content of ${basename(path)} ${n}`);
-  const back = { ...newPointer("0".repeat(64), sessionId(n)), active: "jsonl_v3", phase: "rollback" } as const;
+  const back = { ...makePointer("0".repeat(64), sessionId(n)), active: "jsonl_v3", phase: "rollback" } as const;
   put(getPath(".store.json"), encodePointer({ ...back, source: basename(file) }));
   return file;
 }

@@ -321,7 +321,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const before = facts();
     sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
     sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-    const indexed = await (machine.getAdmin() as FleetKeeping).index(undefined, 8 << 16);
+    const indexed = await (machine.getAdmin() as FleetAdminService).index(undefined, 8 << 16);
     expect(indexed).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
     // Eight lines, lines on their way, and garbage that is not yet collected.

@@ -32,7 +32,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   const digest = digestOf(bytes);
   /** Puts the picture next to the session. Returns the folder where it is. */
   const getFolder = ({ disk, file }: Machine): string => {
-    const folder = attachmentFolder(file);
+    const folder = getAttachmentFolder(file);
     disk.makeFolder(folder);
     disk.put(join(folder, digest), bytes);
     return folder;

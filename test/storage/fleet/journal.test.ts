@@ -225,7 +225,7 @@ describe.each(["jsonl", "v2"] as const)(
       const scene = await new Scene(kind, { isJournaled: true }).play("writes 0; cut; writes 1; closes");
       const { one, table } = scene;
       const elapsed = (): number => scene.clock;
-      const upload = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
+      const upload = new BackgroundUploader(placeOf(one), { elapsed, followedEvery: 100, ...options });
       // It has been there for a while.
       scene.clock = 500;
       /** Uploads the pending lines, while these copies are open. */

@@ -116,7 +116,7 @@ describe("leases", needs(POSTGRESQL), () => {
     await renew();
     expect(row()).toBe("|2|");
     // An operator took it, and it has no holder.
-    await other.keeper.takeAway("b");
+    await other.adminQueries.takeAway("b");
     await renew();
     expect(leased()).toBe("");
   });
@@ -412,7 +412,10 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
       letGo();
       await append(one, "second");
     });
-    expect([await operator.keeper.takeAway(sessionId), holder()]).toEqual([expect.objectContaining({ host }), ""]);
+    expect([await operator.adminQueries.takeAway(sessionId), holder()]).toEqual([
+      expect.objectContaining({ host }),
+      "",
+    ]);
     // The process itself releases the session, not the operator.
     await taken(next, sessionId);
     between.push(() => letGo("epoch = epoch + 1,"));

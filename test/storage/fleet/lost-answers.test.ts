@@ -88,7 +88,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
 
   /** Does everything to the sessions of a tenant. Returns the answers. */
   async function everything(tenant: string, one: SqlFleet, changed: SqlFleet): Promise<unknown[]> {
-    const { keeper, fleet } = changed;
+    const { adminQueries, fleet } = changed;
     const outcomes: unknown[] = [];
     const description = factsOf(9).description as never;
     for (const [id, kept] of Object.entries({
@@ -97,20 +97,21 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
       pruned: { as: "deleted" },
       gone: { as: "gone" },
       changed: { as: "changed", archived: false, headerLine: Buffer.from("{}"), description },
-    } satisfies Record<string, Kept>))
-      outcomes.push(await keeper.keep(id, await begun(one, id), kept));
+    } satisfies Record<string, SessionDisposition>))
+      outcomes.push(await adminQueries.keep(id, await begun(one, id), kept));
     sql(`update pi_fleet.session set deleted_at = '2020-01-01' where id = 'pruned' and tenant = '${tenant}'`);
     await pruned(changed, tenant, HOUR);
-    const had = (await keeper.removedEnd("pruned")) as FleetEnd;
-    expect(await keeper.beginAgain("pruned", HEADER, { ...had, entries: had.entries - 1 })).toBe(false);
-    outcomes.push(await keeper.beginAgain("pruned", HEADER, had));
-    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) outcomes.push(await keeper.restore(id));
+    const had = (await adminQueries.removedEnd("pruned")) as FleetEnd;
+    expect(await adminQueries.beginAgain("pruned", HEADER, { ...had, entries: had.entries - 1 })).toBe(false);
+    outcomes.push(await adminQueries.beginAgain("pruned", HEADER, had));
+    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"])
+      outcomes.push(await adminQueries.restore(id));
     const epoch = await begun(one, "facts");
-    outcomes.push(await keeper.forgetFacts("facts", epoch));
+    outcomes.push(await adminQueries.forgetFacts("facts", epoch));
     for (const [n, from] of [0, 1, 1].entries())
-      outcomes.push(await keeper.addFacts("facts", epoch, factsOf(n), from, from + 1));
+      outcomes.push(await adminQueries.addFacts("facts", epoch, factsOf(n), from, from + 1));
     await begun(one, "taken");
-    outcomes.push(await keeper.takeAway("taken"));
+    outcomes.push(await adminQueries.takeAway("taken"));
     const picture = attachment("a picture");
     for (const isDamaged of [false, true]) {
       if (isDamaged) sql(`update pi_fleet.blob_part set bytes = 'another' where tenant = '${tenant}'`);

@@ -67,7 +67,7 @@ describe("packs in memory", UNIT, () => {
       [{ codec: 7 }, { message }],
     ]) {
       const failed = { name: "storage_failed", retryable: false, ...expected };
-      await expect(linesIn({ ...pack, ...change })).rejects.toMatchObject(failed);
+      await expect(unpackLines({ ...pack, ...change })).rejects.toMatchObject(failed);
     }
   });
 });

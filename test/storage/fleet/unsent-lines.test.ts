@@ -64,10 +64,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** Has a server try to give in the background, for a time. */
   const given = async (machine: Machine, milliseconds: number, step: number, followedEvery = 100): Promise<void> => {
     const clock = { now: 0 };
-    const upload = new BackgroundGiving(placeOf(machine), { elapsed: () => clock.now, followedEvery });
+    const upload = new BackgroundUploader(placeOf(machine), { elapsed: () => clock.now, followedEvery });
     for (; clock.now < milliseconds; clock.now += step) {
       upload.renew(() => []);
-      await machine.journal.giving.get(SESSION);
+      await machine.journal.uploading.get(SESSION);
       await Promise.resolve();
     }
   };
@@ -282,7 +282,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const one = new Machine(kind);
     for (const name of ["names", "list"] as const) if (one.disk[name as "names"]) one.disk[name as "names"] = fails;
     const note = { sessionPath: "/root/state/fleet-journal", unreadable: "EIO: test" };
-    expect(owedIn(placeOf(one))).toEqual([expect.objectContaining(note)]);
+    expect(listPendingUploads(placeOf(one))).toEqual([expect.objectContaining(note)]);
   });
 
   test("a copy that nobody may write to takes the session from nobody, and says why it gives nothing", async () => {
@@ -547,8 +547,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
     const one = await leaveFirst();
     const two = machineOf(theirs, one.disk);
-    expect(owedIn(placeOf(two))).toEqual([]);
-    const uploader = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
+    expect(listPendingUploads(placeOf(two))).toEqual([]);
+    const uploader = new BackgroundUploader(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
     uploader.renew(() => []);
     const opened = two.store.open(two.file);
     await followed(opened);

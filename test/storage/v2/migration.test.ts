@@ -312,8 +312,12 @@ describe("rolling back", () => {
     expect(done.keptAt).toBe(OLD);
     const event = { ...expected, outcome: "ok", sourceFormat: "native_v2", targetFormat: "jsonl_v3" };
     expect(ledgerOn(disk, OLD).at(-1)).toMatchObject(event);
-    expect(status(disk, FILE)).toMatchObject({ state: "ROLLED_BACK", interrupted: false, reason: "a test" });
-    expect(status(disk, FILE).events).toHaveLength(6);
+    expect(readMigrationStatus(disk, FILE)).toMatchObject({
+      state: "ROLLED_BACK",
+      interrupted: false,
+      reason: "a test",
+    });
+    expect(readMigrationStatus(disk, FILE).events).toHaveLength(6);
     expect(disk.openCount).toBe(0);
   });
 
@@ -666,7 +670,7 @@ describe("every disk operation", () => {
   const expectLogged = (disk: FaultDisk, before: unknown, failure: unknown, context: string): void => {
     const { message } = failure as Error;
     if (/nothing was changed/i.test(message)) expect(readLog(disk), `${context}: ${message}`).toEqual(before);
-    const { state, interrupted } = status(disk, placeOn(disk));
+    const { state, interrupted } = readMigrationStatus(disk, placeOn(disk));
     const isUnsettled = state === "FAILED" || (state === "ROLLED_BACK" && interrupted);
     if (isUnsettled) expect(message, context).toContain("rollback_migration");
   };
