@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { writeCommandLine } from "../scripts/command-line.ts";
+import { writeMap } from "../scripts/map.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { SYSTEM } from "./support/tiers.ts";
 import { runHere } from "./support/verbs.ts";
@@ -86,10 +87,23 @@ test("the lines of a tree are those that are drawn", async () => {
   expect(stdout).toContain(lines);
 });
 
-test("links, and the files that ARCHITECTURE.md names, lead to files", () => {
-  for (const [, target] of readme.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g))
-    expect(existsSync(new URL(`../${target}`, import.meta.url)), target).toBe(true);
-  const text = textOf("ARCHITECTURE.md");
+/** ARCHITECTURE.md, and the pages of the folders that it sends readers to. */
+const PAGES = [
+  "ARCHITECTURE.md",
+  "scripts/README.md",
+  ...readdirSync(new URL("../src", import.meta.url), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => `src/${name}/README.md`),
+];
+
+test.each(PAGES)("links of %s, and the files that it names, lead to files", (page) => {
+  const text = textOf(page);
+  for (const [, target] of `${readme}${text}`.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)) {
+    const isOfPage = text.includes(`](${target}`);
+    expect(existsSync(new URL(target, new URL(`../${isOfPage ? page : "README.md"}`, import.meta.url))), target).toBe(
+      true,
+    );
+  }
   const files = ["src", "examples"].flatMap((folder) =>
     readdirSync(new URL(`../${folder}`, import.meta.url), { recursive: true, encoding: "utf8" }),
   );
@@ -98,4 +112,10 @@ test("links, and the files that ARCHITECTURE.md names, lead to files", () => {
     files.some((file) => file === name || file.endsWith(`/${name}`)) ||
     existsSync(new URL(`../${name}`, import.meta.url));
   expect(named.filter((name) => !isThere(name))).toEqual([]);
+});
+
+test("ARCHITECTURE.md fits in 15 KB, and docs/map.md has the files as they are", () => {
+  expect(Buffer.byteLength(textOf("ARCHITECTURE.md"))).toBeLessThanOrEqual(15 * 1024);
+  const root = fileURLToPath(new URL("..", import.meta.url));
+  expect(textOf("docs/map.md") === writeMap(root), "docs/map.md is stale: npm run docs").toBe(true);
 });
