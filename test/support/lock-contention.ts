@@ -31,10 +31,10 @@ export function runWithLocks(session: string, piece: string, kind?: Apart, node 
       contents: `import { appendFileSync } from "node:fs";
         import { isLock, makeLocks } from "./locks/locks.ts";
         import { realDisk } from "./fs/disk.ts";
-        import { lockNextTo } from "./locks/lock-paths.ts";
+        import { locateLock } from "./locks/lock-paths.ts";
         const session = ${JSON.stringify(session)};
         const file = realDisk.info(session);
-        const place = lockNextTo(realDisk, session, file.inode);
+        const place = locateLock(realDisk, session, file.inode);
         const options = { disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "a piece", now: () => new Date().toISOString() };
         const locks = makeLocks(options);
         ${piece}`,

@@ -58,7 +58,7 @@ const SCENES: Readonly<Record<string, string>> = {
     one archive_session; one relocate_session to home; two shows = cwd:home; one undo; two lists - s
     two shows archived = cwd:cwd; two reads text; two shows archived = cwd:cwd`,
   "a relocation that the fleet did not confirm is finished by the same again, and is one operation": `
-    one befalls unconfirmed; one relocate_session to home ! storage_failed ~ Do it again; two shows = cwd:cwd; one heals
+    one befalls unconfirmed; one relocate_session to home ! storage_failed ~ Repeat it; two shows = cwd:cwd; one heals
     one relocate_session to home; two shows = cwd:home; one relocate_session to home ! already_exists
     one undo; two shows = cwd:cwd`,
   "the undo of an archiving that the fleet did not confirm is finished by what the failure names": unconfirmedUndo(
@@ -82,7 +82,7 @@ const SCENES: Readonly<Record<string, string>> = {
     "one delete_session; two lists -; row state = 2",
   ),
   "the undo of a deletion that the fleet did not confirm is finished by restore_session": `
-    one delete_session; one befalls unrestored; one undo ! storage_failed final ~ restore it again; one heals
+    one delete_session; one befalls unrestored; one undo ! storage_failed final ~ Restore it again; one heals
     one restore_session; two lists s`,
   "one that is deleted for good is so for all when the same is done again, and the failure says which": `
     one befalls unconfirmed; one delete_session permanent ! storage_failed ~ delete_session with permanent
@@ -120,7 +120,7 @@ const SCENES: Readonly<Record<string, string>> = {
     two befalls unconfirmed; two delete_session ! storage_failed; two heals; both lists - s; both reads text
     two undo; both lists s; both reads text`,
   "a restore whose lines another machine begins to give at the same moment says so": `
-    one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ restore it again
+    one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ Restore it again
     one heals; one restore_session; two lists s`,
 };
 
@@ -212,7 +212,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
           : one.wire.failure("relocate_session", { sessionId, cwd: home }));
         isRefused = () => false;
         expect(data).toMatchObject({ name: "storage_failed", retryable: !isUndo });
-        expect(message).toMatch(/^It is done on this machine.*relocate_session to the directory that it has here/);
+        expect(message).toMatch(/^Done on this machine.*relocate_session to the directory that it has here/);
         // No machine waits for a lease.
         await suite.write(two, sessionId, "X");
         const cwd = isUndo ? one.place.cwd : home;

@@ -80,12 +80,12 @@ const SCENES: Readonly<Record<string, string>> = {
     two restore_session; row entries = 3; one reads later; one verify`,
   "a restore whose lines do not come to the fleet says so, and the same again finishes it; a copy with less does not": `
     two reads text; one write later; one delete_session; one prune; one befalls ungiven
-    one restore_session ! storage_failed ~ restore it again; one heals; one prune
+    one restore_session ! storage_failed ~ Restore it again; one heals; one prune
     two switch_session ! session_not_found ~ was deleted; two restore_session ! any; db ${rowsOf("s")} => 0
     one restore_session; db ${rowsOf("s")} => 3; three reads later`,
   "what is deleted meanwhile has no lines to come back with": `
     two reads text; one write later; one delete_session; one prune; one befalls ungiven
-    one restore_session ! storage_failed ~ restore it again; one heals; one prune
+    one restore_session ! storage_failed ~ Restore it again; one heals; one prune
     two delete_session ! session_not_found; one restore_session; db ${rowsOf("s")} => 3; three reads later`,
   "a session that was begun and never finished goes when nobody has it, and whoever goes on begins it again": `
     one make held; db update pi_fleet.session set state = 0, changed_at = now() - interval '40 days'

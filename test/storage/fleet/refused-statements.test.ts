@@ -316,7 +316,7 @@ describe("what a database refuses until somebody changes something", needs(POSTG
     onTestFinished(() => void sql(`drop database ${name} with (force)`));
     const url = urlOf(server.folder, name);
     const { fleet } = suite.open("one", { url });
-    const message = expect.stringContaining(`the encoding ${encoding}`);
+    const message = expect.stringContaining(`database is ${encoding};`);
     await expect(fleet.migrate()).rejects.toMatchObject({ name: "storage_failed", retryable: false, message });
     expect(await fleet.schemaVersion()).toBe(0);
     const { status, stderr } = await suite.verb("migrate", undefined, url);
