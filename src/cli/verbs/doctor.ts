@@ -133,9 +133,7 @@ function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"
     away === null ? "its database answers" : escapeControls(away),
     ...(owed === 0
       ? []
-      : [
-          `${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push gives them to it`,
-        ]),
+      : [`${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push uploads them`]),
     ...(lacking === 0
       ? []
       : [

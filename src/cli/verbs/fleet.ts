@@ -357,7 +357,7 @@ const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
 function* journalLines(journal: readonly JournaledSession[]): Generator<string> {
   const pending = journal.filter(({ from }) => from !== null);
   if (pending.length > 0)
-    yield `${count(pending.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
+    yield `${count(pending.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push uploads them`;
   for (const { sessionPath, conflicts } of journal)
     for (const { at, entries, lastEntryId } of conflicts)
       yield `${escapeControls(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${escapeControls(at)}, which ends with ${escapeControls(lastEntryId)}`;

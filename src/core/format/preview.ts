@@ -31,7 +31,7 @@ export function writePreview(out: TextBlock, b: Uint8Array, start: number, end: 
   out.json(toPreview(readStringBeginning(b, start, end, LOOKED_AT), LIMIT));
 }
 
-/** Does so for ASCII with the usual escapes; returns false for any other text. */
+/** Writes the preview of ASCII with the usual escapes; returns false for any other text. */
 function writePlain(out: TextBlock, b: Uint8Array, start: number, end: number): boolean {
   const { bytes } = out;
   let to = out.length;

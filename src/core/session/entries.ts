@@ -117,7 +117,7 @@ export class SessionEntries {
     this.read();
   }
 
-  /** Does so after a failure; if the same cause makes this fail too, the next use of the tree does it first. */
+  /** Rebuilds the tree after a failure. If the same cause makes this fail too, the next use of the tree does it first. */
   renewAfterFailure(): void {
     try {
       this.renew();

@@ -241,7 +241,7 @@ export class CatalogFile {
     }
   }
 
-  /** Does so with a `run` that pauses, while which other processes cannot write: it must be short. */
+  /** Runs an asynchronous `run` in a transaction. Other processes cannot write until it ends, so it must be short. */
   async writing(run: () => Promise<void>): Promise<void> {
     this.db.exec("BEGIN IMMEDIATE");
     try {

@@ -304,6 +304,7 @@ export class FleetReplica implements Replica {
   async applyPending(): Promise<void> {
     const { pending, log } = this;
     pending.renew();
+    // Without the lock this is a guess; they are read again under it.
     if (pending.missingLines().length === 0) return;
     const isNew = log.acquireLock();
     try {
@@ -570,7 +571,7 @@ export class FleetReplica implements Replica {
   }
 
   toLostFailure(error: unknown): Failure {
-    if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
+    if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps the change and uploads it later";
     this.pending.forgetKept();
     const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
     this.lease.epoch = null;

@@ -221,8 +221,8 @@ export class Journal {
     { lost, headerLine }: Pick<JournaledSession, "lost" | "headerLine"> = {},
   ): Promise<JournaledSession> {
     let known = this.noted(sessionId, sessionPath);
+    if (!known?.from && lost) this.dropOrphans(sessionId, sessionPath);
     // A note follows its file.
-    if (!known?.from) this.dropOrphans(sessionId, sessionPath, lost);
     if (!known?.from || known.sessionPath !== sessionPath || lost) {
       const now = { since: this.now(), from };
       const { since, from: pending } = known?.from ? known : now;
@@ -233,9 +233,9 @@ export class Journal {
     return known;
   }
 
-  /** Removes lines that a killed process left of an earlier note, when a note begins without lines. */
-  private dropOrphans(sessionId: string, sessionPath: string, isWithoutLines: unknown): void {
-    if (isWithoutLines) removeQuietly(this.disk, this.linesFile(sessionId, sessionPath));
+  /** Removes lines that a killed process left of an earlier note, before a note begins that has no lines. */
+  private dropOrphans(sessionId: string, sessionPath: string): void {
+    removeQuietly(this.disk, this.linesFile(sessionId, sessionPath));
   }
 
   /** Returns an unwritten note that entries after `from` are in a file alone. */
@@ -246,8 +246,7 @@ export class Journal {
 
   /** Records durably a conflict: the entries of this machine become a branch. */
   async diverged({ lost, ...known }: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
-    if (!this.noted(known.sessionId, known.sessionPath)?.from)
-      this.dropOrphans(known.sessionId, known.sessionPath, true);
+    if (!this.noted(known.sessionId, known.sessionPath)?.from) this.dropOrphans(known.sessionId, known.sessionPath);
     const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
     await this.write({ ...known, conflicts, isUntold: true });
   }

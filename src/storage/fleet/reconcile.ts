@@ -161,7 +161,7 @@ async function branchOff(
   const own = found.map((line) => pending.get(idIn(line)) ?? line);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
   const repeats = findRepeats(theirs, own, log.header.id);
-  // Pending entries are in the journal or, if the fleet has lost them, begin at the copy's own line: it had the earlier ones.
+  // Pending entries are in the journal. Entries that the fleet has lost follow those that it still had.
   const isKnown = (line: Uint8Array, n: number): boolean =>
     reason === "unsent" ||
     (pending.size > 0 ? !pending.has(idIn(line)) : common + n < (journaled.from?.entries ?? common));

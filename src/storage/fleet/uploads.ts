@@ -53,7 +53,7 @@ export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
 export async function uploadSession(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
-    const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;
+    const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away: that uploads their entries. Then remove the note.`;
     return { sessionId, sessionPath, outcome: "refused", message };
   }
   try {
@@ -96,7 +96,7 @@ export async function uploadLost(
   }
 }
 
-/** Does so. Throws why that cannot be. */
+/** Uploads the pending entries that a note is about. Throws the reason if that is not possible. */
 async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
   const { journal } = place;
   const { sessionId, conflicts } = known;

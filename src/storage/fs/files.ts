@@ -42,7 +42,7 @@ export function useAndClose<C extends { close(): void }, T>(thing: C, use: (thin
   return result;
 }
 
-/** Does so with an open file, which is only read or which `use` syncs: closing it can lose nothing. */
+/** Uses an open file and closes it. `use` only reads it, or syncs it: closing it can lose nothing. */
 export function useFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
   return useAndClose({ close: () => closeQuietly(disk, fd) }, () => use(fd));
 }
@@ -54,7 +54,7 @@ export function readAt(disk: Disk, fd: number, start: number, length: number): B
   return bytes;
 }
 
-/** Does so too, but returns null when the file ends too early. */
+/** Returns `length` bytes of an open file; null when the file ends too early. */
 export function readIfThere(disk: Disk, fd: number, start: number, length: number): Buffer | null {
   try {
     return readAt(disk, fd, start, length);
