@@ -6,13 +6,13 @@ import { join, relative } from "node:path";
 
 /** Files that are loaded by the first call of one of their functions, or by import(), by the file that does so. */
 const STORAGE = {
-  "src/server/main.ts": ["../storage/foreign/places.ts"],
+  "src/server/main.ts": ["../modules/foreign/files/places.ts"],
   "src/storage/stores.ts": [
     "./catalog/candidates.ts",
     "./catalog/catalog.ts",
     "./catalog/joint.ts",
-    "./foreign/live.ts",
-    "./foreign/store.ts",
+    "../modules/foreign/files/live.ts",
+    "../modules/foreign/files/store.ts",
     "./health/health.ts",
     "./lifecycle/import.ts",
     "./lifecycle/lifecycle.ts",
@@ -26,24 +26,24 @@ const LATER = {
   "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
   "src/server/host-connection.ts": [
-    "./acp/conversation.ts",
-    "./agent/acp-backend.ts",
-    "./agent/pi-backend.ts",
-    "./agent/pi-forwarder.ts",
+    "../modules/agents/acp/conversation.ts",
+    "../modules/agents/acp/acp-backend.ts",
+    "../modules/agents/pi/pi-backend.ts",
+    "../modules/agents/pi/pi-forwarder.ts",
   ],
   "src/server/main.ts": [
-    "../storage/fleet/connect.ts",
-    "../storage/fleet/identity.ts",
-    "../storage/fleet/late-sweep.ts",
-    "./agent/acp-proxy.ts",
-    "./agent/process.ts",
+    "../modules/fleet/connect.ts",
+    "../modules/fleet/postgres/identity.ts",
+    "../modules/fleet/catalog/late-sweep.ts",
+    "../modules/agents/acp/acp-proxy.ts",
+    "../modules/agents/behind/process.ts",
     "./openrpc.ts",
   ],
   "src/storage/stores.ts": [
-    "./fleet/admin-files.ts",
-    "./fleet/failures.ts",
-    "./fleet/quarantined-entries.ts",
-    "./fleet/store.ts",
+    "../modules/fleet/admin/admin-files.ts",
+    "../modules/fleet/postgres/failures.ts",
+    "../modules/fleet/replica/quarantined-entries.ts",
+    "../modules/fleet/store.ts",
   ],
 };
 

@@ -91,9 +91,11 @@ test("the lines of a tree are those that are drawn", async () => {
 const PAGES = [
   "ARCHITECTURE.md",
   "scripts/README.md",
-  ...readdirSync(new URL("../src", import.meta.url), { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map(({ name }) => `src/${name}/README.md`),
+  ...["src", "src/modules"].flatMap((folder) =>
+    readdirSync(new URL(`../${folder}`, import.meta.url), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => `${folder}/${name}/README.md`),
+  ),
 ];
 
 test.each(PAGES)("links of %s, and the files that it names, lead to files", (page) => {

@@ -1,6 +1,6 @@
 /** The version of Pi that stands behind the server, for clients of Pi, which ask the program that they start. */
 
-import { makeAgentVariables } from "../server/agent/variables.ts";
+import { makeAgentVariables } from "../modules/agents/behind/variables.ts";
 import type { AgentSettings } from "../server/settings.ts";
 import type { Variables } from "../storage/fs/paths.ts";
 

@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { makeResumable, RESUMING, type ResumableSession } from "../core/export/agents/resumable.ts";
 import { getRecentPath } from "../core/export/branches.ts";
 import { type ExportPage, makeExportPage, type PageExtent } from "../core/export/page.ts";
 import { parseRoleRules, readTrainingRecords, SEED_MARKER } from "../core/export/training.ts";
@@ -7,6 +6,7 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { replaceHalves } from "../core/json/halves.ts";
 import { concat, toBytes, toJsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
+import { makeResumable, RESUMING, type ResumableSession } from "../modules/foreign/write/resumable.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";

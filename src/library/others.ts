@@ -3,5 +3,5 @@
  * the first such session: importing the library takes half of the time without them.
  */
 
-export { makeForeignStore as foreignStore } from "../storage/foreign/store.ts";
+export { makeForeignStore as foreignStore } from "../modules/foreign/files/store.ts";
 export { makeSegmentedStore as segmentedStore } from "../storage/v2/store.ts";

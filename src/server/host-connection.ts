@@ -7,12 +7,12 @@ import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
-import { type AcpConversation, type AcpFacts, startConversation } from "./acp/conversation.ts";
-import { AcpBackend } from "./agent/acp-backend.ts";
-import type { AgentOptions } from "./agent/agent-server.ts";
-import { PiBackend } from "./agent/pi-backend.ts";
-import { PiForwarder } from "./agent/pi-forwarder.ts";
-import { Sharing, type SharingOptions } from "./attach/sharing.ts";
+import { AcpBackend } from "../modules/agents/acp/acp-backend.ts";
+import { type AcpConversation, type AcpFacts, startConversation } from "../modules/agents/acp/conversation.ts";
+import type { AgentOptions } from "../modules/agents/behind/agent-server.ts";
+import { PiBackend } from "../modules/agents/pi/pi-backend.ts";
+import { PiForwarder } from "../modules/agents/pi/pi-forwarder.ts";
+import { Sharing, type SharingOptions } from "../modules/attach/sharing.ts";
 import { type Call, findIdText, type Outcome } from "./connection/call.ts";
 import { detectDialect } from "./connection/detect.ts";
 import {

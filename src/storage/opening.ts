@@ -8,7 +8,7 @@ import { Failure } from "../core/failure.ts";
 import { concat } from "../core/json/json.ts";
 import { type Beginning, type Log, readContent, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
-import type { ForeignStore } from "./foreign/store.ts";
+import type { ForeignStore } from "../modules/foreign/files/store.ts";
 import { getKnownPath } from "./fs/confined-disk.ts";
 import { findContainer, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";

@@ -6,7 +6,7 @@ import { makeEventExample, makeHookExample } from "../../scripts/reference-examp
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
 import type { HookName } from "../../src/handlers/shared/hooks.ts";
-import { Outage } from "../../src/storage/fleet/outage.ts";
+import { Outage } from "../../src/modules/fleet/replica/outage.ts";
 import { attachmentsWith } from "../support/attaching.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { fleetOptions, MemoryFleet } from "../support/fleet.ts";

@@ -5,11 +5,11 @@
  * asynchronous) its standby is promoted, with all acknowledged changes or without some.
  */
 
-import { parseAddress } from "../../src/storage/fleet/address.ts";
-import { Connections } from "../../src/storage/fleet/connections.ts";
-import { loadDriver } from "../../src/storage/fleet/driver.ts";
-import { Outage } from "../../src/storage/fleet/outage.ts";
-import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
+import { parseAddress } from "../../src/modules/fleet/postgres/address.ts";
+import { Connections } from "../../src/modules/fleet/postgres/connections.ts";
+import { loadDriver } from "../../src/modules/fleet/postgres/driver.ts";
+import { PostgresFleet } from "../../src/modules/fleet/postgres/postgres.ts";
+import { Outage } from "../../src/modules/fleet/replica/outage.ts";
 import {
   type BefallenDatabase,
   KilledDatabase,

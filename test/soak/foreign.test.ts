@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Failure } from "../../src/core/failure.ts";
-import { findTranslator } from "../../src/core/foreign/translators.ts";
+import { findTranslator } from "../../src/modules/foreign/read/translators.ts";
 import {
   damagedLines,
   diskWithForeign,

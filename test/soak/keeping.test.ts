@@ -6,7 +6,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { FleetPruning } from "../../src/storage/fleet/pruning.ts";
+import { FleetPruning } from "../../src/modules/fleet/admin/pruning.ts";
 import { user } from "../support/drafts.ts";
 import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../support/fleet-databases.ts";
 import { POSTGRES } from "../support/postgres.ts";

@@ -712,7 +712,7 @@ function describeFiles(
     test.runIf(canFail).each([true, false])(
       "that fails takes everything back that was not durable, and each commit of that says so, once (asked before: %s)",
       async (isAsked) => {
-        // The disk refuses no commit of a copy (test/storage/fleet/faults.test.ts).
+        // The disk refuses no commit of a copy (test/modules/fleet/faults.test.ts).
         if (harness().isCopied) return;
         const faults = harness().files.faults as FaultDisk;
         const log = open();

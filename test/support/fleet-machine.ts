@@ -3,10 +3,10 @@
 import { expect } from "vitest";
 import { toBytes } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
-import type { Journal } from "../../src/storage/fleet/journal.ts";
-import type { FleetOptions } from "../../src/storage/fleet/options.ts";
-import { Outage } from "../../src/storage/fleet/outage.ts";
-import { makeFleetStore, withReplica } from "../../src/storage/fleet/store.ts";
+import type { Journal } from "../../src/modules/fleet/replica/journal.ts";
+import type { FleetOptions } from "../../src/modules/fleet/replica/options.ts";
+import { Outage } from "../../src/modules/fleet/replica/outage.ts";
+import { makeFleetStore, withReplica } from "../../src/modules/fleet/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";

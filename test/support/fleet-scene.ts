@@ -14,7 +14,7 @@ import {
   listPendingUploads,
   type UploadPlace,
   uploadSession,
-} from "../../src/storage/fleet/uploads.ts";
+} from "../../src/modules/fleet/replica/uploads.ts";
 import { POWER_CUTS } from "./disk.ts";
 import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
 import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";

@@ -1,8 +1,8 @@
 /** Servers whose sessions are also in a fleet in memory, and what their hosts ask. */
 
 import { expect } from "vitest";
-import { Outage } from "../../src/storage/fleet/outage.ts";
-import type { FleetConnection } from "../../src/storage/fleet/store.ts";
+import { Outage } from "../../src/modules/fleet/replica/outage.ts";
+import type { FleetConnection } from "../../src/modules/fleet/store.ts";
 import { user } from "./drafts.ts";
 import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "./fleet.ts";
 import { HereLives, type HereLivesOptions } from "./proof.ts";

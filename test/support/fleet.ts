@@ -16,10 +16,10 @@ import type {
   NotedFleet,
 } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
-import { extendEnd, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
-import { Journal } from "../../src/storage/fleet/journal.ts";
-import type { FleetOptions } from "../../src/storage/fleet/options.ts";
-import { packLines, parsePackHeads, unpackLines } from "../../src/storage/fleet/pack.ts";
+import { extendEnd, isSameEnd, NOTHING } from "../../src/modules/fleet/postgres/ends.ts";
+import { packLines, parsePackHeads, unpackLines } from "../../src/modules/fleet/postgres/pack.ts";
+import { Journal } from "../../src/modules/fleet/replica/journal.ts";
+import type { FleetOptions } from "../../src/modules/fleet/replica/options.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "./disk.ts";
 

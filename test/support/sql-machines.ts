@@ -4,8 +4,8 @@ import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFile
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
-import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
-import { Outage } from "../../src/storage/fleet/outage.ts";
+import type { SqlAnswer, SqlQuestion } from "../../src/modules/fleet/postgres/connections.ts";
+import { Outage } from "../../src/modules/fleet/replica/outage.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
 import { assistant, SPOKEN, user } from "./drafts.ts";

@@ -2,8 +2,8 @@
 
 import { toBytes } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import type { Journal } from "../../src/storage/fleet/journal.ts";
-import type { UploadPlace } from "../../src/storage/fleet/uploads.ts";
+import type { Journal } from "../../src/modules/fleet/replica/journal.ts";
+import type { UploadPlace } from "../../src/modules/fleet/replica/uploads.ts";
 import type { FaultDisk } from "./disk.ts";
 import type { Machine } from "./fleet-machine.ts";
 import { id, SESSION, userText } from "./lines.ts";

@@ -1,4 +1,4 @@
-import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../storage/fleet/pruning.ts";
+import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../modules/fleet/admin/pruning.ts";
 import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";

@@ -3,11 +3,11 @@
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { FleetIndexed } from "../../core/ports/fleet-admin.ts";
-import type { Journal } from "../../storage/fleet/journal.ts";
-import { type FleetMetric, makeAnsweringMetric, makeMachineMetrics } from "../../storage/fleet/metrics.ts";
-import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
-import { openQuarantine } from "../../storage/fleet/quarantined-entries.ts";
-import type { FleetStatus } from "../../storage/fleet/status.ts";
+import type { FoundPrunable } from "../../modules/fleet/admin/pruning.ts";
+import { type FleetMetric, makeAnsweringMetric, makeMachineMetrics } from "../../modules/fleet/postgres/metrics.ts";
+import type { FleetStatus } from "../../modules/fleet/postgres/status.ts";
+import type { Journal } from "../../modules/fleet/replica/journal.ts";
+import { openQuarantine } from "../../modules/fleet/replica/quarantined-entries.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, formatSize, group, toRawPath } from "../terminal/text.ts";

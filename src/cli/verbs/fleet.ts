@@ -9,12 +9,12 @@ import type {
   FleetVerified,
   SessionLoss,
 } from "../../core/ports/fleet-admin.ts";
-import { AddressError } from "../../storage/fleet/address.ts";
-import { resolveWholeId } from "../../storage/fleet/arrival.ts";
-import { connectFleet } from "../../storage/fleet/connect.ts";
-import { type KnownStore, openKnownStore } from "../../storage/fleet/identity.ts";
-import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
-import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
+import { connectFleet } from "../../modules/fleet/connect.ts";
+import { AddressError } from "../../modules/fleet/postgres/address.ts";
+import { type KnownStore, openKnownStore } from "../../modules/fleet/postgres/identity.ts";
+import { SCHEMA_VERSION } from "../../modules/fleet/postgres/schema.ts";
+import { resolveWholeId } from "../../modules/fleet/replica/arrival.ts";
+import { JOURNAL_FOLDER, Journal } from "../../modules/fleet/replica/journal.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
 import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";

@@ -13,11 +13,11 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import { Attachment } from "../attach/attachment.ts";
-import { isHeld } from "../attach/hosting.ts";
-import { OwnPresence, type PresenceEvent } from "../attach/presence.ts";
-import { isDoneByHolder, runsAlone } from "../attach/protocol.ts";
-import type { Sharing } from "../attach/sharing.ts";
+import { Attachment } from "../../modules/attach/attachment.ts";
+import { isHeld } from "../../modules/attach/hosting.ts";
+import { OwnPresence, type PresenceEvent } from "../../modules/attach/presence.ts";
+import { isDoneByHolder, runsAlone } from "../../modules/attach/protocol.ts";
+import type { Sharing } from "../../modules/attach/sharing.ts";
 import { type Call, isNestedRead, type Outcome, type Peer } from "../connection/call.ts";
 import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";

@@ -13,7 +13,7 @@
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { mayOverlap } from "../attach/protocol.ts";
+import { mayOverlap } from "../../modules/attach/protocol.ts";
 import type { Call, Outcome, Peer } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";

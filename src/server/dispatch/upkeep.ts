@@ -2,7 +2,7 @@
 
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { Sharing } from "../attach/sharing.ts";
+import type { Sharing } from "../../modules/attach/sharing.ts";
 import type { Call } from "../connection/call.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";

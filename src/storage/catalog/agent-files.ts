@@ -1,14 +1,14 @@
 /** Finds the session files of other agents, and reads their summaries for the catalog. */
 
 import { basename, extname } from "node:path";
-import { hashQuickly } from "../../core/foreign/survey.ts";
 import { toBytes } from "../../core/json/json.ts";
 import type { ListRequest, UnreadFile } from "../../core/ports/catalog.ts";
-import { getDatabaseInfo, listDatabaseSessions } from "../foreign/databases.ts";
-import { makePathWithin } from "../foreign/gathered.ts";
-import { KnownFolders } from "../foreign/known-folders.ts";
-import { type AgentPlace, findAllowed, listFiles, listUnread } from "../foreign/places.ts";
-import type { AgentSessions } from "../foreign/store.ts";
+import { getDatabaseInfo, listDatabaseSessions } from "../../modules/foreign/files/databases.ts";
+import { makePathWithin } from "../../modules/foreign/files/gathered.ts";
+import { KnownFolders } from "../../modules/foreign/files/known-folders.ts";
+import { type AgentPlace, findAllowed, listFiles, listUnread } from "../../modules/foreign/files/places.ts";
+import type { AgentSessions } from "../../modules/foreign/files/store.ts";
+import { hashQuickly } from "../../modules/foreign/read/survey.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";

@@ -8,7 +8,7 @@ import type { Listed } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import type { AgentSessions } from "../foreign/store.ts";
+import type { AgentSessions } from "../../modules/foreign/files/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import type { Disk } from "../fs/disk.ts";

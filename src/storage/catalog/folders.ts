@@ -2,7 +2,7 @@
 
 import { join, sep } from "node:path";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
-import { findAllowed } from "../foreign/places.ts";
+import { findAllowed } from "../../modules/foreign/files/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";

@@ -18,9 +18,9 @@ import {
   type SessionRoot,
 } from "../../core/ports/health.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
+import { type AgentPlace, listUnread } from "../../modules/foreign/files/places.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
-import { type AgentPlace, listUnread } from "../foreign/places.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, guardErrno } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";

@@ -7,12 +7,12 @@ import type { MoveOptions, Purpose, SeenFacts, Where } from "../../core/ports/li
 import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import type { UserFolder } from "../attach/private-folders.ts";
 import { getKnownPath, isBelow } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
 import { getKind } from "../fs/folders.ts";
 import { getArchiveFolder, getSessionFolder, type StoragePaths } from "../fs/paths.ts";
+import type { UserFolder } from "../fs/private-folders.ts";
 import type { Locks } from "../locks/contract.ts";
 import { getUnfrozenPath } from "../v2/pointer.ts";
 

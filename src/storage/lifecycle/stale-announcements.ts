@@ -7,12 +7,11 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import {
-  getAnnouncedSession,
-  parseAnnouncedInode,
-  parseAnnouncedName,
-  readAnnouncement,
-} from "../attach/announcements.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { getInfo } from "../fs/files.ts";
+import { listFolderIfAllowed } from "../fs/folders.ts";
+import { isSessionName, listAllFolders } from "../fs/paths.ts";
 import {
   ANNOUNCEMENT_FOLDER,
   isPrivate,
@@ -21,12 +20,13 @@ import {
   removeIfEmpty,
   type UserFolder,
   usePrivateFolder,
-} from "../attach/private-folders.ts";
-import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
-import { getInfo } from "../fs/files.ts";
-import { listFolderIfAllowed } from "../fs/folders.ts";
-import { isSessionName, listAllFolders } from "../fs/paths.ts";
+} from "../fs/private-folders.ts";
+import {
+  getAnnouncedSession,
+  parseAnnouncedInode,
+  parseAnnouncedName,
+  readAnnouncement,
+} from "../locks/announcements.ts";
 import { type FileKey, isLock, type LockLocation } from "../locks/contract.ts";
 import { findHolders } from "../locks/found-locks.ts";
 import { locateLockInFolder } from "../locks/lock-paths.ts";

@@ -6,7 +6,7 @@ import { decodeText, findValueEnd, parse } from "../../../src/core/json/json.ts"
 import type { FidelityReport } from "../../../src/core/ports/fidelity.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import { makeForeignStore } from "../../../src/storage/foreign/store.ts";
+import { makeForeignStore } from "../../../src/modules/foreign/files/store.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../disk.ts";
 import { testEnv } from "../env.ts";

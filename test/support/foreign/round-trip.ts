@@ -1,8 +1,8 @@
 /** The way to another agent and back: the conversation of a session, in the words of both. */
 
 import { expect } from "vitest";
-import { makeResumable, type ResumingAgent } from "../../../src/core/export/agents/resumable.ts";
 import type { Session } from "../../../src/core/session/session.ts";
+import { makeResumable, type ResumingAgent } from "../../../src/modules/foreign/write/resumable.ts";
 import { testEnv } from "../env.ts";
 import { diskWith, openOn } from "../sessions.ts";
 import { entriesOf, foreignSession, requireSound, requireSum, strictContext } from "./checks.ts";

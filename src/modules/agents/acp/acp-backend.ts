@@ -1,0 +1,271 @@
+/** An agent of the Agent Client Protocol behind our conversation with an editor. The history is ours. */
+
+import { Failure } from "../../../core/failure.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { toStored } from "../../../core/format/message.ts";
+import type { Session } from "../../../core/session/session.ts";
+import type { Command } from "../../../handlers/shared/command.ts";
+import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
+import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
+import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
+import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
+import type { AgentBackend, AgentReply, AgentSession, ClientChannel, ClientDescription, PromptBlock } from "./agent.ts";
+import { makeBusyError } from "./errors.ts";
+import { SERVER_NAME } from "./update-mapper.ts";
+
+/** Limits of updates, in number and bytes, that are kept while their session is being opened. */
+const MOST_EARLY = 256;
+const MOST_EARLY_BYTES = 4 << 20;
+/** Capabilities of an agent that are passed to the client; those about sessions are ours. */
+const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
+
+export class AcpBackend implements AgentBackend, AgentGate {
+  readonly reportsUsage = true;
+  readonly uses = ["mcpServers", "additionalDirectories"];
+  promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
+  private readonly handles: ServerHandles;
+  private readonly options: AgentOptions;
+  private readonly version: string;
+  private client: ClientDescription = {};
+  private agent: Promise<ConnectedAgent> | undefined;
+  private link: AcpConnection | undefined;
+  private readonly sessions = new Map<string, AcpSession>();
+  private readonly byAgentId = new Map<string, AcpSession>();
+  /** Updates about sessions of the agent that are not registered yet. */
+  private earlyUpdates: { readonly id: string; readonly update: LooseMembers; readonly bytes: number }[] = [];
+  private earlyBytes = 0;
+  /** Number of sessions of the agent that are being opened. */
+  private opening = 0;
+  private isEnding = false;
+
+  constructor(handles: ServerHandles, options: AgentOptions, version: string) {
+    this.handles = handles;
+    this.options = options;
+    this.version = version;
+  }
+
+  /** True if the agent does not read its input. */
+  get isFull(): boolean {
+    return this.link?.isFull === true;
+  }
+
+  resume(): void {
+    this.link?.countHeldBytes(0);
+  }
+
+  async end(): Promise<void> {
+    this.isEnding = true;
+    for (const acpSession of this.sessions.values()) acpSession.cancel();
+    await this.link?.end();
+    await Promise.all([...this.sessions.values()].map((acpSession) => acpSession.end()));
+  }
+
+  // --- the agent -----------------------------------------------------------------------------------------------
+
+  async initialize(client: ClientDescription): Promise<AgentReply> {
+    this.client = client;
+    try {
+      const { capabilities, authMethods } = await this.connect();
+      const known = Object.fromEntries(
+        PASSED_ON.filter((name) => isMembers(capabilities[name])).map((name) => [name, capabilities[name]]),
+      );
+      return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
+    } catch {
+      // The history can be read without the agent, and the next prompt reports the reason.
+      return {};
+    }
+  }
+
+  async authenticate(params: LooseMembers): Promise<AgentReply> {
+    return (await this.connect()).link.request("authenticate", params, true);
+  }
+
+  /** Returns the agent. Starts it if it does not run. */
+  private connect(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
+    this.agent ??= this.start();
+    return this.agent as ReturnType<AcpBackend["connect"]>;
+  }
+
+  private async start(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
+    if (this.isEnding) throw new Failure("shutting_down");
+    const link: AcpConnection = new AcpConnection(this.options, this.options.cwdFor(null), this.options.within, {
+      updated: (id, update, bytes) => {
+        const acpSession = this.byAgentId.get(id);
+        if (acpSession) acpSession.updated(update, bytes);
+        // An update may precede the reply that has the session's id.
+        else if (this.opening > 0 && this.earlyUpdates.length < MOST_EARLY && this.earlyBytes < MOST_EARLY_BYTES) {
+          this.earlyUpdates.push({ id, update, bytes });
+          this.earlyBytes += bytes;
+        }
+      },
+      asked: (method, params) => {
+        const acpSession = this.byAgentId.get(toStored(params.sessionId));
+        if (!acpSession) throw makeUnknownMethodError(method);
+        return acpSession.asked(method, params);
+      },
+      drained: () => this.handles.resumeInput(),
+      ended: () => {
+        if (this.link !== link) return;
+        this.link = undefined;
+        this.agent = undefined;
+        this.byAgentId.clear();
+      },
+    });
+    this.link = link;
+    const { clientCapabilities = {}, clientInfo = { name: SERVER_NAME, version: this.version } } = this.client;
+    try {
+      const begun = await link.request("initialize", { protocolVersion: 1, clientCapabilities, clientInfo });
+      const { protocolVersion = 1 } = begun;
+      if (protocolVersion !== 1)
+        throw makeFailure(`speaks version ${String(protocolVersion)} of the protocol, and not 1`);
+      const info = toMembers(begun.agentInfo);
+      const capabilities = toMembers(begun.agentCapabilities);
+      if (isMembers(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
+      return { link, info, name: toStored(info.name) || "acp", capabilities, authMethods: begun.authMethods };
+    } catch (error) {
+      // The next request starts another agent.
+      await link.end();
+      throw error;
+    }
+  }
+
+  private getSession(sessionId: string): AcpSession {
+    const acpSession = this.sessions.get(sessionId) ?? new AcpSession(sessionId, this.handles, this.options);
+    this.sessions.set(sessionId, acpSession);
+    return acpSession;
+  }
+
+  private async openBinding(session: AgentSession, channel: ClientChannel) {
+    const acpSession = this.getSession(session.sessionId);
+    acpSession.channel = channel;
+    const openParams = session.openParams ?? this.openParamsById.get(session.sessionId);
+    if (openParams) this.openParamsById.set(session.sessionId, openParams);
+    this.opening++;
+    try {
+      const register = (id: string): void => this.register(acpSession, id);
+      return {
+        acpSession,
+        binding: await acpSession.bind(await this.connect(), { ...session, openParams }, register),
+      };
+    } finally {
+      this.opening--;
+      if (this.opening === 0) {
+        this.earlyUpdates = [];
+        this.earlyBytes = 0;
+      }
+    }
+  }
+
+  /** Registers the agent's session that continues an ACP session, in place of the one before. */
+  private register(acpSession: AcpSession, id: string): void {
+    const other = this.byAgentId.get(id);
+    if (id === "") throw makeFailure("gave no id to the session that it made");
+    if (other && other !== acpSession) throw makeFailure("gave a session that it has given to another one of yours");
+    // The client has closed the session.
+    if (this.sessions.get(acpSession.sessionId) !== acpSession) throw new Failure("cancelled");
+    for (const [before, its] of this.byAgentId) if (its === acpSession) this.byAgentId.delete(before);
+    this.byAgentId.set(id, acpSession);
+    const meant = this.earlyUpdates.filter((said) => said.id === id);
+    this.earlyUpdates = this.earlyUpdates.filter((said) => said.id !== id);
+    for (const { update, bytes } of meant) acpSession.updated(update, bytes);
+  }
+
+  /** The client's params that opened each session, for an agent that is started again. */
+  private readonly openParamsById = new Map<string, LooseMembers>();
+
+  // --- requests of the client ----------------------------------------------------------------------------------
+
+  async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
+    try {
+      const { binding } = await this.openBinding(session, channel);
+      return { ...binding.settings.current, _meta: { [SERVER_NAME]: { fidelity: binding.fidelity } } };
+    } catch (error) {
+      // The client must see that it has to log in; after any other error the history can be read.
+      if ((error as { code?: unknown }).code === AUTH_REQUIRED) throw error;
+      return {};
+    }
+  }
+
+  async sendInitialUpdates(sessionId: string): Promise<void> {
+    await this.sessions.get(sessionId)?.sendEarlyUpdates();
+  }
+
+  async prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    channel: ClientChannel,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply> {
+    const before = this.getSession(session.sessionId).settings;
+    const { acpSession, binding } = await this.openBinding(session, channel);
+    if (before) for (const update of binding.settings.changesSince(before)) await channel.update(update);
+    if (isCancelled()) return { stopReason: "cancelled" };
+    return acpSession.prompt(binding, prompt, channel);
+  }
+
+  findClassifier(sessionId: string) {
+    return this.sessions.get(sessionId)?.classify;
+  }
+
+  cancel(sessionId: string): void {
+    this.sessions.get(sessionId)?.cancel();
+  }
+
+  async setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply> {
+    const { binding } = await this.openBinding(session, channel);
+    const done = await binding.agent.link.request("session/set_mode", { sessionId: binding.agentSessionId, modeId });
+    binding.settings.setMode(modeId);
+    return done;
+  }
+
+  async setConfigOption(
+    session: AgentSession,
+    configId: string,
+    value: unknown,
+    channel: ClientChannel,
+  ): Promise<AgentReply> {
+    const { binding } = await this.openBinding(session, channel);
+    const { agentSessionId: sessionId, agent } = binding;
+    const type = typeof value === "boolean" ? { type: "boolean" } : {};
+    const params = { sessionId, configId, value, ...type };
+    const done = await agent.link.request("session/set_config_option", params);
+    binding.settings.setOptions(done.configOptions);
+    return { ...done, configOptions: binding.settings.configOptions ?? [] };
+  }
+
+  async close(sessionId: string): Promise<void> {
+    const acpSession = this.sessions.get(sessionId);
+    if (!acpSession) return;
+    await acpSession.end();
+    this.sessions.delete(sessionId);
+    this.openParamsById.delete(sessionId);
+    const id = acpSession.agentSessionId;
+    if (id === undefined) return;
+    this.byAgentId.delete(id);
+    const met = await this.agent?.catch(() => undefined);
+    if (met && toMembers(met.capabilities.sessionCapabilities).close)
+      await met.link.request("session/close", { sessionId: id }).catch(() => {});
+  }
+
+  // --- the gate of calls ---------------------------------------------------------------------------------------
+
+  mayHaveWritten(): boolean {
+    return false;
+  }
+
+  before({ effect }: Command, session: Session): Promise<void> | undefined {
+    const acpSession = this.sessions.get(session.id);
+    if (!acpSession?.isAtWork) return effect === "control" ? undefined : acpSession?.writeBetweenTurns(session);
+    return effect === "write" ? Promise.reject(makeBusyError()) : undefined;
+  }
+}
+
+const AUTH_REQUIRED = -32000;
+
+function isMembers(value: unknown): value is LooseMembers {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function makeFailure(how: string): Failure {
+  return new Failure("agent_failed", `The agent ${how}. Look for a newer version of it, or name another with --agent.`);
+}

@@ -1,0 +1,201 @@
+/** The connection to an agent of the Agent Client Protocol: requests and replies of both sides, and updates. */
+
+import { Failure } from "../../../core/failure.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { toStored } from "../../../core/format/message.ts";
+import { parseDroppedMessage } from "../behind/line-cutter.ts";
+import { isJsonObject, parseMembers } from "../behind/pi-lines.ts";
+import { type AgentLaunch, AgentProcess, type AgentSink } from "../behind/process.ts";
+import { AcpError } from "./errors.ts";
+
+/** Bytes of waiting lines for the editor, or answers for the agent, above which the agent's output is not read. */
+const FULL_AT = 4 << 20;
+/** Unanswered requests of the agent; more are refused. */
+const MOST_ASKED = 256;
+const INTERNAL = -32603;
+const NO_SUCH_METHOD = -32601;
+
+/** The receiver of the agent's updates, requests and end. */
+interface AcpHandler {
+  /** Takes an update of one of its sessions. `bytes`: the length of its line. */
+  updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
+  /** Answers a request of the agent. Rejects with the error for the agent. */
+  asked(method: string, params: LooseMembers): Promise<unknown>;
+  /** Called when the agent has read its pending input. */
+  drained(): void;
+  ended(failure: Failure): void;
+}
+
+interface SentRequest {
+  resolve(result: LooseMembers): void;
+  reject(error: Error): void;
+}
+
+export class AcpConnection implements AgentSink {
+  private readonly process: AgentProcess;
+  private readonly handler: AcpHandler;
+  private readonly launch: AgentLaunch;
+  private readonly within: number;
+  private readonly waiting = new Map<number, SentRequest>();
+  private count = 0;
+  private waitingBytes = 0;
+  /** Unanswered requests of the agent, and bytes of answers that it has not read. */
+  private asked = 0;
+  private answeredBytes = 0;
+  private stall: NodeJS.Timeout | undefined;
+  private reason: string | undefined;
+  hasEnded = false;
+
+  /** `within`: milliseconds that the agent has for a request that needs no model. */
+  constructor(launch: AgentLaunch, cwd: string, within: number, handler: AcpHandler) {
+    this.launch = launch;
+    this.within = within;
+    this.handler = handler;
+    this.process = new AgentProcess(launch, cwd, this);
+  }
+
+  /** True if the agent's pending input is so large that nothing more should be sent. */
+  get isFull(): boolean {
+    return this.process.isFull;
+  }
+
+  /**
+   * Sends a request. Rejects with the agent's error, or with agent_failed. An agent that does not answer in time is
+   * ended, except after a request that may take long.
+   */
+  request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
+    const id = ++this.count;
+    return new Promise((resolve, reject) => {
+      if (this.hasEnded) return reject(makeGoneFailure("has ended"));
+      let late: NodeJS.Timeout | undefined;
+      if (!mayTakeLong) {
+        late = setTimeout(() => this.stop(`did not answer ${method} for ${this.within} ms and was ended`), this.within);
+        late.unref();
+      }
+      this.waiting.set(id, {
+        resolve: (result) => {
+          clearTimeout(late);
+          resolve(result);
+        },
+        reject: (error) => {
+          clearTimeout(late);
+          reject(error);
+        },
+      });
+      this.send({ id, method, params });
+    });
+  }
+
+  notify(method: string, params: object): void {
+    this.send({ method, params });
+  }
+
+  /** Sends a message, and returns its bytes. An agent that does not read for too long is ended. */
+  private send(message: object): number {
+    const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+    this.process.send(line);
+    if (this.isFull && !this.stall) {
+      this.stall = setTimeout(() => this.stop(`read nothing for ${this.within} ms and was ended`), this.within);
+      this.stall.unref();
+    }
+    return line.length;
+  }
+
+  /** Ends the agent with a reason for its failure. */
+  stop(reason: string): void {
+    this.reason ??= reason;
+    void this.process.end();
+  }
+
+  end(): Promise<void> {
+    return this.process.end();
+  }
+
+  /** Counts bytes that wait for the editor; negative when they were sent. */
+  countHeldBytes(bytes: number): void {
+    this.waitingBytes += bytes;
+    if (this.waitingBytes < FULL_AT) this.process.resume();
+  }
+
+  // --- from the agent ------------------------------------------------------------------------------------------
+
+  line(bytes: Buffer): void {
+    const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
+    if (id !== undefined && method === undefined) return this.answered(id, result, error);
+    if (id !== undefined) return void this.answer(id, toStored(method), toMembers(params));
+    const { sessionId, update } = toMembers(params);
+    const isUpdate = method === "session/update";
+    if (isUpdate && typeof toMembers(update).sessionUpdate === "string")
+      return this.handler.updated(toStored(sessionId), toMembers(update), bytes.length);
+    // The rest are unknown notifications, or lines that are not messages.
+    if (method === undefined || isUpdate) this.reportStrayLine(bytes);
+  }
+
+  private reportStrayLine(bytes: Buffer): void {
+    const text = bytes.toString("utf8").trim();
+    if (text !== "") this.launch.complain(text);
+  }
+
+  private answered(id: unknown, result: unknown, error: unknown): void {
+    const request = typeof id === "number" ? this.waiting.get(id) : undefined;
+    if (!request) return;
+    this.waiting.delete(id as number);
+    if (error === undefined) return request.resolve(toMembers(result));
+    request.reject(AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
+  }
+
+  private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {
+    this.asked++;
+    let outcome: object;
+    try {
+      if (this.asked > MOST_ASKED)
+        throw new Error(`${MOST_ASKED} requests of the agent wait for their answers already.`);
+      outcome = { result: (await this.handler.asked(method, params)) ?? null };
+    } catch (error) {
+      outcome = { error: error instanceof AcpError ? error : { code: INTERNAL, message: (error as Error).message } };
+    }
+    this.asked--;
+    this.answeredBytes += this.send({ id, ...outcome });
+    if (this.answeredBytes > FULL_AT && this.isFull) this.stop("asked more than it read answers to and was ended");
+  }
+
+  tooLong(beginning: Buffer, size: number): void {
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
+    this.launch.complain(sentence);
+    const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
+    if (idText === undefined) return;
+    const id: unknown = JSON.parse(idText);
+    const error = { code: INTERNAL, message: sentence };
+    if (isReply) this.answered(id, undefined, error);
+    else this.send({ id, error });
+  }
+
+  through(): void {
+    if (this.waitingBytes >= FULL_AT) this.process.pause();
+  }
+
+  drained(): void {
+    this.answeredBytes = 0;
+    clearTimeout(this.stall);
+    this.stall = undefined;
+    this.handler.drained();
+  }
+
+  ended(how: string): void {
+    this.hasEnded = true;
+    clearTimeout(this.stall);
+    const failure = makeGoneFailure(this.reason ?? how);
+    for (const request of this.waiting.values()) request.reject(failure);
+    this.waiting.clear();
+    this.handler.ended(failure);
+  }
+}
+
+function makeGoneFailure(how: string): Failure {
+  return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
+}
+
+/** Makes the error about an unknown request. */
+export function makeUnknownMethodError(method: string): AcpError {
+  return new AcpError(NO_SUCH_METHOD, `This client has no method ${method.slice(0, 200)}.`);
+}

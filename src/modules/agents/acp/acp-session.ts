@@ -1,0 +1,482 @@
+/** Joins a session of ours to the agent's session that continues it. Records turns and reports them. */
+
+import { Failure } from "../../../core/failure.ts";
+import { makeDraft } from "../../../core/format/entry.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { toStored } from "../../../core/format/message.ts";
+import type { Session } from "../../../core/session/session.ts";
+import { becomeWriter } from "../../../core/session/writer.ts";
+import { type AgentOptions, notifyWrittenEntries, runInOrder, type ServerHandles } from "../behind/agent-server.ts";
+import { makeSeed } from "../behind/seed.ts";
+import type { AcpConnection } from "./acp-connection.ts";
+import { matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
+import { SessionSettings } from "./acp-settings.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, toUserBlocks } from "./acp-turn.ts";
+import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "./agent.ts";
+import { type PathEntry, SERVER_NAME } from "./update-mapper.ts";
+
+/** Source of the agent session's knowledge of ours: its own history, or the seed, a text of the conversation. */
+type HistoryFidelity = "native" | "seeded";
+
+/** A running agent. */
+export interface ConnectedAgent {
+  readonly link: AcpConnection;
+  readonly name: string;
+  readonly info: LooseMembers;
+  readonly capabilities: LooseMembers;
+}
+
+/** The agent's session that continues ours. */
+interface AgentBinding {
+  readonly agent: ConnectedAgent;
+  readonly agentSessionId: string;
+  readonly fidelity: HistoryFidelity;
+  readonly settings: SessionSettings;
+  /** True if the next prompt begins with the seed. */
+  needsSeed: boolean;
+  /** True if our session has an entry that names the agent's. */
+  isNoted: boolean;
+  /** The last leaf of our session that the agent's session has. */
+  leafId: string | null;
+}
+
+/** Updates that are kept until the client has the session. */
+const MAX_EARLY = 256;
+/** Entries written between turns that are remembered as shown to the client. */
+const MAX_SHOWN = 1024;
+/** Kinds of updates that become messages. */
+const MESSAGE_KINDS = /_chunk$|^tool_call/;
+/** Kinds of updates about the history. */
+const HISTORY_KINDS = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
+
+interface RunningTurn {
+  readonly recorded: AcpTurn;
+  readonly channel: ClientChannel;
+  isCancelled: boolean;
+  /** The reason why the turn cannot be recorded. */
+  failure: Error | undefined;
+  /** Called when the whole turn is in the session. */
+  readonly recordedAll: () => void;
+  readonly whenRecorded: Promise<void>;
+}
+
+export class AcpSession {
+  readonly sessionId: string;
+  channel: ClientChannel | undefined;
+  private readonly handles: ServerHandles;
+  private binding: AgentBinding | undefined;
+  private turn: RunningTurn | undefined;
+  /** Resolves when all updates so far are sent and recorded. */
+  private last: Promise<unknown> = Promise.resolve();
+  /** Updates that came before the client had the session. */
+  private readonly earlyUpdates: LooseMembers[] = [];
+  /** Collects the agent's messages between turns, until the next call on the session writes them. */
+  private betweenTurns: AcpTurn | undefined;
+  /** Their entries; the client was shown them while they came. */
+  private readonly shown = new Set<string>();
+  /** Resolves when the last requested binding is found or made. */
+  private joined: Promise<unknown> = Promise.resolve();
+  private isIntroduced = false;
+  /** True if updates replay a past that the client has. */
+  private isReplay = false;
+  private readonly within: number;
+  private readonly printError: (sentence: string) => void;
+
+  constructor(sessionId: string, handles: ServerHandles, { within, printError }: AgentOptions) {
+    this.sessionId = sessionId;
+    this.handles = handles;
+    this.within = within;
+    this.printError = printError;
+  }
+
+  get agentSessionId(): string | undefined {
+    return this.binding?.agentSessionId;
+  }
+
+  get settings(): SessionSettings | undefined {
+    return this.binding?.settings;
+  }
+
+  get isAtWork(): boolean {
+    return this.turn !== undefined;
+  }
+
+  /** Runs work on the session in the order of its calls. */
+  private inOrder<T>(work: (session: Session) => Promise<T> | T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const run = async (): Promise<void> => {
+        try {
+          resolve(await work(this.handles.workspace.session(this.sessionId)));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      void runInOrder(this.handles.dispatcher, run, this.sessionId);
+    });
+  }
+
+  // --- the session of the agent --------------------------------------------------------------------------------
+
+  /**
+   * Returns the agent's session that has ours up to its leaf: finds, loads, copies or makes it. `register` notes its
+   * id, and throws if it is invalid.
+   */
+  bind(agent: ConnectedAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<AgentBinding> {
+    // Two concurrent calls would make two sessions.
+    const joined = this.joined.then(() => this.findOrMake(agent, about, register));
+    this.joined = joined.catch(() => {});
+    return joined;
+  }
+
+  private async findOrMake(
+    agent: ConnectedAgent,
+    about: AgentSession,
+    register: (id: string) => void,
+  ): Promise<AgentBinding> {
+    const state = await this.inOrder(async (session) => {
+      await this.writeBetweenTurns(session);
+      const { binding } = this;
+      return binding?.agent === agent && binding.leafId === session.leafId
+        ? undefined
+        : matchAgentSession(session, agent.name);
+    });
+    const { binding } = this;
+    if (!state) return binding as AgentBinding;
+    const known =
+      binding && !binding.needsSeed && binding.leafId === state.leafId ? binding.agentSessionId : state.knownAs;
+    const { cwd, openParams } = about;
+    const where = { cwd, mcpServers: openParams?.mcpServers ?? [], ...pickMember(openParams, "additionalDirectories") };
+    const start = (id: string, fidelity: HistoryFidelity, opened: LooseMembers, isNoted: boolean): AgentBinding => {
+      const needsSeed = fidelity === "seeded";
+      const settings = new SessionSettings(opened);
+      const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
+      this.binding = begun;
+      try {
+        register(id);
+      } catch (error) {
+        this.binding = binding;
+        throw error;
+      }
+      return begun;
+    };
+    if (known !== undefined) {
+      const settings = await this.reopen(agent, known, where, register);
+      if (settings) return start(known, "native", settings, known === state.knownAs);
+    }
+    const copied = state.copyOf === undefined ? undefined : await forkInAgent(agent, state.copyOf, where);
+    if (copied) return start(toStored(copied.sessionId), "native", copied, false);
+    const made = await agent.link.request("session/new", where);
+    return start(toStored(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
+  }
+
+  /** Has the agent reopen one of its sessions. Returns undefined if it cannot. */
+  private async reopen(
+    agent: ConnectedAgent,
+    sessionId: string,
+    where: object,
+    register: (agentSessionId: string) => void,
+  ): Promise<LooseMembers | undefined> {
+    const { sessionCapabilities, loadSession } = agent.capabilities;
+    const method = toMembers(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
+    if (!method) return undefined;
+    // The client has the past from us.
+    this.isReplay = true;
+    this.binding = {
+      agent,
+      agentSessionId: sessionId,
+      fidelity: "native",
+      settings: new SessionSettings({}),
+      needsSeed: false,
+      isNoted: true,
+      leafId: null,
+    };
+    try {
+      register(sessionId);
+      return await agent.link.request(method, { sessionId, ...where });
+    } catch (error) {
+      this.binding = undefined;
+      if (error instanceof Failure) throw error;
+      return undefined;
+    } finally {
+      await this.whenDelivered();
+      this.isReplay = false;
+    }
+  }
+
+  /** Sends the updates that came before the client had the session. */
+  async sendEarlyUpdates(): Promise<void> {
+    this.isIntroduced = true;
+    for (const update of this.earlyUpdates.splice(0)) await this.channel?.update(moveMessageId(update));
+  }
+
+  // --- a turn --------------------------------------------------------------------------------------------------
+
+  async prompt(binding: AgentBinding, blocks: readonly PromptBlock[], channel: ClientChannel): Promise<AgentReply> {
+    const { agent, agentSessionId } = binding;
+    const speaker: AcpSpeaker = { api: "acp", provider: agent.name, model: agent.name };
+    const recorded = new AcpTurn(speaker, () => this.handles.workspace.env.now());
+    let recordedAll = (): void => {};
+    const whenRecorded = new Promise<void>((resolve) => {
+      recordedAll = resolve;
+    });
+    const turn: RunningTurn = {
+      ...{ recorded, channel, isCancelled: false, failure: undefined },
+      ...{ recordedAll, whenRecorded },
+    };
+    this.turn = turn;
+    this.channel = channel;
+    let sent = blocks;
+    let hasBegun = false;
+    try {
+      await this.inOrder(async (session) => {
+        await becomeWriter(session);
+        const seed = binding.needsSeed ? makeSeed(session) : undefined;
+        if (seed !== undefined) sent = [{ type: "text", text: seed }, ...blocks];
+        await this.append(session, [
+          ...this.makeNote(binding),
+          ...this.takeBetweenTurns(),
+          ...makePromptDrafts(blocks, this.handles.workspace.env.now()),
+        ]);
+        // The prompt is durable before the agent gets it.
+        await session.commit();
+        hasBegun = true;
+      });
+      const { fidelity } = binding;
+      if (turn.isCancelled) return await this.ended(binding, turn, { stopReason: "cancelled" });
+      const result = await agent.link.request("session/prompt", { sessionId: agentSessionId, prompt: sent }, true);
+      binding.needsSeed = false;
+      await this.ended(binding, turn, result);
+      return {
+        ...result,
+        stopReason: toStored(result.stopReason) || "end_turn",
+        ...(fidelity === "native" ? {} : { _meta: { ...toMembers(result._meta), [SERVER_NAME]: { fidelity } } }),
+      };
+    } catch (error) {
+      // Nothing of the turn was written.
+      if (!hasBegun || error === turn.failure) throw error;
+      const isCancelled = turn.isCancelled;
+      const stopReason = isCancelled ? "aborted" : "error";
+      await this.ended(binding, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
+      if (isCancelled) return { stopReason: "cancelled" };
+      throw error;
+    } finally {
+      turn.recordedAll();
+      this.turn = undefined;
+    }
+  }
+
+  private makeNote(binding: AgentBinding): AcpDraft[] {
+    if (binding.isNoted) return [];
+    binding.isNoted = true;
+    const { agent, agentSessionId, fidelity } = binding;
+    const data = { agent: agent.info, agentSessionId, sessionId: this.sessionId, fidelity };
+    return [{ type: "custom", rest: { customType: SESSION_NOTE, data } }];
+  }
+
+  /** Records the end of a turn, and reports the entries that it added. */
+  private async ended(
+    binding: AgentBinding,
+    turn: RunningTurn,
+    result: LooseMembers,
+    why?: string,
+  ): Promise<AgentReply> {
+    await this.whenDelivered();
+    try {
+      await this.inOrder(async (session) => {
+        await this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
+        await session.commit();
+        binding.leafId = session.leafId;
+      });
+    } catch (error) {
+      turn.failure ??= error as Error;
+    }
+    turn.recordedAll();
+    await turn.channel.sendNewEntries(() => "shown").catch(() => {});
+    if (turn.failure) throw turn.failure;
+    return result;
+  }
+
+  private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
+    if (drafts.length === 0) return [];
+    const becoming = becomeWriter(session);
+    if (becoming) await becoming;
+    session.refreshToWrite();
+    const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
+    notifyWrittenEntries(this.handles.dispatcher, session, ids);
+    return ids;
+  }
+
+  // --- between turns -------------------------------------------------------------------------------------------
+
+  /** Returns the agent's messages since its turn, and clears them. */
+  private takeBetweenTurns(): AcpDraft[] {
+    const said = this.betweenTurns?.end({}) ?? [];
+    this.betweenTurns = undefined;
+    return said;
+  }
+
+  /**
+   * Writes the agent's messages since its turn, before a call looks at the session. A session without a turn is not
+   * created for them. Never rejects.
+   */
+  writeBetweenTurns(session: Session): Promise<void> | undefined {
+    if (!this.betweenTurns || this.turn || !session.log.persisted) return undefined;
+    return this.write(session, this.takeBetweenTurns());
+  }
+
+  private async write(session: Session, said: readonly AcpDraft[]): Promise<void> {
+    const { binding } = this;
+    const { leafId } = session;
+    try {
+      for (const id of await this.append(session, said)) this.shown.add(id);
+      if (binding?.leafId === leafId) binding.leafId = session.leafId;
+      await session.commit();
+    } catch (error) {
+      this.printError(`What the agent said between turns could not be written. ${(error as Error).message}`);
+    }
+    for (const id of this.shown) {
+      if (this.shown.size <= MAX_SHOWN) break;
+      this.shown.delete(id);
+    }
+  }
+
+  /** Classifies an entry that was written between turns. */
+  readonly classify = ({ id }: PathEntry): EntryVisibility => (this.shown.delete(id) ? "shown" : "new");
+
+  /** Resolves when all updates of the agent are delivered. */
+  private async whenDelivered(): Promise<void> {
+    let last: unknown;
+    while (last !== this.last) {
+      last = this.last;
+      await this.last;
+    }
+  }
+
+  cancel(): void {
+    const { turn, binding } = this;
+    if (!turn || turn.isCancelled) return;
+    turn.isCancelled = true;
+    binding?.agent.link.notify("session/cancel", { sessionId: binding.agentSessionId });
+    const late = setTimeout(() => {
+      if (this.turn === turn) binding?.agent.link.stop(`did not end a turn for ${this.within} ms and was ended`);
+    }, this.within);
+    late.unref();
+  }
+
+  /** Ends the running turn, and waits until the agent's messages are in the session. */
+  async end(): Promise<void> {
+    this.cancel();
+    await this.turn?.whenRecorded;
+    await this.whenDelivered();
+    if (this.betweenTurns) await this.inOrder((session) => this.writeBetweenTurns(session)).catch(() => {});
+  }
+
+  // --- from the agent ------------------------------------------------------------------------------------------
+
+  updated(update: LooseMembers, bytes: number): void {
+    if (this.isReplay && HISTORY_KINDS.test(String(update.sessionUpdate))) return;
+    const { turn, binding, channel = turn?.channel } = this;
+    if (!turn && !this.isIntroduced) {
+      if (this.earlyUpdates.length < MAX_EARLY) this.earlyUpdates.push(update);
+      return;
+    }
+    binding?.settings.note(update);
+    binding?.agent.link.countHeldBytes(bytes);
+    this.last = this.last.then(async () => {
+      try {
+        await this.take(update, turn, channel);
+      } catch {
+        // A client that has gone gets no updates; a turn that cannot be written fails at its end.
+      } finally {
+        binding?.agent.link.countHeldBytes(-bytes);
+      }
+    });
+  }
+
+  private async take(
+    update: LooseMembers,
+    turn: RunningTurn | undefined,
+    channel: ClientChannel | undefined,
+  ): Promise<void> {
+    const drafts = turn?.recorded.take(update) ?? [];
+    if (turn && drafts.length > 0) await this.record(turn, drafts);
+    else if (!turn && MESSAGE_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
+    await channel?.update(moveMessageId(update));
+  }
+
+  /** Writes the finished messages of a turn before the client is sent the update. */
+  private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
+    try {
+      await this.inOrder(async (session) => {
+        await this.append(session, drafts);
+        await session.commit();
+      });
+    } catch (error) {
+      // The turn must not be reported as successful.
+      turn.failure ??= error as Error;
+      throw error;
+    }
+    await turn.channel.sendNewEntries(() => "shown");
+  }
+
+  /** Collects the agent's messages between turns. */
+  private async collectBetweenTurns(update: LooseMembers): Promise<void> {
+    const { name } = this.binding?.agent ?? { name: "acp" };
+    this.betweenTurns ??= new AcpTurn({ api: "acp", provider: name, model: name }, () =>
+      this.handles.workspace.env.now(),
+    );
+    const said = this.betweenTurns.take(update);
+    if (said.length > 0) await this.inOrder((session) => this.write(session, said));
+  }
+
+  /** Passes a request of the agent to the client. */
+  async asked(method: string, params: LooseMembers): Promise<unknown> {
+    const { turn } = this;
+    const channel = turn?.channel ?? this.channel;
+    if (!channel) throw new Failure("cancelled");
+    await this.whenDelivered();
+    const { sessionId: _, ...rest } = params;
+    const result = await channel.ask(method, rest);
+    if (method === "session/request_permission" && turn && turn === this.turn)
+      await this.inOrder(async (session) =>
+        this.append(session, [
+          { type: "custom", rest: { customType: "acp_permission", data: { request: rest, result } } },
+        ]),
+      );
+    return result;
+  }
+}
+
+/** Moves the agent's message id to `_meta`: our message ids are those of the entries, which come later. */
+function moveMessageId(update: LooseMembers): never {
+  const { messageId, ...rest } = update;
+  if (messageId === undefined || messageId === null) return update as never;
+  return { ...rest, _meta: { ...toMembers(rest._meta), [SERVER_NAME]: { agentMessageId: messageId } } } as never;
+}
+
+function makePromptDrafts(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
+  const { blocks, isWhole } = toUserBlocks(prompt);
+  const message = { role: "user", content: blocks, timestamp };
+  const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
+  if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
+  return drafts;
+}
+
+/** Has the agent fork one of its sessions. Returns undefined if it cannot. */
+async function forkInAgent(
+  { link, capabilities }: ConnectedAgent,
+  sessionId: string,
+  where: object,
+): Promise<LooseMembers | undefined> {
+  if (!toMembers(capabilities.sessionCapabilities).fork) return undefined;
+  try {
+    return await link.request("session/fork", { sessionId, ...where });
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    return undefined;
+  }
+}
+
+function pickMember(from: LooseMembers | undefined, name: string): LooseMembers {
+  return from?.[name] === undefined ? {} : { [name]: from[name] };
+}

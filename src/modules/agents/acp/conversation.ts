@@ -1,0 +1,360 @@
+/** The conversation with an editor in the Agent Client Protocol: requests of both sides, replies, updates. */
+
+import { Failure } from "../../../core/failure.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { replaceHalves } from "../../../core/json/halves.ts";
+import { toJsonText } from "../../../core/json/json.ts";
+import { getIdText } from "../../../server/connection/call.ts";
+import type { PendingEvent } from "../../../server/connection/host.ts";
+import type { Output } from "../../../server/connection/output.ts";
+import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
+import type { AgentBackend } from "./agent.ts";
+import { encodeUpdate } from "./bounds.ts";
+import { ClientSession, type SessionJob } from "./client-session.ts";
+import { type CallSubmitter, CommandRunner } from "./command-runner.ts";
+import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED, toErrorText } from "./errors.ts";
+import type { AcpRequest, MethodContext } from "./method.ts";
+import { methods } from "./methods.ts";
+import { sendNewEntries } from "./replay.ts";
+import type { AcpUpdate, ClientFeatures } from "./update-mapper.ts";
+
+/** The connection that the conversation runs over. */
+interface AcpWire extends CallSubmitter {
+  /** True if the client reads its input. */
+  readonly hasCapacity: boolean;
+  /** True if the client has gone; then nothing is sent any more. */
+  readonly isGone: boolean;
+  /** Sends a message. */
+  send(text: string): void;
+  flush(): void;
+  /** Resumes reading after {@link AcpConversation.isFull} was true. */
+  resumeInput(): void;
+}
+
+/** The parts of a connection that a conversation runs over. */
+interface WireParts {
+  readonly output: Output;
+  readonly dispatcher: Dispatcher;
+  /** Resumes reading. */
+  resumeInput(): void;
+}
+
+/** Starts a conversation over a connection. */
+export function startConversation({ output, dispatcher, resumeInput }: WireParts, facts: AcpFacts): AcpConversation {
+  return new AcpConversation(
+    {
+      get hasCapacity() {
+        return output.hasCapacity;
+      },
+      get isGone() {
+        return output.isGone;
+      },
+      submit(call) {
+        dispatcher.submit(call);
+        dispatcher.commitPending();
+      },
+      send: (text) => output.send([replaceHalves(text)]),
+      flush: () => output.flush(),
+      resumeInput,
+    },
+    facts,
+  );
+}
+
+/** Facts about the server for the client. */
+export interface AcpFacts {
+  readonly version: string;
+  readonly readOnly: boolean;
+  /** The agent that runs turns, if there is one. */
+  readonly agent: AgentBackend | undefined;
+}
+
+/**
+ * Milliseconds without an update before the next one is sent at once. With 0.5 ms, a flood of chunks took 12 us each
+ * instead of 7, because many were sent alone.
+ */
+const PAUSE = 20;
+const GONE = "The client has gone.";
+/** Requests answered at a time; more input is not read until one has its reply. */
+const MAX_REQUESTS = 256;
+/** Events that can add entries to a session. */
+const NEWS: ReadonlySet<string> = new Set([
+  "session_append",
+  "session_tree",
+  "session_compact",
+  "session_info_changed",
+]);
+
+/** A request that has no reply yet. */
+interface OngoingRequest {
+  isCancelled: boolean;
+  /** The session of a prompt; undefined for other requests. */
+  readonly turnOf: unknown;
+  isTurnCancelled: boolean;
+  /** Work to do after the reply. */
+  readonly afterwards: (() => void)[];
+}
+
+export class AcpConversation {
+  readonly runner: CommandRunner;
+  readonly facts: AcpFacts;
+  private readonly wire: AcpWire;
+  /** The sessions that the client has open, or that a job works on, by id. */
+  private readonly sessions = new Map<string, ClientSession>();
+  private readonly requests = new Map<string, OngoingRequest>();
+  /** Called when there may be capacity, or a job was stopped. */
+  private waiters: (() => void)[] = [];
+  private whenIdle: (() => void)[] = [];
+  /** Unanswered requests to the client, by their ids. */
+  private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
+  private asks = 0;
+  /** True if the client's input has ended. */
+  isOver = false;
+  private jobs = 0;
+  private isFlushing = false;
+  /** Time of the last sent updates, in milliseconds. */
+  private flushedAt = 0;
+  /** Resolves with the answer to `initialize`, which precedes all others. */
+  private introduction: Promise<unknown> | undefined;
+  /** Undefined before `initialize`. */
+  features: ClientFeatures | undefined;
+
+  constructor(wire: AcpWire, facts: AcpFacts) {
+    this.wire = wire;
+    this.facts = facts;
+    this.runner = new CommandRunner(wire);
+  }
+
+  /** True if reading should pause. */
+  get isFull(): boolean {
+    return this.requests.size >= MAX_REQUESTS;
+  }
+
+  // --- input ---------------------------------------------------------------------------------------------------
+
+  /** Takes a message; `bytes` are its text. */
+  receive(value: unknown, bytes: Buffer): void {
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      return this.refuse("null", new AcpError(INVALID_REQUEST, "A message is one JSON object a line, and no batch."));
+    const { jsonrpc, id, method, params } = value as LooseMembers;
+    const isLegal = id === null || typeof id === "string" || typeof id === "number";
+    const idText = isLegal ? getIdText(id, bytes, { start: 0, end: bytes.length }) : "null";
+    if (jsonrpc !== "2.0")
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, 'The member jsonrpc must be the string "2.0".'));
+    if (method === undefined && ("result" in value || "error" in value)) return this.answered(id, value);
+    if (id !== undefined && !isLegal)
+      return this.refuse("null", new AcpError(INVALID_REQUEST, "An id is a string, a number or null."));
+    if (typeof method !== "string")
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, "The member method must be a string."));
+    if (id === undefined) return this.notice(method, toMembers(params));
+    this.begin(idText, method, params);
+  }
+
+  // --- requests of ours ----------------------------------------------------------------------------------------
+
+  askClient(method: string, params: LooseMembers): Promise<unknown> {
+    const id = `ask ${++this.asks}`;
+    return new Promise((resolve, reject) => {
+      if (this.isOver) return reject(new AcpError(CANCELLED, GONE));
+      this.asked.set(id, { resolve, reject });
+      this.wire.send(toJsonText({ jsonrpc: "2.0", id, method, params }));
+      this.wire.flush();
+    });
+  }
+
+  /** Resolves a request of ours. An unknown id is ignored. */
+  private answered(id: unknown, { result, error }: LooseMembers): void {
+    const asked = this.asked.get(id);
+    this.asked.delete(id);
+    if (error === undefined) asked?.resolve(result);
+    else asked?.reject(AcpError.fromReply(error, REFUSED, "The client refused."));
+  }
+
+  /** Rejects everything that waits for the client, whose input has ended. */
+  abandon(): void {
+    this.isOver = true;
+    for (const { reject } of this.asked.values()) reject(new AcpError(CANCELLED, GONE));
+    this.asked.clear();
+    for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
+  }
+
+  /** Handles a notification. Unknown ones are ignored, as the protocol requires. */
+  private notice(method: string, params: LooseMembers): void {
+    if (method === "$/cancel_request") {
+      const { requestId } = params;
+      const request = this.requests.get(JSON.stringify(requestId));
+      if (!request) return;
+      request.isCancelled = true;
+      this.wake();
+    } else if (method === "session/cancel" && typeof params.sessionId === "string") {
+      // The agent may not have the turn yet.
+      for (const request of this.requests.values())
+        if (request.turnOf === params.sessionId) request.isTurnCancelled = true;
+      this.facts.agent?.cancel(params.sessionId);
+    }
+  }
+
+  private begin(idText: string, method: string, params: unknown): void {
+    if (this.requests.has(idText)) {
+      const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
+    }
+    const turnOf = method === "session/prompt" ? toMembers(params).sessionId : undefined;
+    // The first words of the turn are sent at once.
+    if (turnOf !== undefined) this.flushedAt = 0;
+    const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
+    this.requests.set(idText, ongoing);
+    this.hold();
+    const ended = this.run(method, params, ongoing)
+      .then(
+        (result) => `"result":${toJsonText(result)}`,
+        (error) => `"error":${toErrorText(this.asCancelled(ongoing, error))}`,
+      )
+      .then((outcome) => {
+        const wasFull = this.isFull;
+        this.requests.delete(idText);
+        this.wire.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
+        this.wire.flush();
+        if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
+        if (wasFull) this.wire.resumeInput();
+        this.release();
+      });
+    if (method === "initialize") this.introduction ??= ended;
+  }
+
+  private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<object> {
+    const known = Object.hasOwn(methods, method) ? methods[method] : undefined;
+    if (!known) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
+    if (!this.features && method !== "initialize")
+      throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
+    if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
+      throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
+    if (method !== "initialize") await this.introduction;
+    const request: AcpRequest = {
+      params,
+      isCancelled: () => ongoing.isCancelled,
+      isTurnCancelled: () => ongoing.isTurnCancelled,
+      afterwards: (work) => void ongoing.afterwards.push(work),
+    };
+    return known(this.context, request);
+  }
+
+  private asCancelled({ isCancelled }: OngoingRequest, error: unknown): unknown {
+    const { name } = error as { name?: unknown };
+    return isCancelled && name === "cancelled" ? new AcpError(CANCELLED, "The request was cancelled.") : error;
+  }
+
+  // --- sessions ------------------------------------------------------------------------------------------------
+
+  private readonly context: MethodContext = {
+    conversation: this,
+    inOrder: (id, job) => this.inOrder(id, job),
+    find: (id) => this.sessions.get(id),
+    queueCatchUp: (session) => this.queueCatchUp(session),
+    replayContext: () => this.replayContext,
+  };
+
+  private get replayContext() {
+    const { runner, features = { compaction: false, notices: false, forms: false } } = this;
+    return {
+      runner,
+      features,
+      agentReportsUsage: this.facts.agent?.reportsUsage === true,
+      findClassifier: (id: string) => this.facts.agent?.findClassifier?.(id),
+      update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
+    };
+  }
+
+  /** Runs a job of a session after those before it. */
+  private inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T> {
+    const session = this.sessions.get(id) ?? new ClientSession(id);
+    this.sessions.set(id, session);
+    const run: SessionJob<T> = (isStopped) => job(session, isStopped);
+    return session.run(run).finally(() => {
+      // The job that just ended still counts.
+      if (session.jobs <= 1 && !session.position && this.sessions.get(id) === session) this.sessions.delete(id);
+    });
+  }
+
+  /** Handles an event of the server. */
+  receiveEvent({ name, sessionId }: PendingEvent): void {
+    const session = this.sessions.get(sessionId);
+    if (session && NEWS.has(name)) this.queueCatchUp(session);
+  }
+
+  /** Sends new entries of all sessions, because events were lost. */
+  catchUpAll(): void {
+    for (const session of this.sessions.values()) this.queueCatchUp(session);
+  }
+
+  private queueCatchUp(session: ClientSession): void {
+    // New entries are sent at the end of a turn in any case.
+    if (session.isCatchUpQueued || session.isInTurn) return;
+    session.isCatchUpQueued = true;
+    this.hold();
+    void this.inOrder(session.id, (_, isStopped) => {
+      session.isCatchUpQueued = false;
+      return sendNewEntries(this.replayContext, session, isStopped);
+    })
+      // The next load reports the reason.
+      .catch(() => {})
+      .then(() => {
+        this.wire.flush();
+        this.release();
+      });
+  }
+
+  // --- output --------------------------------------------------------------------------------------------------
+
+  private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+    while (!this.wire.hasCapacity && !isStopped()) {
+      this.wire.flush();
+      if (this.wire.hasCapacity) break;
+      await new Promise<void>((resolve) => this.waiters.push(resolve));
+    }
+    if (this.wire.isGone) throw new Failure("cancelled");
+    if (isStopped()) return;
+    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`);
+    this.flushSoon();
+  }
+
+  /** Sends the first update after a pause at once, because a person waits for it, and those that follow together. */
+  private flushSoon(): void {
+    if (this.isFlushing) return;
+    const now = performance.now();
+    const isAfterPause = now - this.flushedAt > PAUSE;
+    this.flushedAt = now;
+    if (isAfterPause) return this.wire.flush();
+    this.isFlushing = true;
+    setImmediate(() => {
+      this.isFlushing = false;
+      this.flushedAt = performance.now();
+      this.wire.flush();
+    });
+  }
+
+  private refuse(idText: string, error: AcpError): void {
+    this.wire.send(`{"jsonrpc":"2.0","id":${idText},"error":${toErrorText(error)}}`);
+    this.wire.flush();
+  }
+
+  /** Wakes the updates that wait for the client to read, or for their job to stop. */
+  wake(): void {
+    for (const wake of this.waiters.splice(0)) wake();
+  }
+
+  /** Resolves when every request has its reply. */
+  idle(): Promise<void> {
+    if (this.jobs === 0) return Promise.resolve();
+    return new Promise((resolve) => this.whenIdle.push(resolve));
+  }
+
+  private hold(): void {
+    this.jobs++;
+  }
+
+  private release(): void {
+    this.jobs--;
+    if (this.jobs === 0) for (const wake of this.whenIdle.splice(0)) wake();
+  }
+}

@@ -1,0 +1,371 @@
+/** The methods of the Agent Client Protocol, one function each. Names and shapes are those of its schema. */
+
+import { BadParams, Failure } from "../../../core/failure.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { toPreview } from "../../../core/format/message.ts";
+import { type ClientSession, requireNotStopped } from "./client-session.ts";
+import { createOpenSession, forkOpenSession, type LocatedSession, locateSession } from "./commands.ts";
+import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND } from "./errors.ts";
+import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
+import { getMeta, getMetaText, listUnusedParams, parseListCwd, parseParams } from "./params.ts";
+import { type ReplayResult, replay, sendNewEntries } from "./replay.ts";
+import { getAgentSettings, getOutline, prompt, setConfigOption, setMode } from "./turns.ts";
+import { SERVER_NAME } from "./update-mapper.ts";
+
+/** The version of the Agent Client Protocol. A client that requests another one gets this in the reply. */
+const ACP_VERSION = 1;
+/** Sessions on a page of a list. */
+const LISTED = 100;
+
+// --- beginning -------------------------------------------------------------------------------------------------
+
+const initialize: Method = async ({ conversation }, { params }) => {
+  if (conversation.features)
+    throw new AcpError(INVALID_REQUEST, "initialize was answered already; it is sent only once.");
+  const { protocolVersion, clientCapabilities, clientInfo } = toMembers(params);
+  if (typeof protocolVersion !== "number" || !Number.isInteger(protocolVersion))
+    throw new BadParams([{ path: "protocolVersion", message: "must be a whole number, such as 1" }]);
+  const { session: sessions, elicitation } = toMembers(clientCapabilities);
+  const can = toMembers(sessions);
+  const isGiven = (name: string): boolean => isObjectValue(can[name]);
+  const { version, readOnly, agent } = conversation.facts;
+  const { name, version: clientVersion } = toMembers(clientInfo);
+  conversation.features = {
+    compaction: isGiven("compaction"),
+    notices: isGiven("notices"),
+    forms: isObjectValue(toMembers(elicitation).form),
+  };
+  // Clients that share a session see this name.
+  if (typeof name === "string")
+    await conversation.runner.ask("initialize", {
+      clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
+    });
+  const met = toMembers(
+    await agent?.initialize?.({ clientCapabilities: toMembers(clientCapabilities), ...pickClientInfo(clientInfo) }),
+  );
+  const { authMethods = [] } = met;
+  const changes = readOnly ? {} : { delete: {}, archive: {}, title: {} };
+  return {
+    protocolVersion: ACP_VERSION,
+    agentInfo: { name: SERVER_NAME, title: "Pi session server", version },
+    agentCapabilities: {
+      loadSession: true,
+      promptCapabilities: agent?.promptCapabilities ?? { image: false, audio: false, embeddedContext: false },
+      mcpCapabilities: { http: false, sse: false },
+      ...toMembers(met.agentCapabilities),
+      sessionCapabilities: { list: {}, resume: {}, close: {}, fork: {}, status: {}, ...changes },
+      _meta: {
+        [SERVER_NAME]: { prompt: agent !== undefined, since: true, forkAt: true, methods: Object.keys(extensions) },
+      },
+    },
+    authMethods,
+  };
+};
+
+function isObjectValue(value: unknown): boolean {
+  return typeof value === "object" && value !== null;
+}
+
+function pickClientInfo(clientInfo: unknown): { clientInfo?: LooseMembers } {
+  return isObjectValue(clientInfo) ? { clientInfo: toMembers(clientInfo) } : {};
+}
+
+const authenticate: Method = async ({ conversation: { facts } }, { params }) => {
+  if (facts.agent?.authenticate) return facts.agent.authenticate(toMembers(params));
+  throw new AcpError(INVALID_PARAMS, "There is nothing to log in to: this server offers no ways to authenticate.");
+};
+
+// --- sessions --------------------------------------------------------------------------------------------------
+
+const newSession: Method = async (context, request) => {
+  const { conversation, inOrder } = context;
+  const given = parseParams(request.params, "cwd", "mcpServers", "additionalDirectories");
+  const { sessionId } = await conversation.runner.run(createOpenSession, { cwd: given.cwd });
+  await inOrder(sessionId, async (session) => {
+    const { leafId } = await getOutline(conversation, sessionId);
+    session.position = { lastId: leafId, mapper: undefined };
+  });
+  const settings = await getAgentSettings(context, request, sessionId);
+  return { sessionId, ...withMeta(settings, listIgnored(context, given)) };
+};
+
+const load: Method = (context, request) => openForClient(context, request, true);
+
+const resume: Method = (context, request) =>
+  openForClient(context, request, getMetaText(toMembers(request.params), "since") !== undefined);
+
+/** Opens a session for the client, and sends the entries that it does not have. */
+function openForClient(context: MethodContext, request: AcpRequest, isShown: boolean): Promise<object> {
+  const { params, isCancelled } = request;
+  const { conversation, inOrder, replayContext } = context;
+  const given = parseParams(params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
+  const since = getMetaText(given, "since");
+  const path = getMetaText(given, "sessionPath");
+  const { sessionId } = given;
+  return inOrder(sessionId, async (session, isClosed) => {
+    const isStopped = (): boolean => isClosed() || isCancelled();
+    requireNotStopped(isStopped);
+    await open(conversation, sessionId, path);
+    const shown = isShown
+      ? await replay(replayContext(), session, since, isStopped)
+      : await markAllShown(conversation, session);
+    const { cwd } = shown.facts;
+    const details = { ...describeReplay(shown), ...(cwd === given.cwd ? {} : { cwd }), ...listIgnored(context, given) };
+    return withMeta(await getAgentSettings(context, request, sessionId), details);
+  });
+}
+
+/** Records that the client has all entries of a session from elsewhere. */
+async function markAllShown(conversation: ConversationAccess, session: ClientSession): Promise<ReplayResult> {
+  const facts = await getOutline(conversation, session.id);
+  session.position = { lastId: facts.leafId, mapper: undefined };
+  return { facts, after: facts.leafId, entries: 0 };
+}
+
+function describeReplay({ facts, after, entries }: ReplayResult): LooseMembers {
+  return { leafId: facts.leafId, after, entries, readOnly: facts.readOnly };
+}
+
+/** Opens a session. Throws session_not_found unless the id matches exactly. */
+async function open({ runner }: ConversationAccess, sessionId: string, sessionPath?: string): Promise<void> {
+  if (sessionPath !== undefined) {
+    const opened = await runner.ask("open_session", { sessionPath });
+    if (opened.sessionId === sessionId) return;
+    throw new AcpError(NOT_FOUND, "The session at the path in _meta has another id.");
+  }
+  const found = await runner.run(locateSession, { sessionId });
+  if (found.isOpen || found.sessionPath === null) return;
+  await runner.ask("open_session", { sessionPath: found.sessionPath });
+}
+
+const list: Method = async ({ conversation: { runner } }, { params }) => {
+  const given = parseParams(params, "cursor", "archived");
+  const wanted = given.archived ?? "exclude";
+  const cwd = parseListCwd(given);
+  let { isArchived, cursor } = parseCursor(given.cursor ?? undefined, wanted);
+  const sessions: object[] = [];
+  for (;;) {
+    const limit = LISTED - sessions.length;
+    const found = await runner.ask("list_sessions", { cwd, cursor, archived: isArchived, limit });
+    sessions.push(...(found.sessions as LooseMembers[]).map(toSessionInfo));
+    const next = found.nextCursor as string | undefined;
+    if (next !== undefined) return { sessions, nextCursor: `${isArchived ? ARCHIVED : ""}${next}` };
+    if (isArchived || wanted !== "include") return { sessions };
+    // The archived sessions follow the others.
+    if (sessions.length === LISTED) return { sessions, nextCursor: ARCHIVED };
+    isArchived = true;
+    cursor = undefined;
+  }
+};
+
+/** Prefix of cursors into the archived sessions, which follow the others. */
+const ARCHIVED = "archived:";
+
+function parseCursor(cursor: string | undefined, wanted: string): { isArchived: boolean; cursor: string | undefined } {
+  if (!cursor?.startsWith(ARCHIVED)) return { isArchived: wanted === "only", cursor };
+  return { isArchived: true, cursor: cursor.slice(ARCHIVED.length) || undefined };
+}
+
+/** Returns a listed session in the protocol's form. */
+function toSessionInfo(listed: LooseMembers): object {
+  const { sessionId, cwd, name, firstMessage, modified, archived, sessionPath, messageCount, created, store } = listed;
+  const { forkedFrom, parentSession } = listed;
+  const title = name ?? (typeof firstMessage === "string" ? toPreview(firstMessage) : null);
+  return {
+    sessionId,
+    // The protocol requires a directory, and some sessions have none.
+    cwd: cwd ?? "/",
+    title: title === "" ? null : title,
+    updatedAt: modified,
+    ...(archived === true ? { archived } : {}),
+    ...makeMeta({
+      sessionPath,
+      messageCount,
+      created,
+      store,
+      cwd: cwd === null ? null : undefined,
+      parentSession,
+      forkedFrom,
+    }),
+  };
+}
+
+const close: Method = async ({ conversation, inOrder, find }, { params }) => {
+  const { sessionId } = parseParams(params, "sessionId");
+  stopJobs(conversation, find(sessionId));
+  await inOrder(sessionId, () => closeSession(conversation, sessionId));
+  return {};
+};
+
+function stopJobs(conversation: ConversationAccess, session: ClientSession | undefined): void {
+  session?.stop();
+  conversation.wake();
+}
+
+/** Closes a session. Returns its location. Throws session_not_found when it does not exist. */
+async function closeSession({ runner, facts }: ConversationAccess, sessionId: string): Promise<LocatedSession> {
+  const found = await runner.run(locateSession, { sessionId });
+  await facts.agent?.close(sessionId);
+  if (found.isOpen) await runner.ask("close_session", { sessionId });
+  return found;
+}
+
+const deleteSession: Method = async (context, { params }) =>
+  whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
+    if (isStored) await context.conversation.runner.ask("delete_session", { sessionId });
+  }).catch((error: unknown) => {
+    // A session that does not exist counts as deleted.
+    if (error instanceof Failure && /^(?:session_not_found|invalid_id)$/.test(error.name)) return {};
+    throw error;
+  });
+
+/** Makes the method that archives or unarchives a session. */
+function makeMoveMethod(command: "archive_session" | "unarchive_session"): Method {
+  return async (context, { params }) =>
+    whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId) => {
+      await context.conversation.runner.ask(command, { sessionId });
+    });
+}
+
+/** Closes a session and moves it. If the move fails, the client has it as before. */
+function whileClosed(
+  { conversation, inOrder, find }: MethodContext,
+  sessionId: string,
+  move: (sessionId: string, found: LocatedSession) => Promise<void>,
+): Promise<object> {
+  requireWritable(conversation);
+  const { position } = find(sessionId) ?? {};
+  stopJobs(conversation, find(sessionId));
+  return inOrder(sessionId, async (session) => {
+    const found = await closeSession(conversation, sessionId);
+    try {
+      await move(sessionId, found);
+    } catch (error) {
+      if (!position || !found.isStored) throw error;
+      await open(conversation, sessionId);
+      session.position = position;
+      throw error;
+    }
+    return {};
+  });
+}
+
+function requireWritable({ facts }: ConversationAccess): void {
+  if (facts.readOnly)
+    throw new AcpError(
+      NO_SUCH_METHOD,
+      "The server was started with --read-only: sessions are neither moved nor renamed.",
+    );
+}
+
+const fork: Method = async (context, request) => {
+  const { conversation, inOrder } = context;
+  const given = parseParams(request.params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
+  const { sessionId } = given;
+  const { entryId, position } = parseForkPoint(given);
+  const made = await inOrder(sessionId, async () => {
+    await open(conversation, sessionId, getMetaText(given, "sessionPath"));
+    return conversation.runner.run(forkOpenSession, { sessionId, entryId, position });
+  });
+  const shown = await inOrder(made.sessionId, (session) => markAllShown(conversation, session));
+  const { cwd } = shown.facts;
+  const details = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...listIgnored(context, given) };
+  return { sessionId: made.sessionId, ...withMeta(await getAgentSettings(context, request, made.sessionId), details) };
+};
+
+/** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
+function parseForkPoint(params: LooseMembers): { entryId: string | undefined; position: "at" | "before" } {
+  const ours = getMeta(params);
+  const air = toMembers(toMembers(toMembers(params._meta).jetbrains).air).fork;
+  const theirs = toMembers(air).messageId;
+  const position = ours.position ?? "at";
+  if (position !== "at" && position !== "before")
+    throw new BadParams([{ path: `_meta.${SERVER_NAME}.position`, message: 'must be "at" or "before"' }]);
+  if (air !== undefined && air !== null && typeof theirs !== "string")
+    throw new BadParams([{ path: "_meta.jetbrains.air.fork.messageId", message: "must be a string" }]);
+  return { entryId: getMetaText(params, "entryId") ?? (theirs as string | undefined), position };
+}
+
+const status: Method = async ({ conversation: { runner } }, { params }) => {
+  const { isOpen } = await runner.run(locateSession, { sessionId: parseParams(params, "sessionId").sessionId });
+  return { status: isOpen ? "open" : "saved" };
+};
+
+const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
+  const { sessionId, title } = parseParams(params, "sessionId", "title");
+  requireWritable(conversation);
+  return inOrder(sessionId, async () => {
+    const { isOpen, sessionPath } = await conversation.runner.run(locateSession, { sessionId });
+    const where = isOpen || sessionPath === null ? { sessionId } : { sessionPath };
+    await conversation.runner.ask("set_session_name", { ...where, name: title });
+    return { title: title.replace(/[\r\n]+/g, " ").trim() };
+  });
+};
+
+// --- extensions --------------------------------------------------------------------------------------------------
+
+/** Makes a method that runs a command on a session, which need not be open. */
+function makeQueryMethod(name: string): Method {
+  return async ({ conversation, inOrder }, { params }) => {
+    const { sessionId, ...rest } = parseParams(params, "sessionId");
+    return inOrder(sessionId, async () => {
+      await open(conversation, sessionId);
+      return conversation.runner.ask(name, { ...rest, sessionId });
+    });
+  };
+}
+
+/** Moves the leaf, and sends the entries of its path that the client does not have. */
+const branch: Method = async ({ conversation, inOrder, replayContext }, { params, isCancelled }) => {
+  const { sessionId, ...rest } = parseParams(params, "sessionId", "entryId");
+  return inOrder(sessionId, async (session, isClosed) => {
+    await open(conversation, sessionId);
+    const moved = await conversation.runner.ask("branch", { ...rest, sessionId });
+    const shown = await sendNewEntries(replayContext(), session, () => isClosed() || isCancelled());
+    return { ...moved, ...(shown ? { after: shown.after } : {}) };
+  });
+};
+
+/** Methods that the protocol does not have. */
+const extensions: Readonly<Record<string, Method>> = {
+  [`_${SERVER_NAME}/tree`]: makeQueryMethod("get_tree"),
+  [`_${SERVER_NAME}/entries`]: makeQueryMethod("get_entries"),
+  [`_${SERVER_NAME}/branch`]: branch,
+};
+
+export const methods: Readonly<Record<string, Method>> = {
+  initialize,
+  authenticate,
+  "session/new": newSession,
+  "session/load": load,
+  "session/resume": resume,
+  "session/list": list,
+  "session/close": close,
+  "session/delete": deleteSession,
+  "session/fork": fork,
+  "session/archive": makeMoveMethod("archive_session"),
+  "session/unarchive": makeMoveMethod("unarchive_session"),
+  "session/status": status,
+  "session/set_title": setTitle,
+  "session/prompt": prompt,
+  "session/set_mode": setMode,
+  "session/set_config_option": setConfigOption,
+  ...extensions,
+};
+
+/** Returns our part of `_meta`, if it has any members. */
+function makeMeta(ours: LooseMembers): object {
+  return Object.values(ours).every((value) => value === undefined) ? {} : { _meta: { [SERVER_NAME]: ours } };
+}
+
+/** Returns a result with our members added to its `_meta`. */
+function withMeta(result: LooseMembers, ours: LooseMembers): object {
+  const before = toMembers(toMembers(result._meta)[SERVER_NAME]);
+  return { ...result, ...makeMeta({ ...before, ...ours }) };
+}
+
+function listIgnored({ conversation }: MethodContext, params: LooseMembers): LooseMembers {
+  const { uses = [] } = conversation.facts.agent ?? {};
+  const ignored = listUnusedParams(params).filter((name) => !uses.includes(name));
+  return ignored.length === 0 ? {} : { ignored };
+}

@@ -1,0 +1,130 @@
+/** Methods that an agent answers: turns, modes and options. */
+
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./agent.ts";
+import type { ClientSession } from "./client-session.ts";
+import { locateSession, readOutline, type SessionOutline } from "./commands.ts";
+import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
+import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
+import { parseParams } from "./params.ts";
+import { prepareTurn, sendNewEntries } from "./replay.ts";
+
+export function getOutline({ runner }: Pick<ConversationAccess, "runner">, sessionId: string): Promise<SessionOutline> {
+  return runner.run(readOutline, { sessionId });
+}
+
+async function readAgentSession({ runner }: ConversationAccess, sessionId: string): Promise<AgentSession> {
+  return toAgentSession(sessionId, await getOutline({ runner }, sessionId));
+}
+
+function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
+  const isEmpty = leafId === null;
+  return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
+}
+
+/** Returns the agent's settings for a session that the client opens. */
+export async function getAgentSettings(
+  context: MethodContext,
+  request: AcpRequest,
+  sessionId: string,
+): Promise<LooseMembers> {
+  const { conversation, find } = context;
+  const { agent } = conversation.facts;
+  const session = find(sessionId);
+  if (!agent || !session) return {};
+  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: toMembers(request.params) };
+  const settings = await agent.getSettings(about, makeChannel(context, session));
+  request.afterwards(() => void agent.sendInitialUpdates?.(sessionId).catch(() => {}));
+  return settings;
+}
+
+/** Returns the channel to the client for a session. */
+function makeChannel(context: MethodContext, session: ClientSession): ClientChannel {
+  const { conversation, inOrder, replayContext } = context;
+  const { id } = session;
+  const isClosed = (): boolean => session.position === undefined;
+  return {
+    features: replayContext().features,
+    update: (update) => replayContext().update(id, update, isClosed),
+    ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
+    claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,
+    async sendNewEntries(classify, withUsage) {
+      if (isClosed()) return;
+      await inOrder(id, (_, isStopped) =>
+        sendNewEntries(replayContext(), session, () => isStopped() || isClosed(), classify, withUsage),
+      );
+    },
+  };
+}
+
+export const prompt: Method = async (context, request) => {
+  const { conversation, inOrder } = context;
+  const { sessionId, prompt: blocks } = parseParams(request.params, "sessionId", "prompt");
+  // An earlier request may still be opening the session.
+  const session = await inOrder(sessionId, async (found) => (found.position ? found : undefined));
+  if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
+  const { agent } = conversation.facts;
+  if (agent) return runTurn(context, request, agent, session, blocks);
+  const { isStored } = await conversation.runner.run(locateSession, { sessionId });
+  throw new AcpError(
+    REFUSED,
+    "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, " +
+      (isStored ? `run pi-session-server resume ${sessionId} in a terminal, or ` : "") +
+      "let your editor start an agent instead.",
+  );
+};
+
+/** Has the agent run a turn. Entries written during it are sent when it has ended. */
+async function runTurn(
+  context: MethodContext,
+  { isTurnCancelled }: AcpRequest,
+  agent: AgentBackend,
+  session: ClientSession,
+  blocks: readonly PromptBlock[],
+): Promise<object> {
+  const { conversation, inOrder, replayContext, queueCatchUp } = context;
+  const { id } = session;
+  if (session.isInTurn)
+    throw new AcpError(INVALID_REQUEST, "A turn of this session runs already. Wait until it ends, or cancel it.");
+  if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
+  session.isInTurn = true;
+  try {
+    const facts = await inOrder(id, (_, isStopped) => prepareTurn(replayContext(), session, isStopped));
+    const isCancelled = (): boolean => isTurnCancelled() || !session.position || conversation.isOver;
+    if (!facts || isCancelled()) return { stopReason: "cancelled" };
+    return await agent.prompt(toAgentSession(id, facts), blocks, makeChannel(context, session), isCancelled);
+  } finally {
+    session.isInTurn = false;
+    queueCatchUp(session);
+  }
+}
+
+function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {
+  if (agent) return agent;
+  const sentence = "This server keeps the history and runs no agent: there are no modes or options to set.";
+  throw new AcpError(NO_SUCH_METHOD, sentence);
+}
+
+/** Returns a session that the client has open. Throws NOT_FOUND. */
+function requireOpen({ find }: MethodContext, sessionId: string): ClientSession {
+  const session = find(sessionId);
+  if (session?.position) return session;
+  throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
+}
+
+export const setMode: Method = async (context, { params }) => {
+  const { conversation } = context;
+  const agent = requireAgent(conversation);
+  const { sessionId, modeId } = parseParams(params, "sessionId", "modeId");
+  const session = requireOpen(context, sessionId);
+  return agent.setMode(await readAgentSession(conversation, sessionId), modeId, makeChannel(context, session));
+};
+
+export const setConfigOption: Method = async (context, { params }) => {
+  const { conversation } = context;
+  const agent = requireAgent(conversation);
+  const { sessionId, configId, value } = parseParams(params, "sessionId", "configId", "value");
+  const session = requireOpen(context, sessionId);
+  const about = await readAgentSession(conversation, sessionId);
+  return agent.setConfigOption(about, configId, value, makeChannel(context, session));
+};

@@ -1,0 +1,268 @@
+/** Pi behind an editor: one process for each session with prompts, and its settings. */
+
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { toStored } from "../../../core/format/message.ts";
+import type { Session } from "../../../core/session/session.ts";
+import type { Command } from "../../../handlers/shared/command.ts";
+import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
+import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
+import { AcpError, INVALID_PARAMS, makeBusyError, REFUSED } from "../acp/errors.ts";
+import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
+import type { PiReply } from "../behind/pi-lines.ts";
+import {
+  LEVEL_OPTION,
+  listLevels,
+  MODEL_OPTION,
+  type PiOffer,
+  type PiSelection,
+  toCommandsUpdate,
+  toModelName,
+  toSettings,
+} from "./pi-offer.ts";
+import { PiSession } from "./pi-session.ts";
+
+/** Idle processes that are kept; above that, those used longest ago are ended. */
+const MAX_IDLE = 8;
+/** Milliseconds that an editor waits for the agent's offer when it opens a session. */
+const OFFERED_WITHIN = 5000;
+
+export class PiBackend implements AgentBackend, AgentGate {
+  readonly promptCapabilities = { image: true, audio: false, embeddedContext: true };
+  private readonly handles: ServerHandles;
+  private readonly options: AgentOptions;
+  /** In the order of their last use. */
+  private readonly sessions = new Map<string, PiSession>();
+  /** Sessions that are ending. */
+  private readonly leaving = new Map<string, Promise<void>>();
+  /** By directory. */
+  private readonly offers = new Map<string, Promise<PiOffer>>();
+  /** Settings that came too late for the reply, by session. */
+  private readonly lateSettings = new Map<string, Promise<AgentReply>>();
+  private isEnding = false;
+
+  constructor(handles: ServerHandles, options: AgentOptions) {
+    this.handles = handles;
+    this.options = options;
+  }
+
+  // --- processes -----------------------------------------------------------------------------------------------
+
+  private async getSession(sessionId: string): Promise<PiSession> {
+    for (let left = this.leaving.get(sessionId); left; left = this.leaving.get(sessionId)) await left;
+    const piSession = this.sessions.get(sessionId) ?? new PiSession(sessionId, this.handles, this.options);
+    this.sessions.delete(sessionId);
+    this.sessions.set(sessionId, piSession);
+    if (this.isEnding) await piSession.end();
+    this.dropIdle(piSession);
+    return piSession;
+  }
+
+  /** Ends idle processes, if there are too many. */
+  private dropIdle(but: PiSession): void {
+    const idle = [...this.sessions.values()].filter((one) => one !== but && !one.isAtWork && one.agent.isRunning);
+    for (const piSession of idle.slice(0, Math.max(0, idle.length - MAX_IDLE))) void this.leave(piSession);
+  }
+
+  private leave(piSession: PiSession): Promise<void> {
+    const { sessionId } = piSession;
+    this.sessions.delete(sessionId);
+    const left = piSession.end().finally(() => this.leaving.delete(sessionId));
+    this.leaving.set(sessionId, left);
+    return left;
+  }
+
+  async end(): Promise<void> {
+    this.isEnding = true;
+    await Promise.all([...[...this.sessions.values()].map((piSession) => piSession.end()), ...this.leaving.values()]);
+  }
+
+  /** Resumes reading from the agents, when the host reads again. */
+  resume(): void {
+    for (const { agent } of this.sessions.values()) agent.resume();
+  }
+
+  /** True if an agent does not read its input. */
+  get isFull(): boolean {
+    return [...this.sessions.values()].some(({ agent }) => agent.isFull);
+  }
+
+  // --- the gate of calls ---------------------------------------------------------------------------------------
+
+  mayHaveWritten(session: Session, command: Command): boolean {
+    return this.sessions.get(session.id)?.agent.mayHaveWritten(session, command) === true;
+  }
+
+  before(command: Command, session: Session): Promise<void> | undefined {
+    // A fork opens a copy, and the session stays open.
+    if (command.effect === "replace") return undefined;
+    const piSession = this.sessions.get(session.id);
+    return piSession?.isAtWork && command.effect === "write"
+      ? Promise.reject(makeBusyError())
+      : piSession?.agent.before(command, session);
+  }
+
+  // --- settings ------------------------------------------------------------------------------------------------
+
+  async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
+    const { sessionId } = session;
+    const piSession = await this.getSession(sessionId);
+    piSession.channel = channel;
+    piSession.onLevel = (level) => this.levelChanged(session, level, channel);
+    const settled = this.getShownSettings(piSession, session);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), OFFERED_WITHIN);
+    });
+    try {
+      const settings = await Promise.race([settled, late]);
+      if (settings) return settings;
+      this.lateSettings.set(sessionId, settled);
+      settled.catch(() => {});
+    } catch {
+      // The history can be read without the agent, and the next prompt reports the reason.
+    } finally {
+      clearTimeout(timer);
+    }
+    return {};
+  }
+
+  async sendInitialUpdates(sessionId: string): Promise<void> {
+    const { channel, current } = this.sessions.get(sessionId) ?? {};
+    if (!channel) return;
+    const late = this.lateSettings.get(sessionId);
+    this.lateSettings.delete(sessionId);
+    if (late) await channel.update({ sessionUpdate: "config_option_update", ...pickOptions(await late) });
+    const offer = await this.offers.get(this.options.cwdFor(current ?? null));
+    if (offer && offer.commands.length > 0) await channel.update(toCommandsUpdate(offer) as never);
+  }
+
+  /** Returns Pi's offer in the directory of a session. */
+  private async getOffer(piSession: PiSession, { cwd }: AgentSession): Promise<PiOffer> {
+    const place = this.options.cwdFor({ cwd } as Session);
+    const known = this.offers.get(place);
+    if (known) return known;
+    const asked = requestOffer(piSession);
+    this.offers.set(place, asked);
+    // The next request asks again.
+    asked.catch(() => this.offers.delete(place));
+    return asked;
+  }
+
+  private async getSelection(piSession: PiSession, session: AgentSession, offer: PiOffer): Promise<PiSelection> {
+    const { current, agent } = piSession;
+    if (current && agent.isAt(current)) {
+      const state = await piSession.state();
+      const model = toMembers(state?.model);
+      if (typeof model.id === "string") {
+        const levels = await requestLevels(piSession);
+        return { model, thinkingLevel: toStored(state?.thinkingLevel) || "off", levels };
+      }
+    }
+    const { model, thinkingLevel } = session;
+    const chosen = model && offer.models.find((one) => one.provider === model.provider && one.id === model.id);
+    return { model: chosen ?? offer.model, thinkingLevel: thinkingLevel ?? offer.thinkingLevel };
+  }
+
+  private async getShownSettings(piSession: PiSession, session: AgentSession): Promise<AgentReply> {
+    const offer = await this.getOffer(piSession, session);
+    return toSettings(offer, await this.getSelection(piSession, session, offer));
+  }
+
+  async setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply> {
+    const settings = await this.set(session, channel, LEVEL_OPTION, modeId);
+    await channel.update({ sessionUpdate: "config_option_update", ...pickOptions(settings) });
+    return {};
+  }
+
+  async setConfigOption(
+    session: AgentSession,
+    configId: string,
+    value: unknown,
+    channel: ClientChannel,
+  ): Promise<AgentReply> {
+    const { modes, ...settings } = await this.set(session, channel, configId, String(value));
+    const { currentModeId } = toMembers(modes);
+    if (currentModeId !== undefined) await channel.update({ sessionUpdate: "current_mode_update", currentModeId });
+    return pickOptions(settings);
+  }
+
+  /** Sets a model or a level in Pi for a session. Returns the new settings. */
+  private async set(session: AgentSession, channel: ClientChannel, what: string, value: string): Promise<AgentReply> {
+    const piSession = await this.getSession(session.sessionId);
+    piSession.channel = channel;
+    if (what !== MODEL_OPTION && what !== LEVEL_OPTION)
+      throw new AcpError(INVALID_PARAMS, `There is no option ${what}. There are ${MODEL_OPTION} and ${LEVEL_OPTION}.`);
+    const offer = await this.getOffer(piSession, session);
+    if (what === MODEL_OPTION) {
+      const model = offer.models.find((one) => toModelName(one) === value);
+      if (!model) throw new AcpError(INVALID_PARAMS, `The agent has no model ${value}.`);
+      requireSuccess(await piSession.question("set_model", { provider: model.provider, modelId: model.id }, true));
+    } else {
+      const { model, levels = listLevels(model) } = await this.getSelection(piSession, session, offer);
+      if (!levels.includes(value)) throw new AcpError(INVALID_PARAMS, `The model has no thinking level ${value}.`);
+      requireSuccess(await piSession.question("set_thinking_level", { level: value }, true));
+    }
+    return this.getShownSettings(piSession, session);
+  }
+
+  private async levelChanged(session: AgentSession, level: string, channel: ClientChannel): Promise<void> {
+    const offer = await this.offers.get(this.options.cwdFor({ cwd: session.cwd } as Session))?.catch(() => undefined);
+    if (!offer || level === "") return;
+    await channel.update({ sessionUpdate: "current_mode_update", currentModeId: level });
+  }
+
+  // --- turns ---------------------------------------------------------------------------------------------------
+
+  async prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    channel: ClientChannel,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply> {
+    const piSession = await this.getSession(session.sessionId);
+    if (isCancelled()) return { stopReason: "cancelled" };
+    return piSession.prompt(prompt, session.cwd, channel);
+  }
+
+  cancel(sessionId: string): void {
+    this.sessions.get(sessionId)?.cancel();
+  }
+
+  async close(sessionId: string): Promise<void> {
+    this.lateSettings.delete(sessionId);
+    const piSession = this.sessions.get(sessionId);
+    if (piSession) await this.leave(piSession);
+    else await this.leaving.get(sessionId);
+  }
+}
+
+async function requestOffer(piSession: PiSession): Promise<PiOffer> {
+  const state = getData(await piSession.question("get_state"));
+  const { models } = getData(await piSession.question("get_available_models"));
+  const { commands } = getData(await piSession.question("get_commands"));
+  const model = toMembers(state.model);
+  return {
+    models: Array.isArray(models) ? models.map(toMembers) : [],
+    commands: Array.isArray(commands) ? commands.map(toMembers) : [],
+    model: typeof model.id === "string" ? model : undefined,
+    thinkingLevel: toStored(state.thinkingLevel) || "off",
+  };
+}
+
+/** Returns the levels of Pi's current model; undefined if Pi does not know the question. */
+async function requestLevels(piSession: PiSession): Promise<readonly string[] | undefined> {
+  const { levels } = getData(await piSession.question("get_available_thinking_levels"));
+  return Array.isArray(levels) ? levels.map(toStored) : undefined;
+}
+
+function getData({ data }: PiReply): LooseMembers {
+  return data ?? {};
+}
+
+function requireSuccess({ success, error }: PiReply): void {
+  if (success !== true) throw new AcpError(REFUSED, error || "The agent refused and does not say why.");
+}
+
+function pickOptions({ configOptions }: LooseMembers): { configOptions: unknown } {
+  return { configOptions: configOptions ?? [] };
+}

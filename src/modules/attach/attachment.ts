@@ -1,0 +1,534 @@
+/**
+ * One session that another process holds and this process has joined. The holder runs writes; reads use the session's
+ * own files, which contain everything acknowledged. When the holder is gone, this process takes the lock or joins the
+ * next holder, and sends the unanswered calls again under the same keys.
+ */
+
+import type { Duplex } from "node:stream";
+import { Failure } from "../../core/failure.ts";
+import { findKnownValueEnd, getElements, getMembers, toBytes, toOneLine } from "../../core/json/json.ts";
+import { Raw } from "../../core/json/raw.ts";
+import {
+  type Announcement,
+  ATTACH_PROTOCOL,
+  type FoundHolder,
+  type SharedClient,
+  type SharedHolder,
+  toShownName,
+} from "../../core/ports/attach.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { EventName } from "../../handlers/shared/events.ts";
+import type { HookName } from "../../handlers/shared/hooks.ts";
+import type { Call } from "../../server/connection/call.ts";
+import { DescribedError, type ErrorDescription } from "../../server/connection/dialect.ts";
+import type { Hooks, Question } from "../../server/connection/hooks.ts";
+import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
+import { AskedCalls, type PassedCall, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
+import { getLastEntryId } from "./guest.ts";
+import { isHeld } from "./hosting.ts";
+import { isKnownEvent, makeUnansweredFailure, parseClient, parseHolder, requireValidMessage } from "./messages.ts";
+import { Pipe, type PipeMessage } from "./pipe.ts";
+import {
+  type CatchUpOptions,
+  catchUpSession,
+  getPosition,
+  moveLeaves,
+  NO_POSITION,
+  parsePosition,
+  type ReportedPosition,
+} from "./places.ts";
+import { type PresenceEvent, ReportedClients } from "./presence.ts";
+import { SHARED_HOOKS } from "./protocol.ts";
+
+/** Milliseconds for a holder to admit this process. */
+const ADMITS_WITHIN = 1000;
+/** Event members that this server sets itself. */
+const OWN_MEMBERS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
+/** Milliseconds to try to take over from a dead holder. */
+const RECOVERS_WITHIN = 15_000;
+/** Milliseconds after which a holder that admitted this process counts as stable. */
+const STABLE_AFTER = 1000;
+
+export interface AttachmentOptions {
+  readonly client: string;
+  readonly durability: "sync" | "os";
+  /** Milliseconds of silence after which calls sent to the holder fail: it may be stopped. */
+  readonly answersWithin: number;
+  readonly hooks: Pick<Hooks, "has">;
+  /** Asks the local host on behalf of the holder. */
+  readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
+  readonly newKey: () => string;
+  /** Returns milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Finds the holder of the session. */
+  readonly find: (session: Session) => FoundHolder<Duplex> | null;
+  /** Sends events of a session to the local host. */
+  readonly passOn: (session: Session, events: PendingEvent[]) => void;
+  /** Counts events that the holder of a session dropped. */
+  readonly missed: (session: Session, count: number) => void;
+  /** Lets others join a session that this process holds now. Returns the epoch if they can. */
+  readonly tookOver: (session: Session, others: readonly SharedClient[]) => number | undefined;
+  /** Description of the local host for other processes. */
+  readonly self: (session: Session) => SharedClient;
+}
+
+export class Attachment {
+  private readonly session: Session;
+  private readonly options: AttachmentOptions;
+  /** Called when the session is left; `isGivenUp`: no holder admitted this process, or none was stable. */
+  private readonly ended: (isGivenUp: boolean) => void;
+  private pipe: Pipe | undefined;
+  private holder: SharedHolder = { epoch: 0, client: "", pid: 0 };
+  private place: ReportedPosition = NO_POSITION;
+  /** The local host's head, as last sent to the holder. */
+  private reportedHead: string | null = null;
+  /** True if the holder reported something that was not read here yet. */
+  private isBehind = false;
+  private readonly asked = new AskedCalls();
+  /** All clients of the session that the holder reported. */
+  readonly clients = new ReportedClients();
+  /** True if the holder said goodbye. */
+  private hasLeft = false;
+  private readonly questions = new Map<number, Question>();
+  private heardAt = 0;
+  private watch: NodeJS.Timeout | undefined;
+  private isClosed = false;
+  private joinedAt = 0;
+  /** End of the takeover attempt, and the delay of the next one after a holder that was not stable. */
+  private takeover = { until: 0, wait: 0 };
+
+  constructor(session: Session, options: AttachmentOptions, ended: (isGivenUp: boolean) => void) {
+    this.session = session;
+    this.options = options;
+    this.ended = ended;
+  }
+
+  // --- joining -------------------------------------------------------------------------------------------------
+
+  /** Joins the announced holder, unless it died. `known`: the position at the previous holder. Never rejects. */
+  async connect(known?: ReportedPosition): Promise<"joined" | "refused" | "nobody" | "dead"> {
+    // A write may have taken the lock during the search, and the entrance is this process's own.
+    const found = isHeld(this.session) ? null : this.options.find(this.session);
+    if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
+    if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
+    let stream: Duplex;
+    try {
+      stream = await found.connect();
+    } catch {
+      return "dead";
+    }
+    return this.enter(stream, found.announcement, known);
+  }
+
+  private enter(
+    stream: Duplex,
+    { token, epoch }: Announcement,
+    known?: ReportedPosition,
+  ): Promise<"joined" | "refused" | "nobody"> {
+    const { session, options } = this;
+    return new Promise((resolve) => {
+      let isIn = false;
+      const settle = (outcome: "joined" | "refused" | "nobody"): void => {
+        clearTimeout(late);
+        isIn = outcome === "joined";
+        if (isIn) {
+          this.joinedAt = performance.now();
+          this.pipe = pipe;
+          pipe.trust();
+          session.holder = this.holder;
+        } else pipe.drop();
+        resolve(outcome);
+      };
+      const pipe = new Pipe(
+        stream,
+        (message) => {
+          if (isIn) return this.receive(message);
+          // A write may have taken the lock in between: the sender has died, and its state was reported already.
+          if (isHeld(session)) return settle("nobody");
+          const attached = parseHolder(message.value);
+          if (!attached) return settle("refused");
+          const { holder, place } = this;
+          requireValidMessage(message.value);
+          // The announced epoch identifies it, whatever epoch it sends.
+          this.holder = { ...attached, epoch };
+          this.notePosition(message);
+          // A holder without heads would write at the shared leaf.
+          if (this.place.head !== this.reportedHead) return settle("refused");
+          try {
+            if (this.catchUp(known ?? this.getPositionHere(), { next: this.place, isFirst: known === undefined })) {
+              this.readClients(message, known === undefined);
+              settle("joined");
+              // The local host may have introduced itself in between.
+              if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
+              return;
+            }
+          } catch {
+            return settle("refused");
+          }
+          // The files lack entries that the holder will not send.
+          Object.assign(this, { holder, place });
+          settle("nobody");
+        },
+        () => {
+          if (!isIn) settle("nobody");
+          else if (this.pipe === pipe) void this.recover();
+        },
+      );
+      const late = setTimeout(() => settle("nobody"), Math.min(ADMITS_WITHIN, options.answersWithin));
+      const introduced = this.introduction();
+      const { client, durability } = options;
+      const attach = {
+        token,
+        protocol: ATTACH_PROTOCOL,
+        sessionId: session.id,
+        client,
+        durability,
+        ...introduced,
+        stand: this.recordHead(),
+      };
+      pipe.send(JSON.stringify({ attach }));
+    });
+  }
+
+  /** Returns the session's position as read here and reported to the local host. */
+  private getPositionHere(): ReportedPosition {
+    return getPosition(this.session);
+  }
+
+  /** Records and returns the local host's head, for a message to the holder. */
+  private recordHead(): object | null {
+    const { heads } = this.session;
+    this.reportedHead = heads.own;
+    // The last position from the previous holder may not be read here yet.
+    return heads.own === null ? null : { head: heads.own, leafId: this.reportedLeafId };
+  }
+
+  /** Sends the holder the local host's head if it changed. */
+  sendHead(): void {
+    if (this.session.heads.own !== this.reportedHead) this.pipe?.send(JSON.stringify({ stand: this.recordHead() }));
+  }
+
+  private introduction(): { hooks: string[]; self: SharedClient } {
+    const { hooks, self } = this.options;
+    return { hooks: SHARED_HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
+  }
+
+  /** Sends the holder the local host's description and hooks after it introduced itself. */
+  introduce(): void {
+    const { hooks, self } = this.introduction();
+    this.pipe?.send(JSON.stringify({ hooks }));
+    this.pipe?.send(JSON.stringify({ self }));
+  }
+
+  /** Copies the list of clients from a message. */
+  private readClients({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
+    if (typeof self === "string") this.clients.selfId = self;
+    if (typeof by === "string") this.clients.holderId = by;
+    if (Array.isArray(clients)) this.reportPresence(this.clients.renew(clients, isFirst));
+  }
+
+  private reportPresence(events: readonly PresenceEvent[]): void {
+    const { session } = this;
+    // The leaf is the last one reported to the local host, even if it is not read here yet.
+    const leafId = this.reportedLeafId;
+    const sent = events.map(({ name, payload }) => ({ ...makeEvent(session, name, payload), leafId }));
+    if (sent.length > 0) this.options.passOn(session, sent);
+  }
+
+  private end(isGivenUp = false): void {
+    this.isClosed = true;
+    clearInterval(this.watch);
+    this.session.holder = undefined;
+    this.ended(isGivenUp);
+  }
+
+  close(isGivenUp = false): void {
+    this.end(isGivenUp);
+    const { pipe } = this;
+    this.pipe = undefined;
+    pipe?.send('{"bye":true}');
+    pipe?.close();
+    for (const question of this.questions.values()) question.cancel();
+  }
+
+  /** The holder, with the name of its host. */
+  get holderFacts(): { client: string; pid: number; name: string | null } {
+    const { client, pid } = this.holder;
+    return { client: toShownName(client) ?? "another server", pid, name: this.clients.holder?.name ?? null };
+  }
+
+  // --- asking --------------------------------------------------------------------------------------------------
+
+  /** Passes a call to the holder; after the holder's death, to the next one, which may be this process. */
+  pass(passed: PassedCall): void {
+    const { call } = passed;
+    const { idempotencyKey } = call.params as { idempotencyKey?: string };
+    const key = idempotencyKey ?? this.options.newKey();
+    const params = serializeParams(call, idempotencyKey === undefined ? key : undefined);
+    const asked = { ...passed, key, params, isRepeated: false };
+    if (this.isClosed) {
+      void runLocally(asked);
+      return;
+    }
+    this.asked.add(asked);
+    this.sendNext();
+  }
+
+  /** Asks the holder to cancel the matching calls. Their replies say whether it did. */
+  cancel(isMeant: (call: Call) => boolean): void {
+    this.asked.cancel(isMeant, (number) => this.pipe?.send(JSON.stringify({ cancel: number })));
+  }
+
+  /** Sends the calls that may be sent now. */
+  private sendNext(): void {
+    const { pipe, asked } = this;
+    this.sendHead();
+    for (let next = pipe && asked.next(); next; next = asked.next()) {
+      const [number, { call, params }] = next;
+      const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true,"params":`;
+      pipe?.send(head, ...params, "}");
+    }
+    if (this.watch || asked.size === 0) return;
+    this.heardAt = performance.now();
+    this.watch = setInterval(() => this.checkSilence(), this.options.answersWithin / 6).unref();
+  }
+
+  /** Fails waiting calls if the holder is silent. It keeps the lock, so no other process can take over. */
+  private checkSilence(): void {
+    if (this.asked.size === 0) {
+      clearInterval(this.watch);
+      this.watch = undefined;
+      return;
+    }
+    const { answersWithin } = this.options;
+    // A holder that waits for its own host, where a model may be at work, answers pings.
+    this.pipe?.send('{"ping":true}');
+    if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
+    this.failAll(`It has said nothing for ${answersWithin / 1000} s, and may be stopped.`);
+  }
+
+  /** Fails all calls that the holder has not answered, and says why. */
+  failAll(why: string): void {
+    for (const { call, settle } of this.asked.takeAll())
+      settle({ error: makeUnansweredFailure(call, this.holder, why) });
+  }
+
+  // --- hearing -------------------------------------------------------------------------------------------------
+
+  private receive(message: PipeMessage): void {
+    this.heardAt = performance.now();
+    requireValidMessage(message.value);
+    this.notePosition(message);
+    const { reply, event, ask, withdraw, lost, ping, bye } = message.value;
+    if (ping === true) this.pipe?.send('{"pong":true}');
+    else if (typeof reply === "number") this.receiveReply(reply, message.value);
+    else if (typeof event === "string" && isKnownEvent(event)) this.receiveEvent(event, message);
+    else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
+    else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
+    else if (typeof lost === "number") {
+      this.options.missed(this.session, lost);
+      this.readClients(message);
+    } else if (bye === true) this.hasLeft = true;
+  }
+
+  private notePosition({ value }: PipeMessage): void {
+    if (value.leafId === undefined) return;
+    const last = getLastEntryId(String(value.event), value.payload as PendingEvent["payload"]) ?? this.place.lastId;
+    this.place = parsePosition(value, last);
+    this.isBehind = true;
+  }
+
+  /** True if the holder's last position is at the local host's present head. */
+  private get isOwnPlace(): boolean {
+    return this.place.head === this.session.heads.own;
+  }
+
+  /** The local host's leaf, as last reported. */
+  private get reportedLeafId(): string | null {
+    return this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
+  }
+
+  private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
+    const asked = this.asked.takeAnswered(number);
+    if (asked) {
+      this.takeover.until = 0;
+      settleCall(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    }
+    this.sendNext();
+  }
+
+  private receiveEvent(name: EventName, message: PipeMessage): void {
+    if (name === "client_joined" || name === "client_left") {
+      const news = this.clients.take(name, message.value.payload);
+      return this.reportPresence(news ? [news] : []);
+    }
+    // Stored bytes are passed on unchanged, but must not end the line of the message.
+    const bytes = toOneLine(message.text("payload") ?? toBytes("{}"));
+    const payload: Record<string, unknown> = Object.fromEntries(
+      (getMembers(bytes, 0, bytes.length, findKnownValueEnd) ?? [])
+        .filter((member) => !OWN_MEMBERS.has(member.name))
+        .map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
+    );
+    if (name === "session_append" && !this.keepNew(payload, message.value.payload)) return;
+    if (payload.client) payload.client = parseClient(message.value.payload);
+    const leafId = this.reportedLeafId;
+    const sent = { name, sessionId: this.session.id, leafId, payload };
+    const cause = this.asked.get(message.value.of);
+    if (cause) cause.events.push(sent);
+    else this.options.passOn(this.session, [sent]);
+  }
+
+  /**
+   * Removes entries from an event that the local host knows from another holder or from reading. Returns whether any
+   * are left.
+   */
+  private keepNew(payload: Record<string, unknown>, said: unknown): boolean {
+    const { entryIds } = said as { entryIds: string[] };
+    const isNew = entryIds.map((id) => this.session.externalChanges.markReported(id));
+    if (isNew.every(Boolean)) return true;
+    payload.entryIds = entryIds.filter((_, at) => isNew[at]);
+    if (payload.entries instanceof Raw) {
+      const bytes = payload.entries.bytes();
+      const entries = (getElements(bytes, 0, bytes.length, findKnownValueEnd) ?? []).filter((_, at) => isNew[at]);
+      payload.entries = entries.map(({ start, end }) => Raw.of(bytes.subarray(start, end)));
+    }
+    return isNew.includes(true);
+  }
+
+  private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
+    if (!SHARED_HOOKS.includes(hook as HookName) || !this.options.hooks.has(hook as HookName)) {
+      this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
+      return;
+    }
+    const { client, ...asked } = (payload ?? {}) as Record<string, unknown>;
+    const by = client === undefined ? {} : { client: parseClient(payload) };
+    const question = this.options.ask(this.session, hook as HookName, { ...asked, ...by });
+    this.questions.set(number, question);
+    question.answer
+      .then(
+        (result) => ({ answer: number, result }),
+        () => ({ answer: number, error: "cancelled" }),
+      )
+      .then((answer) => {
+        this.questions.delete(number);
+        this.pipe?.send(JSON.stringify(answer));
+      });
+  }
+
+  // --- reading -------------------------------------------------------------------------------------------------
+
+  /** Reads the session here up to the position that the holder reported. */
+  follow(): void {
+    if (!this.isBehind) return;
+    const { session } = this;
+    // The holder reports everything found now.
+    try {
+      session.externalChanges.readAlong();
+    } catch (error) {
+      // Entries read before stay known after the file is gone, as they do at the holder.
+      if (error instanceof Failure && error.details.errno === "ENOENT") return;
+      throw error;
+    }
+    this.isBehind = false;
+    if (this.isOwnPlace) moveLeaves(session, this.place);
+  }
+
+  // --- the holder's end ----------------------------------------------------------------------------------------
+
+  /** Takes the lock of the dead holder, or joins the next holder. */
+  private async recover(): Promise<void> {
+    this.pipe = undefined;
+    for (const question of this.questions.values()) question.cancel();
+    this.reportPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
+    this.hasLeft = false;
+    this.asked.startAgain();
+    for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
+    const known = this.place;
+    const now = performance.now();
+    const { answersWithin } = this.options;
+    // Limits following a series of holders that admit this process and leave: calls wait for all of them together no
+    // longer than for one silent holder.
+    const stableAfter = this.asked.size > 0 ? Math.max(STABLE_AFTER, answersWithin) : STABLE_AFTER;
+    const isAgain = now - this.joinedAt < stableAfter && this.takeover.until > 0;
+    if (!isAgain) this.takeover = { until: now + Math.min(RECOVERS_WITHIN, answersWithin), wait: 0 };
+    const { until, wait: pause } = this.takeover;
+    this.takeover.wait = Math.min(Math.max(1, 2 * pause), STABLE_AFTER);
+    if (pause > 0) await sleep(Math.min(pause, Math.max(0, until - now)));
+    for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
+      try {
+        if (this.isHolder()) return await this.takeOver(known);
+        if (performance.now() >= until) break;
+        if ((await this.connect(known)) === "joined") return this.goOn();
+      } catch (error) {
+        this.abandon(error);
+        return;
+      }
+      await sleep(wait);
+    }
+    this.abandon(undefined);
+  }
+
+  private isHolder(): boolean {
+    const { session } = this;
+    return session.externalChanges.becomeWriter() || (session.log.lockKind ?? null) !== null;
+  }
+
+  private abandon(error: unknown): void {
+    const why = error instanceof Error ? ` (${error.message})` : "";
+    if (!this.isClosed) {
+      try {
+        // Later entries are reported by reading; entries read until now are reported here.
+        this.catchUp(this.place, { isRead: true });
+      } catch {
+        // Nothing can be read.
+      }
+      this.reportPresence(this.clients.clear());
+      // Later calls are not passed on by this attachment.
+      this.close(true);
+    }
+    this.failAll(`It ended, and the session cannot be had here${why}.`);
+  }
+
+  /** Continues as the holder: runs the unanswered calls here, in order. */
+  private async takeOver(known: ReportedPosition): Promise<void> {
+    const { session, options } = this;
+    session.externalChanges.readAlong();
+    // The dead holder may have written entries of a call that is answered below.
+    session.log.settle?.();
+    this.catchUp(known);
+    this.end();
+    const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
+    this.reportOwner({ epoch, client: options.client, pid: process.pid }, true);
+    for (const asked of this.asked.takeAll()) await runLocally(asked);
+  }
+
+  /** Continues with another holder: sends the unanswered calls again. */
+  private goOn(): void {
+    this.reportOwner(this.holder, false);
+    this.sendNext();
+  }
+
+  private reportOwner(holder: SharedHolder, isSelf: boolean): void {
+    const { session, options } = this;
+    options.passOn(session, [makeEvent(session, "session_owner_changed", { ...holder, isSelf })]);
+  }
+
+  /**
+   * Reads the entries after the last report to the local host and reports them: all, or those up to the position at
+   * which the next holder admitted this process. Returns false, with nothing reported, if these cannot be read yet.
+   */
+  private catchUp(reported: ReportedPosition, how: CatchUpOptions = {}): boolean {
+    const { session, asked, options } = this;
+    const keys = asked.all.map(({ key }) => key);
+    const caught = catchUpSession(session, reported, keys, how);
+    this.isBehind = false;
+    if (!caught) return false;
+    if (caught.place) this.place = caught.place;
+    if (caught.events.length > 0) options.passOn(session, caught.events);
+    return true;
+  }
+}
+
+function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,156 @@
+/**
+ * The statement of commits: lines of one or several sessions, and the facts for lists and searches. It is atomic for
+ * each session. It has only the parts that are needed, because a server that may not keep it plans it each time.
+ */
+
+import type { FleetBatch, LateFacts } from "../../../core/ports/fleet.ts";
+import type { SqlStatement } from "./driver.ts";
+import { makeFactParts, type SentFacts, toStorableText } from "./fact-parts.ts";
+import type { Pack } from "./pack.ts";
+import { getPlaceGeneration, makeCopyPart, makePackPart, makePacksProof, makeShowPart } from "./pack-parts.ts";
+import { makeBeginsAgainCondition } from "./schema.ts";
+import { makeIsServerCondition, WAITS_FOR } from "./server-fact.ts";
+import { SqlValues } from "./sql-values.ts";
+
+/** Milliseconds without a sign of life during which no other process adds the facts that one is adding. */
+export const CLAIM = 30_000;
+
+/** The process that appends. */
+export interface Appender {
+  readonly tenant: string;
+  readonly lease: number;
+  /** A promotion may forget a lease; another process then gets the same epoch. */
+  readonly holder: string;
+  /** The server that gave the leases. */
+  readonly server: string | undefined;
+  /** True if that server runs the statement when it is sent there; behind a pooler the statement checks it. */
+  readonly isDirect?: boolean;
+}
+
+/** A commit as it is sent. */
+export interface SentBatch {
+  readonly batch: FleetBatch;
+  readonly facts: SentFacts;
+  /** Its packed lines, if it is stored in packs: such a commit has a statement of its own. */
+  readonly packs?: readonly Pack[];
+  /** Length of the session's lease from then on, in milliseconds. */
+  readonly lease: number;
+}
+
+/**
+ * Returns the statement that appends batches of different sessions, each if its epoch and end are the session's. Column
+ * `done` of its row has the numbers of the appended ones, separated by commas.
+ */
+export function makeAppendStatement(sent: readonly SentBatch[], by: Appender): SqlStatement {
+  const values = new SqlValues();
+  const rows = sent.map((one, n) => sessionRow(one, n));
+  const [{ batch, packs }] = sent;
+  const put =
+    batch.place !== undefined
+      ? makeShowPart(values.add(getPlaceGeneration(batch.place)))
+      : batch.source !== undefined
+        ? makeCopyPart(batch.source, batch.before, batch.after, values)
+        : packs
+          ? makePackPart(packs, values)
+          : entryPart(sent, values);
+  const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = pg_catalog.decode(a.chain, 'hex'), state = 1,
+      deleted_at = null, removed_at = null, changed_at = clock_timestamp(),
+      lease_until = clock_timestamp() + a.lease * interval '1 millisecond', messages = a.messages, modified = a.modified, is_plain = a.plain,
+      indexed = case when s.indexed = a.entries and not a.behind then a.past else s.indexed end
+    from pg_catalog.json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
+      entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,
+      modified double precision, plain boolean, behind boolean, lease double precision)
+    where s.tenant = ${values.add(by.tenant)} and s.id = a.id and s.epoch = a.epoch
+      and s.holder = ${values.add(by.holder)} and s.state < 2 ${makeServerCondition(by, values)}
+      and ${makeContinuesCondition("a.entries", "pg_catalog.decode(a.continued, 'hex')")}
+    returning a.n, a.epoch, a.behind, s.tenant, s.id, s.generation`;
+  const facts = makeFactParts(
+    sent.map((one) => one.facts),
+    values,
+  );
+  const isBehind = rows.some(({ behind }) => behind);
+  const parts = [put, ...facts, ...(isBehind ? [behindPart(by.holder, values, "where held.behind")] : [])];
+  const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
+  const isProven = batch.source !== undefined || batch.place !== undefined;
+  const proof = isProven ? `, ${makePacksProof(batch.before, batch.stretches ?? [], values)} as proven` : "";
+  const done = "(select pg_catalog.string_agg(n::text, ',') from held) as done";
+  const statement = makeGuardedStatement(
+    `with held as (${held})${text} select ${done}, ${WAITS_FOR}${proof}`,
+    by,
+    values,
+  );
+  return { ...statement, isRepeated: true };
+}
+
+function sessionRow({ batch, lease }: SentBatch, n: number) {
+  const { sessionId, epoch, before, after, facts } = batch;
+  const { messages, modified, isPlain } = facts.counts;
+  return {
+    ...{ n, id: toStorableText(sessionId), epoch, entries: before.entries, continued: before.chain },
+    ...{ past: after.entries, bytes: after.bytes, chain: after.chain },
+    ...{ messages, modified, plain: isPlain, behind: facts.areBehind === true, lease },
+  };
+}
+
+/** Returns a statement that changes nothing except on the server that gave its writer the lease. */
+export function makeGuardedStatement(text: string, by: Appender, values: SqlValues): SqlStatement {
+  return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
+}
+
+/** Returns the condition that lines continue a session `s`; one that begins again is empty. */
+export function makeContinuesCondition(entries: string, chain: string): string {
+  return `(case when ${makeBeginsAgainCondition("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
+}
+
+/** Returns the condition that the server gave the writer its lease; empty if the statement can reach no other. */
+export function makeServerCondition({ server, isDirect }: Appender, values: SqlValues): string {
+  return server === undefined || isDirect ? "" : `and ${makeIsServerCondition(`${values.add(server)}::text`)}`;
+}
+
+export function makeLeaseEnd(by: Appender, values: SqlValues): string {
+  return `clock_timestamp() + ${values.add(by.lease)}::float8 * interval '1 millisecond'`;
+}
+
+/** Returns the part with a row for each line. */
+function entryPart(sent: readonly SentBatch[], values: SqlValues): string {
+  const rows: object[] = [];
+  let start = 1;
+  for (const [n, { batch }] of sent.entries())
+    for (const [i, { length }] of batch.lines.entries()) {
+      rows.push({ n, seq: batch.before.entries + i, start, length, head: batch.heads[i] });
+      start += length;
+    }
+  const bytes = values.add(Buffer.concat(sent.flatMap(({ batch }) => batch.lines)));
+  return `insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
+    select held.tenant, held.id, held.generation, part.seq, held.epoch, part.head,
+      substring(${bytes}::bytea from part.start for part.length)
+    from held join pg_catalog.json_to_recordset(${values.add(JSON.stringify(rows))}::json)
+      as part (n int, seq bigint, start int, length int, head text) on part.n = held.n`;
+}
+
+/** Returns the part that records that facts of the held session are missing, which this process is about to add. */
+function behindPart(worker: string, values: SqlValues, where = ""): string {
+  return `insert into pi_fleet.behind (tenant, session_id, worker, until)
+    select held.tenant, held.id, ${values.add(worker)}, clock_timestamp() + ${values.add(CLAIM)}::float8 * interval '1 millisecond'
+    from held ${where} on conflict (tenant, session_id) do update set worker = excluded.worker, until = excluded.until`;
+}
+
+/** Returns the statement that adds late facts, unless another process has added them or has taken the session since. */
+export function makeLateStatement(
+  late: LateFacts,
+  by: Pick<Appender, "tenant" | "holder">,
+  facts: SentFacts,
+): SqlStatement {
+  const values = new SqlValues();
+  const to = values.add(late.to);
+  const held = `update pi_fleet.session set indexed = ${to}
+    where tenant = ${values.add(by.tenant)} and id = ${values.add(late.sessionId)} and epoch = ${values.add(late.epoch)}
+      and indexed = ${values.add(late.from)} and entries >= ${to} and state < 2
+    returning 0 as n, tenant, id, generation, indexed, entries`;
+  const done = `delete from pi_fleet.behind b using held
+    where b.tenant = held.tenant and b.session_id = held.id and held.indexed = held.entries`;
+  const more = behindPart(by.holder, values, "where held.indexed < held.entries");
+  const parts = [...makeFactParts([facts], values), done, more];
+  const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
+  return { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
+}

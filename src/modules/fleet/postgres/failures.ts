@@ -1,0 +1,130 @@
+/** Failures of writes to sessions of a fleet. */
+
+import { Failure } from "../../../core/failure.ts";
+import type { LeaseResult } from "../../../core/ports/fleet.ts";
+import type { Holder } from "../../../core/ports/store.ts";
+
+/** Returns the failure of a commit with an unknown outcome. */
+export function makeUnknownFailure(known: string, cause: unknown): Failure {
+  const sentence = `${known} Send the same request with its idempotencyKey again, or read the state and decide again.`;
+  return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
+}
+
+const NOT_REACHED = "database cannot be reached";
+
+export function makeAwayFailure(reason: string): Failure {
+  return new Failure("storage_failed", `The fleet's ${NOT_REACHED} (${reason}). Nothing was changed; try again.`, {
+    fleet: true,
+  });
+}
+
+/**
+ * Returns the failure for a refusal of the database, with advice. It is no outage: waiting, or working on alone, would
+ * never end.
+ */
+export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure {
+  const sentence = `The fleet cannot do it, however often it is asked: ${reason}. Nothing was changed.`;
+  return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
+}
+
+/** The cause of such a failure if the database refuses a value. */
+export class ValueRefusal extends Error {}
+
+/** Returns the sentence of a failure without "Nothing was changed": the first part of the change is done. */
+export function getFailureReason({ message }: Error): string {
+  return message.replace(/ Nothing was changed\b[^.]*\./, "");
+}
+
+/** Returns whether an error means that the fleet did not answer. */
+export function isAway(error: unknown): boolean {
+  return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
+}
+
+/** Returns the failure if the database answers other statements, so that it is reachable. */
+export function makeStoppedFailure({ name, message, details, retryable, cause }: Failure): Failure {
+  const sentence = message.replace(NOT_REACHED, "database is there, and did not do it");
+  return new Failure(name, sentence, details, { cause, retryable });
+}
+
+/** Returns the failure of a commit that met a conflict at each attempt. */
+export function makeTooSlowFailure(): Failure {
+  return new Failure(
+    "storage_failed",
+    "Other machines took the session each time before it could be written to. Nothing was changed; try again.",
+  );
+}
+
+function deleted(sessionId: string): Failure {
+  const sentence =
+    "The session was deleted from the fleet. clone writes what is known of it, and restore_session brings it back for all machines.";
+  return new Failure("session_not_found", sentence, { sessionId });
+}
+
+/** Returns the failure for a session that only the fleet may have, while nothing may be fetched. */
+export function makeNotFetchedFailure(sessionId: string): Failure {
+  return new Failure(
+    "session_not_found",
+    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
+    { sessionId },
+  );
+}
+
+/** Returns the failure for a session that another machine has. */
+export function makeLockedFailure(holder: Holder): Failure {
+  const where = holder.host === undefined ? "" : ` on ${holder.host}`;
+  return new Failure(
+    "session_locked",
+    `${holder.client}${where} is writing to this session. Close it there, or clone it here. If that process has ended, its lease ends within 30 s; pi-session-server fleet take <id> ends it at once.`,
+    { holder },
+  );
+}
+
+/** Returns the failure for a session that cannot be had, however often it is asked for. */
+export function toLeaseFailure(taking: Exclude<LeaseResult, { kind: "taken" | "away" }>, sessionId: string): Failure {
+  if (taking.kind === "held") return makeLockedFailure(taking.holder);
+  return taking.kind === "unfit" ? makeUnfitFailure(taking.reason) : deleted(sessionId);
+}
+
+/** Returns the failure for lines in conflict with those of another writer. */
+export function makeOvertakenFailure(taking: LeaseResult): Failure {
+  if (taking.kind === "held") return makeLockedFailure(taking.holder);
+  return new Failure(
+    "content_modified",
+    "Another machine wrote to this session, or another program changed its file here. Nothing was changed, and the fleet's entries count. Read the new state and decide again.",
+    {},
+    { retryable: true },
+  );
+}
+
+export function requireFailure(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  throw error;
+}
+
+/** Returns the failure of a copy that could not be updated, because its file changed meanwhile. */
+export function makeFileChangedFailure(sessionPath: string | null): Failure {
+  const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
+  return new Failure("storage_failed", sentence, { sessionPath });
+}
+
+/** Returns a failure that another writer caused, with the path of the quarantined lines if they could be stored. */
+export function toQuarantinedFailure(failure: Failure, keep: () => string | undefined = () => undefined): Failure {
+  let keptAt: string | undefined;
+  try {
+    keptAt = keep();
+  } catch {
+    // The host still has the lines that it sent.
+  }
+  const details = { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) };
+  return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });
+}
+
+/** Returns the failure for a session of the fleet whose lines do not match its end. */
+export function makeIncompleteFailure(sessionId: string): Failure {
+  return new Failure(
+    "storage_failed",
+    "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",
+    { fleet: true, sessionId },
+    { retryable: false },
+  );
+}

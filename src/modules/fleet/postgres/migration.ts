@@ -1,0 +1,84 @@
+/** The tables of a database: created if missing, refused if they have another version. */
+
+import { Failure } from "../../../core/failure.ts";
+import { BULK_TIMEOUT, explainUnchanged, setColumnStorage } from "./column-storage.ts";
+import { type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { makeUnfitFailure } from "./failures.ts";
+import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
+
+/** Versions of the tables before and after `migrate`; 0 if they were missing. */
+export interface MigratedTables {
+  readonly before: number;
+  readonly after: number;
+  /** Why the storage of long columns could not be set; undefined if it is set. */
+  readonly unkept: string | undefined;
+}
+
+/** Returns the version of the tables, 0 if they are missing. Throws storage_failed. */
+export async function readSchemaVersion(connections: Connections): Promise<number> {
+  const answer = await connections.run({ text: VERSION_QUERY });
+  if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
+  if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
+  throw unusable(answer);
+}
+
+/** Creates the tables if they are missing. Throws storage_failed, unsupported_version. */
+export async function migrate(connections: Connections): Promise<MigratedTables> {
+  const before = await readSchemaVersion(connections);
+  requireKnown(before);
+  await requireUtf8(connections);
+  if (before === 0) {
+    const answer = await connections.run({ text: MAKE_TABLES, within: BULK_TIMEOUT });
+    // Another process may have made them, so that this one fails.
+    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === 0) throw unusable(answer);
+  }
+  const after = await readSchemaVersion(connections);
+  requireKnown(after);
+  return { before, after, unkept: await setColumnStorage(connections) };
+}
+
+/** Throws storage_failed if tables are missing, and unsupported_version if they have another version. */
+export async function requireTables(connections: Connections): Promise<void> {
+  const version = await readSchemaVersion(connections);
+  requireKnown(version);
+  if (version === SCHEMA_VERSION) return;
+  throw new Failure(
+    "storage_failed",
+    "The fleet's database has no tables yet. Run: pi-session-server fleet migrate",
+    { fleet: true },
+    { retryable: false },
+  );
+}
+
+/** Throws storage_failed if the database cannot store every character of sessions. */
+async function requireUtf8(connections: Connections): Promise<void> {
+  const [row] = await connections.read({ text: "select pg_catalog.current_setting('server_encoding') as encoding" });
+  if (row.encoding === "UTF8") return;
+  throw new Failure(
+    "storage_failed",
+    `The encoding of the fleet's database is ${row.encoding}; UTF8 is required. Nothing was changed. Create another database, and use that: create database agents encoding 'UTF8' template template0`,
+    { fleet: true },
+    { retryable: false },
+  );
+}
+
+function requireKnown(version: number): void {
+  if (version === 0 || version === SCHEMA_VERSION) return;
+  const remedy =
+    version > SCHEMA_VERSION
+      ? "Use a newer pi-session-server."
+      : "Export the sessions with the pi-session-server that wrote them, and import them into another database.";
+  throw new Failure(
+    "unsupported_version",
+    `The fleet's tables have version ${version}, and this program reads version ${SCHEMA_VERSION} alone. Nothing was changed. ${remedy}`,
+    { fleet: true },
+  );
+}
+
+function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
+  const refusal = explainRefusal(answer);
+  if (refusal !== undefined) return makeUnfitFailure(refusal);
+  return new Failure("storage_failed", `The fleet's database cannot be used (${explainUnchanged(answer)}).`, {
+    fleet: true,
+  });
+}

@@ -1,0 +1,210 @@
+/**
+ * A machine's record of each session: the end up to which its hosts got an acknowledgement. It shows that a database
+ * lacks entries, because a backup was restored or a standby was promoted. A server writes the record before it replies,
+ * as soon as the database or the journal has the entries. It does not sync the record, which makes nothing durable:
+ * after a loss of power an earlier end is there.
+ */
+
+import { join } from "node:path";
+import { parse, splitLines, toBytes, trimLine } from "../../../core/json/json.ts";
+import type { FleetEnd, NotedFleet } from "../../../core/ports/fleet.ts";
+import type { Log } from "../../../core/ports/store.ts";
+import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../../../storage/fs/disk.ts";
+import { putInPlaceNow, readIfPresent } from "../../../storage/fs/files.ts";
+import { listNames } from "../../../storage/fs/folders.ts";
+import { sha256 } from "../../../storage/v2/frame.ts";
+
+export interface AcknowledgedEnd {
+  readonly sessionId: string;
+  /** The path that its copy had then. */
+  readonly sessionPath: string;
+  readonly end: FleetEnd;
+  readonly durability: NonNullable<Log["durability"]>;
+  /** Number of its entries in the database. */
+  readonly had: number;
+  /** Number of entries that no place has any more; only in the record of a loss. */
+  readonly lost?: number;
+  /** SHA-256 of its last line: identifies the end without reading the session. */
+  readonly last?: string;
+  /** The database server that had it, if known. */
+  readonly server?: string;
+  /** Missing in records of older programs. */
+  readonly fleet?: NotedFleet;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+/** Maximum bytes of a record to which ends are appended; a longer one is rewritten with its last end. */
+const MOST_BYTES = 1 << 15;
+/** Digits of a name that stand for the session, and for the fleet. */
+const [OF_SESSION, OF_FLEET] = [32, 16];
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}-[0-9a-f]{${OF_FLEET}}(?:\\.lost)?\\.jsonl$`);
+/** The end of the name of a record whose entries are nowhere any more. */
+const LOST = ".lost.jsonl";
+
+/** An end, and the path of its record. */
+export interface RecordedEnd extends AcknowledgedEnd {
+  readonly record: string;
+}
+
+export class AcknowledgedEnds {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly now: () => string;
+  private readonly own: NotedFleet | undefined;
+
+  /** `now` returns the time in ISO 8601. `own`: the fleet of this process. */
+  constructor(disk: Disk, folder: string, now: () => string, own: NotedFleet | undefined) {
+    this.disk = disk;
+    this.folder = folder;
+    this.now = now;
+    this.own = own;
+  }
+
+  /** The ends of the names of this fleet's records: by its store, which may have several addresses, and by its address. */
+  private get suffixes(): string[] {
+    const { store, address = "", tenant = "" } = this.own ?? {};
+    const names = store === undefined ? [address] : [store, address];
+    return names.map((name) => `-${sha256(`${name}\n${tenant}`).slice(0, OF_FLEET)}.jsonl`);
+  }
+
+  private filesOf(sessionId: string): string[] {
+    // Ids are chosen by hosts, and names of files are not as free.
+    return this.suffixes.map((suffix) => join(this.folder, `${sha256(sessionId).slice(0, OF_SESSION)}${suffix}`));
+  }
+
+  /** Notes an end, and returns it. Never throws: without a record, an earlier one is known. */
+  note(noted: Omit<AcknowledgedEnd, "at">): AcknowledgedEnd {
+    const acknowledged = { ...noted, at: this.now(), fleet: this.own && { ...this.own } };
+    try {
+      this.write(acknowledged);
+    } catch {
+      // The disk refuses it. The entries stay where they were acknowledged.
+    }
+    return acknowledged;
+  }
+
+  private write(acknowledged: AcknowledgedEnd): void {
+    const { disk } = this;
+    const [file] = this.filesOf(acknowledged.sessionId);
+    const line = toBytes(`${JSON.stringify(acknowledged)}\n`);
+    if (exists(disk, file)) {
+      const fd = disk.openAppend(file);
+      try {
+        if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, line);
+      } finally {
+        closeQuietly(disk, fd);
+      }
+    } else disk.makeFolder(this.folder);
+    putInPlaceNow(disk, file, line, { replace: true, sync: false });
+  }
+
+  /** Returns the last end of a session; undefined if there is no record, or the disk refuses to read it. */
+  of(sessionId: string): AcknowledgedEnd | undefined {
+    for (const file of this.filesOf(sessionId)) {
+      const found = this.read(file);
+      if (found?.sessionId === sessionId) return found;
+    }
+    return undefined;
+  }
+
+  /**
+   * Renames the record of a session to that of a loss, so that the loss is reported until a person removes it. Never throws.
+   */
+  keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
+    const { disk } = this;
+    try {
+      this.write({ ...acknowledged, lost });
+      for (const file of this.filesOf(acknowledged.sessionId)) {
+        const kept = file.replace(/\.jsonl$/, LOST);
+        if (exists(disk, file) && !exists(disk, kept)) disk.rename(file, kept);
+      }
+    } catch {
+      // It is reported until the next acknowledgement.
+    }
+  }
+
+  /**
+   * Returns the last ends of all sessions of this fleet, and the records of losses. Records of another store at this
+   * address count, too: a person has this one take its place.
+   */
+  all(records = this.records()): RecordedEnd[] {
+    const { suffixes } = this;
+    const isNamedSo = ({ record }: RecordedEnd, suffix: string): boolean =>
+      record.replace(LOST, ".jsonl").endsWith(suffix);
+    const others = records
+      .filter((one) => !suffixes.some((suffix) => isNamedSo(one, suffix)) && this.isHere(one))
+      .sort((a, b) => (a.at < b.at ? -1 : 1));
+    // If a session has two records, the one of the store is later.
+    const own = suffixes.toReversed().flatMap((suffix) => records.filter((one) => isNamedSo(one, suffix)));
+    const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
+    return [...new Map([...others, ...own].map((one) => [keyOf(one), one])).values()];
+  }
+
+  /** Returns the ids of sessions that belong to other fleets, or to other tenants of this one, by their records. */
+  idsElsewhere(): ReadonlySet<string> {
+    const records = this.records();
+    const here = new Set(this.all(records).map(({ sessionId }) => sessionId));
+    const others = records.filter(({ fleet, sessionId }) => fleet !== undefined && !here.has(sessionId));
+    return new Set(others.map(({ sessionId }) => sessionId));
+  }
+
+  private isHere({ fleet }: AcknowledgedEnd): boolean {
+    const { address, tenant = "" } = this.own ?? {};
+    return fleet !== undefined && fleet.address === address && (fleet.tenant ?? "") === tenant;
+  }
+
+  private records(): RecordedEnd[] {
+    const { disk, folder } = this;
+    try {
+      return listNames(disk, folder)
+        .filter((name) => NAME.test(name))
+        .flatMap((name) => {
+          const record = join(folder, name);
+          const end = this.read(record);
+          return end ? [{ ...end, record }] : [];
+        });
+    } catch {
+      return [];
+    }
+  }
+
+  private read(file: string): AcknowledgedEnd | undefined {
+    try {
+      const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
+      // A line that a loss of power cut or zeroed is skipped.
+      return [...splitLines(bytes)].reverse().map(parsedEnd).find(Boolean);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** Returns the SHA-256 of a line. */
+export function hashLine(line: Uint8Array): string {
+  return sha256(trimLine(line));
+}
+
+/** Returns whether a log has an acknowledged end, as far as its last line shows. */
+export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): boolean {
+  if (entries === 0) return true;
+  return log.nodes.count >= entries && (last === undefined || hashLine(log.read(entries - 1)) === last);
+}
+
+/** Returns whether a log has the last line before an acknowledged end, at whichever place. */
+export function hasLast(log: Log, { last }: AcknowledgedEnd): boolean {
+  for (let position = log.nodes.count - 1; last !== undefined && position >= 0; position--)
+    if (hashLine(log.read(position)) === last) return true;
+  return false;
+}
+
+function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {
+  try {
+    const one = parse(line) as Partial<AcknowledgedEnd> | null;
+    const { entries, bytes, chain } = one?.end ?? {};
+    const isEnd = Number.isSafeInteger(entries) && Number.isSafeInteger(bytes) && /^[0-9a-f]{64}$/.test(chain ?? "");
+    return isEnd && typeof one?.sessionId === "string" ? (one as AcknowledgedEnd) : undefined;
+  } catch {
+    return undefined;
+  }
+}

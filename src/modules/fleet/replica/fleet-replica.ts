@@ -1,0 +1,597 @@
+/**
+ * The replica of a log in the fleet: the common end of both, and whether this process may write there.
+ *
+ * The fleet decides what the session contains. This process knows its epoch, while it has the lease, and the common
+ * end. After anything but a clear answer it drops the epoch: the next writer takes the lease again, and the end that
+ * the fleet returns then shows the outcome of the lines.
+ */
+
+import { toStorageFailure } from "../../../core/errno.ts";
+import { Failure } from "../../../core/failure.ts";
+import type { FleetBatch, FleetEnd, LeaseResult } from "../../../core/ports/fleet.ts";
+import type { Holder, Log } from "../../../core/ports/store.ts";
+import type { Replica, ReplicatedLog } from "../../../storage/log/replica.ts";
+import { computeEnd, fetchLinesBetween, NOTHING } from "../postgres/ends.ts";
+import {
+  isAway,
+  makeAwayFailure,
+  makeOvertakenFailure,
+  makeStoppedFailure,
+  makeTooSlowFailure,
+  makeUnfitFailure,
+  requireFailure,
+  toLeaseFailure,
+  toQuarantinedFailure,
+} from "../postgres/failures.ts";
+import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
+import { isLong, prepareStep, readUploadLines } from "./batch.ts";
+import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
+import { findCommonSource } from "./common-source.ts";
+import { CopyFacts } from "./facts.ts";
+import { IdleSync, type ReplicaStatus } from "./idle-sync.ts";
+import { KnownEnd } from "./known-end.ts";
+import { LateWork } from "./late-facts.ts";
+import { Lease } from "./lease.ts";
+import type { FleetOptions } from "./options.ts";
+import { PendingUploads } from "./pending-uploads.ts";
+import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
+import { getLastingRefusal, makeIdTakenFailure } from "./refusals.ts";
+import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
+
+export class FleetReplica implements Replica {
+  private readonly log: ReplicatedLog;
+  private readonly options: FleetOptions;
+  private readonly facts: CopyFacts;
+  /** The lease of this process, with its epoch. */
+  private readonly lease: Lease;
+  /** The common end of log and fleet, and the number of entries with facts in the fleet. */
+  private readonly known: KnownEnd;
+  /** Adds facts that the fleet lacks. */
+  private readonly late: LateWork;
+  private readonly idleSync: IdleSync;
+  private readonly status: ReplicaStatus = { holder: null, refusal: null, reached: undefined };
+  private readying: Promise<void> | undefined;
+  private isConfirming = false;
+  /** Entries that this machine has acknowledged, and the fleet may lack. */
+  private readonly pending: PendingUploads;
+  /** The end up to which hosts of this machine got an acknowledgement. */
+  private acknowledged: AcknowledgedEnd | undefined;
+  /** The digest of the last line that was sent, and the number of entries with it. */
+  private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
+  /** The acknowledged end that this process recorded itself, so that it is one of this log. */
+  private notedEnd = NOTHING;
+  /** The commit that ran last. */
+  private commit = new RunningCommit(0, 0, false);
+  /** True if the fleet may have the session, although its first commit failed here. */
+  private isBegunInDoubt = false;
+
+  constructor(log: ReplicatedLog, options: FleetOptions) {
+    this.log = log;
+    this.options = options;
+    this.lease = new Lease(log.header.id, options);
+    this.acknowledged = options.journal.ends.of(log.header.id);
+    this.known = new KnownEnd(log, this.acknowledged?.had ?? 0);
+    this.facts = new CopyFacts(log);
+    this.pending = new PendingUploads(log, options.journal);
+    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.lease));
+    const { lease, known, pending, status } = this;
+    this.idleSync = new IdleSync({
+      ...{ log, options, lease, known, pending, status },
+      isAlone: () => this.isAlone,
+      isBegun: () => this.isBegun,
+      isBecoming: () => this.readying !== undefined,
+      becomeWriter: (isHost) => this.becomeWriter(isHost),
+      catchUp: (there) => this.catchUp(there),
+      uploadNow: () => this.confirmNow(false),
+      confirmAlone: () => this.confirmAlone(),
+    });
+  }
+
+  private get id(): string {
+    return this.log.header.id;
+  }
+
+  get holder(): Holder | null {
+    return this.status.holder;
+  }
+
+  requireOurs(): void {
+    if (this.status.refusal) throw this.status.refusal;
+  }
+
+  /** The common end of fleet and copy, as far as it is known. */
+  get common(): FleetEnd {
+    return this.known.now;
+  }
+
+  /** Records that the copy was just made from the fleet's lines up to an end; they are not compared again. */
+  madeOf(end: FleetEnd): void {
+    this.known.raise(end);
+    this.lease.server = this.options.fleet.server;
+  }
+
+  get durability(): Log["durability"] {
+    // A process before this one may have gone on alone.
+    return this.isBegun && this.pending.hasEntries ? "local" : this.status.reached;
+  }
+
+  /** True if this process works on without the fleet for now. */
+  private get isAlone(): boolean {
+    return this.options.outage?.lasts === true;
+  }
+
+  // --- before a write ------------------------------------------------------------------------------------------
+
+  /** True if the fleet may have some of the session. */
+  private get isBegun(): boolean {
+    return this.log.persisted || this.isBegunInDoubt || this.known.had > 0 || this.pending.isKept;
+  }
+
+  ready(): Promise<void> | undefined {
+    if (this.log.isDisturbed) this.lease.epoch = null;
+    if (this.lease.isSure || !this.isBegun || this.log.readOnly) return undefined;
+    // Nothing is written here during an upload.
+    const given = this.options.journal.uploading.get(this.id);
+    if (given) return given.then(() => this.ready());
+    if (this.isAlone) {
+      // The owner is unknown. If another machine wrote meanwhile, the entries of this one become a branch.
+      this.status.refusal = getLastingRefusal(this.status.refusal);
+      this.status.holder = null;
+      return undefined;
+    }
+    this.readying ??= this.becomeWriter(true)
+      .catch(async (error) => {
+        this.lease.epoch = null;
+        const reported = await this.toReportedError(error);
+        if (reported !== null) this.status.refusal = requireFailure(reported);
+      })
+      .finally(() => {
+        this.readying = undefined;
+      });
+    return this.readying;
+  }
+
+  followNow(asked?: number): Promise<void> | undefined {
+    return this.idleSync.followNow(asked);
+  }
+
+  upload(): Promise<void> | undefined {
+    return this.idleSync.upload();
+  }
+
+  /** `most`: bytes of the copy that are compared, at most. */
+  follow(most?: number): Promise<void> {
+    return this.idleSync.follow(false, most);
+  }
+
+  /** `isHost`: a host reads the reports. */
+  private async becomeWriter(isHost: boolean): Promise<void> {
+    const { log } = this;
+    this.status.refusal = null;
+    this.status.holder = null;
+    // Entries that wait for a commit take the lease there.
+    if (log.durableCount < log.nodes.count) return;
+    try {
+      log.acquireLock();
+    } catch (error) {
+      // A writer meets the same failure itself; a caller that asks whether the fleet has all entries needs it.
+      if (error instanceof Failure && !this.isConfirming) return;
+      throw error;
+    }
+    this.pending.renew();
+    this.acknowledged = this.options.journal.ends.of(this.id) ?? this.acknowledged;
+    for (let tries = 0, since = this.options.elapsed(); ; tries++) {
+      // A deleted session leaves a row: a missing one was lost with a server, or never came there.
+      const taking = await this.take(this.pending.hasEntries || this.known.had > 0 || this.isConfirming);
+      if (taking.kind === "taken") {
+        // Until then the store may have been unknown, and its pending entries attributed to another fleet.
+        this.pending.renew();
+        log.writeBehind();
+        if (log.isDisturbed) return this.makeFileAnew();
+        if (!(await this.catchUp(taking.end))) return;
+        this.commit.isOvertaken = false;
+        await this.noteLoss();
+        await this.addMissingPending();
+        // Another file may have replaced this one; its own log uploads its entries.
+        if (log.refresh().kind === "replaced") return;
+        if (isHost) this.reportLoss();
+        if (isHost) await this.pending.reportConflict();
+        await this.uploadRest();
+        if (isHost) await this.pending.reportReturn();
+        return;
+      }
+      if (taking.kind === "missing") return;
+      if (taking.kind !== "away") throw toLeaseFailure(taking, this.id);
+      if (!(await this.options.patience(tries, since))) throw makeAwayFailure(taking.reason);
+    }
+  }
+
+  /**
+   * Opens the file anew after another program changed it, and brings it up to date before its log replaces this one: no
+   * reader sees the session without the acknowledged entries. The other program's entries become a branch.
+   */
+  private async makeFileAnew(): Promise<void> {
+    this.lease.epoch = null;
+    const next = this.openAnew();
+    // An unreadable file is fetched again before the write.
+    if (!next) return this.log.markReplaced();
+    try {
+      await next.ready?.();
+      next.acquireLock();
+      if (!this.isAlone && !next.isBehind) this.log.markReplaced();
+    } finally {
+      next.close();
+    }
+  }
+
+  /** Opens the file again. Returns undefined if it cannot be read. */
+  private openAnew(): ReplicatedLog | undefined {
+    try {
+      return this.log.reopen() as ReplicatedLog;
+    } catch (error) {
+      requireFailure(error);
+      return undefined;
+    }
+  }
+
+  /** Returns the error to report; null if work goes on because the database is unreachable. */
+  private async toReportedError(error: unknown): Promise<unknown> {
+    const { outage } = this.options;
+    if (!outage || !isAway(error)) return error;
+    return (await outage.begins()) ? null : makeStoppedFailure(error as Failure);
+  }
+
+  /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
+  private goOnAlone(count: number): Promise<void> {
+    this.lease.epoch = null;
+    return this.pending.begin(this.known.now, this.known.firstUnsent, count);
+  }
+
+  /**
+   * Uploads entries that were acknowledged during an outage, entries that the fleet has lost, and those that a caller
+   * is about to acknowledge. This process has the lease, and no commit waits.
+   */
+  private async uploadRest(): Promise<void> {
+    const { pending, known, log } = this;
+    const { hasEntries } = pending;
+    const isLacking = hasEntries || this.isConfirming || known.entries < known.had;
+    if (isLacking) await this.pushThrough(this.commitOf(log.durableCount));
+    known.settle();
+    if (!hasEntries) return;
+    await pending.end();
+    this.noteAcknowledged(log.durableCount);
+  }
+
+  /** Notes durably that the fleet lacks entries that hosts of this machine got an acknowledgement for, if it does. */
+  private async noteLoss(): Promise<void> {
+    const { acknowledged, pending, known } = this;
+    const lost = countLostEntries(this.log, acknowledged, known.now);
+    if (!acknowledged || lost === 0 || pending.hasEntries) return;
+    // The database never had these, and their note is gone.
+    if (acknowledged.durability === "local") return pending.begin(known.now, known.entries, acknowledged.end.entries);
+    const lastEntryId = this.log.nodes.id(acknowledged.end.entries - 1);
+    await pending.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
+  }
+
+  /** Reports, once, entries that were acknowledged and are neither in the fleet nor in the copy. */
+  private reportLoss(): void {
+    const { acknowledged, pending, log, known, options } = this;
+    if (!acknowledged || pending.hasEntries || hasEnd(log, acknowledged)) return;
+    const { end, at } = acknowledged;
+    if (hasLast(log, acknowledged)) {
+      // Another machine added it to the fleet.
+      this.noteAcknowledged(known.entries);
+      return;
+    }
+    const lost = Math.max(1, end.entries - known.entries);
+    const reason = `Entries that were acknowledged here until ${at} are neither in the fleet's database nor in the session's file, ${lost} of them or more. list_kept has those that could be read, and a backup may have them. fleet verify names them until they are there or a person removes their record.`;
+    log.addDamage({ kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
+    options.journal.ends.keepLoss(acknowledged, lost);
+    this.acknowledged = undefined;
+  }
+
+  /** Adds pending entries that the copy lacks because its file was damaged or removed. */
+  private async addMissingPending(): Promise<void> {
+    const { pending, log, options, known } = this;
+    const { journaled } = pending;
+    const lines = pending.missingLines();
+    if (lines.length === 0) return;
+    const first = Math.min(log.nodes.count, Math.max(known.entries, journaled?.from?.entries ?? 0));
+    await addPendingEntries({ log, options, journaled, acknowledged: undefined }, lines, first);
+    pending.renew();
+  }
+
+  async applyPending(): Promise<void> {
+    const { pending, log } = this;
+    pending.renew();
+    // Without the lock this is a guess; they are read again under it.
+    if (pending.missingLines().length === 0) return;
+    const isNew = log.acquireLock();
+    try {
+      refreshLocal(log);
+      await this.addMissingPending();
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+
+  /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
+  private noteAcknowledged(count: number): void {
+    const { log, known, options, id, lease } = this;
+    if (log.file === null || log.readOnly) return;
+    const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
+    let last: string | undefined;
+    try {
+      last = this.lastSent.count === count || count === 0 ? this.lastSent.last : hashLine(log.read(count - 1));
+      this.notedEnd = known.entries === count ? known.now : computeEnd(log, count, before);
+    } catch {
+      // The disk does not read them. An earlier end is known.
+      return;
+    }
+    const { durability = "primary" } = this;
+    const place = { sessionId: id, sessionPath: log.file, server: lease.server };
+    this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
+  }
+
+  confirm(): Promise<void> | undefined {
+    const { log, commit } = this;
+    const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
+    if (!log.persisted || log.readOnly || isThere) return undefined;
+    return this.confirmNow().then(() => this.noteAcknowledged(log.durableCount));
+  }
+
+  private async confirmNow(isPatient = true): Promise<void> {
+    this.pending.renew();
+    // Pending entries are uploaded later. Not all are on the medium: another process may be about to write, or have
+    // exited.
+    if (this.isAlone || (this.options.outage && this.pending.hasEntries)) return this.confirmAlone();
+    try {
+      const { lease, known, log } = this;
+      if (lease.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
+      const there = await this.options.fleet.look(this.id);
+      if (there && this.idleSync.isAllIn(there.end)) return this.madeOf(there.end);
+      await this.readying;
+      this.lease.epoch = null;
+      this.isConfirming = true;
+      await this.ready();
+      if (this.isAlone) await this.confirmAlone();
+      else this.requireOurs();
+    } catch (error) {
+      this.lease.epoch = null;
+      const reported = await this.toReportedError(error);
+      if (reported !== null) throw reported;
+      await this.confirmAlone();
+    } finally {
+      this.isConfirming = false;
+    }
+  }
+
+  /** Acknowledges the entries of the file without the fleet: they are on the medium, and no process removes them. */
+  private async confirmAlone(): Promise<void> {
+    // An earlier owner of the session does not count now.
+    this.status.refusal = getLastingRefusal(this.status.refusal);
+    this.status.holder = null;
+    settleLocal(this.log);
+    return this.goOnAlone(this.log.durableCount);
+  }
+
+  /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
+  private async take(begins = false): Promise<LeaseResult> {
+    const { headerLine, nodes } = this.log;
+    const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
+    this.status.holder = taking.kind === "held" ? taking.holder : null;
+    if (taking.kind === "taken") this.known.indexed = taking.indexed;
+    return taking;
+  }
+
+  /**
+   * Applies the fleet's entries that the copy lacks. Entries that only the copy has are uploaded with the next commit.
+   * Returns whether the log is still the session, and was not replaced.
+   */
+  private async catchUp(there: FleetEnd): Promise<boolean> {
+    const { log, known } = this;
+    refreshLocal(log);
+    const { count } = log.nodes;
+    const takeIn = async (): Promise<FleetEnd | null> =>
+      (await applyRemoteEntries(there, log, this.options, known.at(count))) ? there : null;
+    const reached = there.entries <= count ? known.prefix(there) : await takeIn();
+    if (reached === null) return this.resolveConflict(there);
+    known.raise(reached);
+    return true;
+  }
+
+  private async resolveConflict(there: FleetEnd): Promise<false> {
+    const { log, options, pending, known } = this;
+    const left = known.leftTo(there);
+    if (left) throw left;
+    this.acknowledged = options.journal.ends.of(this.id) ?? this.acknowledged;
+    // From now on this log may have other lines than the session.
+    this.late.end();
+    try {
+      await resolveConflict({ log, options, journaled: pending.journaled, acknowledged: this.acknowledged }, there);
+    } catch (error) {
+      if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
+      throw error;
+    }
+    return false;
+  }
+
+  // --- a commit ------------------------------------------------------------------------------------------------
+
+  async replicate(count: number): Promise<void> {
+    const { pending, log, known } = this;
+    const end = known.now;
+    // Entries that were durable here before do not belong to it.
+    const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
+    const commit = this.commitOf(count, before);
+    this.commit = commit;
+    try {
+      if (this.isAlone) await this.goOnAlone(count);
+      else {
+        await this.pushThrough(commit);
+        // The next owner applies the entries that the copy lacks.
+        if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
+        else if (pending.hasEntries) this.lease.epoch = null;
+      }
+      this.noteAcknowledged(count);
+    } catch (error) {
+      this.lease.epoch = null;
+      let failure = await this.toReportedError(error);
+      if (failure === null)
+        try {
+          await this.goOnAlone(count);
+          return this.noteAcknowledged(count);
+        } catch (refused) {
+          failure = refused;
+        }
+      pending.forgetKept();
+      failure = this.doubted(commit, failure);
+      // The log is rolled back: the known end must be one of its lines.
+      known.goBack(end);
+      throw failure;
+    }
+  }
+
+  private async pushThrough(commit: RunningCommit, isPatient = true): Promise<void> {
+    const { elapsed, patience, fleet } = this.options;
+    if (commit.isLong && this.known.entries === 0)
+      commit.source = await findCommonSource(fleet, this.log, commit.count);
+    for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
+      const reason = await this.advance(commit);
+      if (reason === undefined) [waits, since] = [0, elapsed()];
+      else if (!isPatient || !(await patience(waits++, since))) throw makeAwayFailure(reason);
+      if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
+    }
+    this.late.begin();
+  }
+
+  /** Returns a commit of the first `count` entries; `before` of them were there already. */
+  private commitOf(count: number, before = this.known.entries): RunningCommit {
+    const { log, options, known } = this;
+    return new RunningCommit(before, count, isLong(log, known.entries, count, options));
+  }
+
+  private step(commit: RunningCommit, epoch: number, kept: KeptParts | undefined): CommitStep {
+    const { log, facts, options } = this;
+    const end = this.known.now;
+    const from = { log, facts, isIndexed: this.known.indexed >= end.entries, partBytes: options.partBytes };
+    return prepareStep(from, end, commit, epoch, kept);
+  }
+
+  /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
+  private async advance(commit: RunningCommit): Promise<string | undefined> {
+    const { epoch } = this.lease;
+    if (epoch === null) {
+      const taking = await this.take(true);
+      if (taking.kind === "away") return taking.reason;
+      if (taking.kind === "unfit") throw makeUnfitFailure(taking.reason);
+      const refusal = await this.findCommitted(taking, commit);
+      if (refusal) throw this.refused(refusal, commit.count);
+      return undefined;
+    }
+    const since = this.options.elapsed();
+    const { fleet } = this.options;
+    const step = commit.prepared(this.known.now, epoch) ?? this.step(commit, epoch, commit.keptAfter(this.known.now));
+    const outcome = step.part
+      ? await fleet.keepPart(step.part, () => {
+          // While the database works on one part, the next is put together.
+          const next = commit.prepare(step.kept, () => this.step(commit, epoch, step.kept));
+          if (next?.part) fleet.prepare?.(next.part);
+        })
+      : await fleet.append(step.batch);
+    if (outcome.kind === "away") return outcome.reason;
+    if (outcome.kind === "unfit") throw makeUnfitFailure(outcome.reason);
+    if (outcome.kind === "committed") {
+      this.lease.answered = since;
+      if (step.part) commit.keep(step.kept);
+      else this.committed(step.batch, outcome.durability);
+      return undefined;
+    }
+    this.lease.epoch = null;
+    if (outcome.kind === "refused") {
+      commit.beginAgain();
+      // Nothing can be copied from a session that is gone.
+      if ((step.part ?? step.batch).source !== undefined) commit.source = undefined;
+      return undefined;
+    }
+    // A part is invisible.
+    if (!step.part) commit.doubt = outcome.reason;
+    return outcome.reason;
+  }
+
+  private committed({ after, facts, lines }: FleetBatch, durability: "replicated" | "primary"): void {
+    const line = lines.at(-1);
+    if (line) this.lastSent = { count: after.entries, last: hashLine(line) };
+    this.known.raise(after);
+    if (!facts.areBehind) this.known.indexed = after.entries;
+    this.status.reached = durability;
+    this.facts.committed(after);
+  }
+
+  /**
+   * Finds out from the fleet's end which of the first `count` entries are there. None of our earlier statements has any
+   * effect from now on, whichever process has the lease. Returns why the rest cannot follow, or null.
+   */
+  private async findCommitted(
+    taking: Exclude<LeaseResult, { kind: "away" }>,
+    commit: RunningCommit,
+  ): Promise<Failure | null> {
+    const { count } = commit;
+    const { id } = this;
+    if (taking.kind !== "taken" && taking.kind !== "held") return toLeaseFailure(taking, id);
+    const { end: there } = taking;
+    const isAll = there.entries > count;
+    const here = isAll ? this.known.at(count) : this.known.prefix(there);
+    if (here === null || (isAll && (await fetchLinesBetween(this.options.fleet, id, here, there)) === null)) {
+      commit.doubt = undefined;
+      commit.isOvertaken = true;
+      // None of it was ever here: it is another session, which got the id first.
+      const isAnother = commit.first === 0 && this.known.had === 0;
+      if (isAnother) this.lease.release();
+      return isAnother ? makeIdTakenFailure(id) : makeOvertakenFailure(taking);
+    }
+    this.known.raise(here);
+    // The lease has the durability of existing lines; it is unknown if another process has the lease.
+    this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
+    commit.doubt = undefined;
+    // Later entries are fetched before the next write.
+    if (isAll) this.lease.epoch = null;
+    return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
+  }
+
+  /** Returns the failure of a commit that the fleet refused, after its lines and those after it went to quarantine. */
+  private refused(failure: Failure, count: number): Failure {
+    const { log, options, known } = this;
+    // Entries that were acknowledged before stay.
+    const first = Math.max(known.entries, log.durableCount);
+    if (first >= count || failure.name === "already_exists") return toQuarantinedFailure(failure);
+    return toQuarantinedFailure(failure, () =>
+      options.quarantineEntries(log, readUploadLines(log, first, log.nodes.count)),
+    );
+  }
+
+  toLostFailure(error: unknown): Failure {
+    if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps the change and uploads it later";
+    this.pending.forgetKept();
+    const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
+    this.lease.epoch = null;
+    this.known.goBack(NOTHING);
+    return requireFailure(failure);
+  }
+
+  /** Returns the failure for callers that wait for a commit. */
+  private doubted(commit: RunningCommit, error: unknown): unknown {
+    const failure = commit.doubted(error, this.known.now);
+    this.isBegunInDoubt ||= failure !== error;
+    return failure;
+  }
+
+  /** Resolves when the facts of all uploaded entries are there, or are left to other processes. */
+  factsAdded(): Promise<void> {
+    return this.late.finish();
+  }
+
+  release(): void {
+    this.lease.release();
+  }
+}

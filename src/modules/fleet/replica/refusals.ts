@@ -1,0 +1,83 @@
+/** Refusals while no write is running: how long they hold, and how they are handled until the next write. */
+
+import { Failure } from "../../../core/failure.ts";
+import type { FleetSession } from "../../../core/ports/fleet.ts";
+import type { ReplicatedLog } from "../../../storage/log/replica.ts";
+import { isAway } from "../postgres/failures.ts";
+import type { FleetOptions } from "./options.ts";
+
+/** Returns the failure of a new session with the id of one that is there. */
+export function makeIdTakenFailure(sessionId: string): Failure {
+  const sentence =
+    "The fleet has a session with this id. Nothing was changed. new_session begins one with another id; after that, switch_session {sessionId} opens the one that is there.";
+  return new Failure("already_exists", sentence, { sessionId });
+}
+
+/**
+ * Returns a refusal of writes if only a write finds out whether it still holds; else null. `there`: the fleet's session, if
+ * it was asked for and exists.
+ */
+export function getLastingRefusal(refusal: Failure | null, there: FleetSession | null = null): Failure | null {
+  const { name } = refusal ?? {};
+  return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
+}
+
+/** First and longest wait in milliseconds before permanently refused lines are tried again. */
+const FIRST_WAIT = 4000;
+export const LONGEST_WAIT = 60_000;
+
+/**
+ * Lines that the fleet refuses permanently. They are tried again if there are other lines or another server, and, because a
+ * person may have changed something, at growing intervals. A write tries them at once.
+ */
+export class RefusedLines {
+  private readonly log: ReplicatedLog;
+  private readonly options: Pick<FleetOptions, "fleet" | "elapsed">;
+  private last: { readonly of: string; readonly until: number; readonly wait: number } | undefined;
+
+  constructor(log: ReplicatedLog, options: Pick<FleetOptions, "fleet" | "elapsed">) {
+    this.log = log;
+    this.options = options;
+  }
+
+  /** The state that a refusal is about. */
+  get of(): string {
+    return `${this.log.durableCount} ${this.options.fleet.server}`;
+  }
+
+  /** True if the lines were refused, and nothing has changed since. */
+  get holds(): boolean {
+    return this.last?.of === this.of && this.options.elapsed() < this.last.until;
+  }
+
+  /** Records a permanent refusal of the lines; `of`: their state when the fleet was asked. */
+  note(error: unknown, of = this.of): void {
+    if (!(error instanceof Failure) || error.retryable) return;
+    const { last } = this;
+    const wait = last?.of === of ? Math.min(LONGEST_WAIT, 2 * last.wait) : FIRST_WAIT;
+    this.last = { of, wait, until: this.options.elapsed() + wait };
+  }
+
+  forget(): void {
+    this.last = undefined;
+  }
+}
+
+/** An upload without a waiting caller. */
+interface UploadAttempt {
+  upload(): Promise<void>;
+  /** Records the entries as pending. */
+  note(): Promise<void>;
+  /** Receives the reason of a refusal. */
+  refused(error: unknown): void;
+}
+
+/** Uploads entries; during an outage, records them as pending. Never rejects: the next write reports a failure of both. */
+export async function uploadOrNote({ upload, note, refused }: UploadAttempt): Promise<void> {
+  try {
+    await upload();
+  } catch (error) {
+    if (isAway(error)) await note().catch(() => {});
+    else refused(error);
+  }
+}

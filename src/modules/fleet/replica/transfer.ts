@@ -1,0 +1,124 @@
+/** The transfer of a whole session: its lines come in pieces into a file that gets its name when it has all of them. */
+
+import { Failure } from "../../../core/failure.ts";
+import { concat } from "../../../core/json/json.ts";
+import type { Progress } from "../../../core/ports/catalog.ts";
+import type { Fleet, FleetSession } from "../../../core/ports/fleet.ts";
+import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
+import { FileLog } from "../../../storage/log/file-log.ts";
+import { LF } from "../../../storage/log/lines.ts";
+import { extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { makeFileChangedFailure, makeIncompleteFailure } from "../postgres/failures.ts";
+import { fetchMissing } from "./attachments.ts";
+import { FleetReplica } from "./fleet-replica.ts";
+import { isUnreadableLog } from "./unreadable-copies.ts";
+
+/** The stores, as a transfer needs them. */
+export interface TransferPlace {
+  readonly fleet: Fleet;
+  /** Stores for new sessions without their fleet, the preferred one first. */
+  readonly stores: readonly Store[];
+  open(file: string): Log;
+}
+
+/**
+ * Makes a copy of a session, with its newest entries. Rejects with a failure, and leaves nothing, if its lines cannot be
+ * read, do not match, or cannot be written. `progress` counts the bytes of the lines.
+ */
+export async function transfer(
+  place: TransferPlace,
+  session: FleetSession,
+  beginning: Beginning,
+  progress?: Progress,
+): Promise<void> {
+  const log = await copied(place, session, beginning, progress);
+  const copy = log instanceof FileLog ? log.replica : undefined;
+  try {
+    await copy?.follow();
+  } catch (error) {
+    // It has all that there was, or another process has it, and both ask again.
+    if (!(error instanceof Failure)) throw error;
+  }
+  log.close();
+  if (log.nodes.count >= session.end.entries) return;
+  const sentence = "Another process of this machine is bringing the session up to date. Try again.";
+  throw new Failure("storage_failed", sentence, { sessionPath: log.file });
+}
+
+/** Makes a copy, or opens one that another process of this machine has made meanwhile. */
+async function copied(
+  place: TransferPlace,
+  session: FleetSession,
+  beginning: Beginning,
+  progress: Progress | undefined,
+): Promise<Log> {
+  let refusal: unknown;
+  for (const store of place.stores)
+    try {
+      const log = await store.publish(beginning, fetchSessionLines(place.fleet, session, progress));
+      await withAttachments(place.fleet, log, session.id);
+      if (log instanceof FileLog && log.replica instanceof FleetReplica) log.replica.madeOf(session.end);
+      return log;
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
+      if (made) return made;
+      if (error.name === "already_exists") throw makeFileChangedFailure(String(error.details.sessionPath));
+      // A container takes only some ids.
+      if (error.name !== "invalid_id") throw error;
+      refusal = error;
+    }
+  throw refusal;
+}
+
+/** Fetches the attachments of a new copy, which is discarded if that fails. */
+async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void> {
+  if (!(log instanceof FileLog)) return;
+  try {
+    await fetchMissing(fleet, log, id);
+  } catch (error) {
+    log.discard();
+    throw error;
+  }
+}
+
+/** Opens the file with the name of a copy. Returns undefined if it is another session. */
+function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
+  const log = place.open(String(file));
+  // Without a header, the name alone identifies the session.
+  if (log.header.id === id && !isUnreadableLog(log)) return log;
+  log.close();
+  return undefined;
+}
+
+/** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if some are missing. */
+export async function* fetchSessionLines(
+  fleet: Fleet,
+  { id, end: there }: Pick<FleetSession, "id" | "end">,
+  progress?: Progress,
+): AsyncGenerator<Uint8Array> {
+  let end = NOTHING;
+  for await (const lines of ahead(fleet.lines(id, 0, there.entries))) {
+    end = extendEnd(end, lines);
+    progress?.(end.bytes, there.bytes);
+    yield concat(lines.flatMap((line) => [line, LF]));
+  }
+  if (!isSameEnd(end, there)) throw makeIncompleteFailure(id);
+}
+
+/** Yields items, and asks for the next before the current one is used. */
+async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
+  const source = coming[Symbol.asyncIterator]();
+  const ask = (): Promise<IteratorResult<T>> => {
+    const next = source.next();
+    // The caller has stopped waiting.
+    next.catch(() => {});
+    return next;
+  };
+  for (let next = ask(); ; ) {
+    const { done, value } = await next;
+    if (done) return;
+    next = ask();
+    yield value;
+  }
+}

@@ -1,0 +1,303 @@
+/** The work on one log of Copilot CLI's events. */
+
+import {
+  isObject,
+  type JsonObject,
+  makeTextBlock,
+  NO_TIME,
+  toCount,
+  toText,
+  toTimestamp,
+} from "../../../../core/foreign/messages.ts";
+import { getApi } from "../apis.ts";
+import { getFolderName, getOwnName } from "../file-name.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+} from "../translator.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
+import { getMessageSource, parseEventUsage, parseToolOutcome, resolvePicture, toCopilotBlocks } from "./events.ts";
+
+const PROVIDER = "github-copilot";
+
+/** An event, as far as all of them have the same members. */
+interface CopilotEvent {
+  readonly source: SourceRecord;
+  readonly nativeId: string;
+  readonly at: string;
+  readonly data: JsonObject;
+}
+
+type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
+
+/** Events that only mark a beginning or an end. */
+const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
+
+export class CopilotTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private readonly takers: Readonly<Record<string, TakeEvent>>;
+  private session: { id?: string; parent?: string; cwd?: string; started?: string } = {};
+  private model = "unknown";
+  private time = NO_TIME;
+  /** The call of the API that the current answer is of. */
+  private apiCall: string | undefined;
+  /** True if more pieces of that answer are to come. */
+  private isPartial = false;
+  private reasoning = "";
+  /** The usage of calls of the API without an answer so far. */
+  private readonly usages = new Map<string, JsonObject>();
+  private readonly toolNames = new Map<string, string>();
+  private readonly assets = new Map<string, JsonObject>();
+  /** The entry before each message of a person's. */
+  private readonly places = new Map<string, string | null>();
+  /** Bytes of each event: an event with a known id is a repeated one if its length is equal. */
+  private readonly lengths = new Map<string, number>();
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+    this.takers = {
+      "session.start": (event) => this.takeStart(event),
+      "session.resume": (event) => this.takeStart(event),
+      "session.model_change": (event) => this.takeModel(event),
+      "session.title_changed": (event) => this.takeTitle(event),
+      "session.compaction_complete": (event) => this.takeCompaction(event),
+      "session.context_cleared": (event) => this.takeCleared(event),
+      "session.snapshot_rewind": (event) => this.takeRewind(event),
+      "session.binary_asset": (event) => this.takeAsset(event),
+      "user.message": (event) => this.takeUser(event),
+      "system.notification": (event) => this.takeNotification(event),
+      "assistant.reasoning": (event) => this.takeReasoning(event),
+      "assistant.message": (event) => this.takeAnswer(event),
+      "assistant.usage": (event) => this.takeUsage(event),
+      "session.usage_record": (event) => this.takeUsageRecord(event),
+      "tool.execution_start": (event) => this.takeToolStart(event),
+      "tool.execution_complete": (event) => this.takeToolEnd(event),
+    };
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const kind = toText(value.type) ?? "(no type)";
+    this.time = toTimestamp(value.timestamp, this.time);
+    if (!isObject(value.data)) return this.keepRaw(source, kind);
+    const { data } = value;
+    // A subagent's work is not part of the conversation that started it.
+    if (typeof value.agentId === "string" || typeof data.parentToolCallId === "string")
+      return this.keepRaw(source, `subagent/${kind}`);
+    if (MARKS.has(kind)) return { kind, fidelity: "dropped" };
+    const taker = Object.hasOwn(this.takers, kind) ? this.takers[kind] : undefined;
+    // A later event repeats the whole content of a transient one.
+    if (!taker && value.ephemeral === true) return { kind, fidelity: "dropped" };
+    if (!taker) return this.keepRaw(source, kind);
+    const nativeId = toText(value.id) ?? `line:${source.number}`;
+    const before = this.lengths.get(nativeId);
+    if (before === source.bytes.length) return { kind, fidelity: "preserved" };
+    if (before !== undefined) {
+      const warning = "The event has the id of an earlier one that says something else. It is kept as it is.";
+      return { ...this.keepRaw(source, kind), warning };
+    }
+    this.lengths.set(nativeId, source.bytes.length);
+    return { kind, ...taker({ source, nativeId, at: this.time, data }) };
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  pending(): PendingEntries {
+    return { ...this.turns.pending(), isPartial: this.isPartial && this.turns.current !== null };
+  }
+
+  about(): AboutSession {
+    const { id = this.idByPlace(), parent, cwd, started } = this.session;
+    return {
+      ...(id === undefined ? {} : { nativeId: id }),
+      ...(parent === undefined ? {} : { nativeParentId: parent }),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === undefined ? {} : { started }),
+    };
+  }
+
+  /** Returns the id of a session whose file does not have it: its folder's name, or that of an older file itself. */
+  private idByPlace(): string | undefined {
+    const { name } = this.tools;
+    return getOwnName(name) === "events" ? getFolderName(name) : getOwnName(name);
+  }
+
+  // --- about the session ---------------------------------------------------------------------------------------
+
+  private takeStart({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { sessionId, startTime, context, selectedModel, detachedFromSpawningParentSessionId: parent } = data;
+    const { session } = this;
+    if (typeof sessionId === "string" && sessionId !== "") session.id ??= sessionId;
+    if (typeof parent === "string" && parent !== "") session.parent ??= parent;
+    if (isObject(context) && typeof context.cwd === "string") session.cwd ??= context.cwd;
+    const started = toTimestamp(startTime, at);
+    if (started !== NO_TIME) session.started ??= started;
+    this.turns.keep(source, at);
+    if (typeof selectedModel === "string") this.model = selectedModel;
+    return { fidelity: "preserved" };
+  }
+
+  private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { newModel, previousModel: _, ...more } = data;
+    if (typeof newModel !== "string") return this.raw(source);
+    this.model = newModel;
+    this.turns.note("model_change", nativeId, at, { provider: PROVIDER, modelId: newModel });
+    return { fidelity: Object.keys(more).length === 0 ? "preserved" : "derived" };
+  }
+
+  private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const name = toText(data.title)
+      ?.replace(/[\r\n]+/g, " ")
+      .trim();
+    if (!name) return this.raw(source);
+    this.turns.note("session_info", nativeId, at, { name });
+    return { fidelity: "preserved" };
+  }
+
+  private takeAsset({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { assetId } = data;
+    if (typeof assetId === "string" && String(data.mimeType).startsWith("image/")) this.assets.set(assetId, data);
+    return this.raw(source);
+  }
+
+  // --- the conversation ----------------------------------------------------------------------------------------
+
+  private takeUser({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { content, transformedContent, attachments } = data;
+    if (typeof content !== "string") return this.raw(source);
+    this.reasoning = "";
+    const given = Array.isArray(attachments) ? attachments.filter(isObject) : [];
+    const pictures = given.map((one) => resolvePicture(one, this.assets)).filter((one) => one !== undefined);
+    const blocks = [...(content === "" ? [] : [makeTextBlock(content)]), ...pictures];
+    const by = getMessageSource(data);
+    this.places.set(nativeId, this.turns.tip);
+    if (by !== undefined)
+      this.turns.add("custom_message", nativeId, at, { customType: `copilot:${by}`, content: blocks, display: false });
+    else this.turns.user(nativeId, blocks, at);
+    // The program adds to the person's text: the date, hints, and the contents of attached files.
+    const isMore = typeof transformedContent === "string" && transformedContent !== content;
+    if (isMore || pictures.length < given.length) this.turns.keep(source, at);
+    return { fidelity: "preserved" };
+  }
+
+  private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { content, kind } = data;
+    if (typeof content !== "string") return this.raw(source);
+    const members = { customType: "copilot:notification", content: [makeTextBlock(content)], details: { kind } };
+    this.turns.add("custom_message", nativeId, at, { ...members, display: true });
+    return { fidelity: "preserved" };
+  }
+
+  private takeReasoning({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    this.reasoning = toText(data.content) ?? "";
+    return this.raw(source);
+  }
+
+  private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { apiCallId, chunkIndex, chunkCount, outputTokens } = data;
+    this.isPartial = toCount(chunkIndex) + 1 < toCount(chunkCount);
+    const model = toText(data.model) ?? this.model;
+    const call = toText(apiCallId);
+    const { current, hasResults } = this.turns;
+    const isMore = current !== null && !hasResults && call !== undefined && call === this.apiCall;
+    const usage = { input: 0, output: toCount(outputTokens) };
+    const begun = { nativeId, api: getApi(PROVIDER, model), provider: PROVIDER, model, usage, at };
+    const answer = isMore && toCount(chunkIndex) > 0 ? current : this.turns.begin(begun);
+    const record = call === undefined ? undefined : this.usages.get(call);
+    if (record) this.useRecord(answer, record);
+    else if (answer === current)
+      answer.usage = { ...current.usage, output: Math.max(current.usage.output, usage.output) };
+    this.apiCall = call;
+    const blocks = toCopilotBlocks(data, this.reasoning);
+    this.reasoning = "";
+    answer.content.push(...blocks);
+    for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(String(id), String(name));
+    return { fidelity: "preserved" };
+  }
+
+  private takeUsage({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { current } = this.turns;
+    const call = toText(data.apiCallId);
+    if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall))
+      return this.raw(source);
+    this.useRecord(current, data);
+    return { fidelity: "derived" };
+  }
+
+  /** Takes the usage of a call of the API, which comes before its answer. */
+  private takeUsageRecord({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { usage } = data;
+    const call = isObject(usage) ? toText(usage.apiCallId) : undefined;
+    if (!isObject(usage) || call === undefined) return this.raw(source);
+    const { current } = this.turns;
+    if (current && call === this.apiCall) this.useRecord(current, usage);
+    else this.usages.set(call, usage);
+    return { fidelity: "derived" };
+  }
+
+  private useRecord(answer: OpenAnswer, usage: JsonObject): void {
+    answer.usage = parseEventUsage(usage);
+    if (usage.finishReason === "length") answer.stopReason = "length";
+    this.usages.delete(String(usage.apiCallId));
+  }
+
+  private takeToolStart({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { toolCallId } = data;
+    // That record has the calls of the answer.
+    return typeof toolCallId === "string" && this.toolNames.has(toolCallId)
+      ? { fidelity: "preserved" }
+      : this.raw(source);
+  }
+
+  private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const toolCallId = toText(data.toolCallId) ?? "";
+    const toolName = this.toolNames.get(toolCallId);
+    if (toolName === undefined) return this.raw(source);
+    this.turns.result(nativeId, { toolCallId, toolName, ...parseToolOutcome(data, this.assets), at });
+    return { fidelity: "preserved" };
+  }
+
+  // --- the tree ------------------------------------------------------------------------------------------------
+
+  private takeCompaction({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { success, summaryContent, preCompactionTokens, ...details } = data;
+    if (success !== true || typeof summaryContent !== "string") return this.raw(source);
+    const firstKeptEntryId = this.tools.ids.entry(nativeId);
+    const members = { summary: summaryContent, firstKeptEntryId, tokensBefore: toCount(preCompactionTokens), details };
+    this.turns.add("compaction", nativeId, at, members);
+    return { fidelity: "derived" };
+  }
+
+  private takeCleared({ source, at }: CopilotEvent): ReturnType<TakeEvent> {
+    this.turns.goTo(null);
+    this.turns.keep(source, at);
+    return { fidelity: "preserved" };
+  }
+
+  /** Goes back to the place before an event, if it and the entries after it are still in the file. */
+  private takeRewind({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const place = typeof data.upToEventId === "string" ? this.places.get(data.upToEventId) : undefined;
+    if (place !== undefined) this.turns.goTo(place);
+    this.turns.keep(source, at);
+    return { fidelity: "preserved" };
+  }
+
+  private raw(source: SourceRecord): ReturnType<TakeEvent> {
+    this.turns.keep(source, this.time);
+    return { fidelity: "preserved" };
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fidelity: "preserved" };
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Gemini CLI's session files: `session-<time>-<id>.jsonl`, a record on each line, and the older `.json`, one document
+ * with the messages in a list. Both have the same messages.
+ */
+
+import { isObject, type JsonObject } from "../../../../core/foreign/messages.ts";
+import { parse } from "../../../../core/json/json.ts";
+import { isArrayAt, readDocumentRecords, readRest, splitParts, toRecordBytes, toWholePart } from "../documents.ts";
+import type { Beginnings, Translator } from "../translator.ts";
+import { makeGeminiSkim } from "./skim.ts";
+import { GeminiTranslation } from "./translation.ts";
+
+const TYPES = new Set(["user", "gemini", "info", "warning", "error"]);
+/** Members that `$set` is known to have. */
+const SET = ["lastUpdated", "messages", "summary", "sessionId", "directories", "memoryScratchpad"];
+
+export const geminiLines: Translator = {
+  agent: "gemini",
+  title: "Gemini CLI",
+  form: { kind: "lines" },
+  recognises: ({ lines }) => lines.some(isOfGemini),
+  isRecord: (record) => isOfGemini(record) || isMessageRecord(record),
+  skim: makeGeminiSkim,
+  begin: (tools) => new GeminiTranslation(tools),
+};
+
+export const geminiDocument: Translator = {
+  ...geminiLines,
+  form: { kind: "document", records: (document) => readDocumentRecords(document, "messages") },
+  recognises: isDocument,
+};
+
+function isOfGemini(record: JsonObject): boolean {
+  const { $rewindTo, $set, sessionId, projectHash, startTime, id, timestamp, type, content } = record;
+  if (typeof $rewindTo === "string") return true;
+  if (isObject($set)) return SET.some((name) => name in $set);
+  if (typeof sessionId === "string" && [projectHash, startTime].some((one) => typeof one === "string")) return true;
+  return type === "gemini" && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
+}
+
+function isDocument({ bytes }: Beginnings): boolean {
+  if (isIndented(bytes)) return true;
+  const { parts, end } = splitParts(bytes, toWholePart(bytes));
+  // Another line comes after the first one.
+  const [rest] = readRest(bytes, end);
+  if (rest?.[0] === 0x7b) return false;
+  const list = parts.find((part) => part.name === "messages" && isArrayAt(bytes, part));
+  if (!list) return false;
+  const names = new Set(parts.map(({ name }) => name));
+  if (names.has("sessionId") && names.has("projectHash")) return true;
+  const [first] = splitParts(bytes, list).parts;
+  return first !== undefined && isMessage(toRecordBytes(bytes, first)) && !names.has("version");
+}
+
+/** Returns whether a document has, on lines of their own, members of Gemini CLI's only: it may be damaged elsewhere. */
+function isIndented(bytes: Uint8Array): boolean {
+  const text = new TextDecoder().decode(bytes);
+  return /^[ \t]+"projectHash": "/m.test(text) && /^[ \t]+"messages": \[/m.test(text);
+}
+
+function isMessage(bytes: Uint8Array): boolean {
+  try {
+    const value = parse(bytes);
+    return isObject(value) && isMessageRecord(value);
+  } catch {
+    return false;
+  }
+}
+
+function isMessageRecord({ type, id, timestamp, content }: JsonObject): boolean {
+  return TYPES.has(String(type)) && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
+}

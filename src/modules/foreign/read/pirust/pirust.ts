@@ -1,0 +1,129 @@
+/**
+ * pi_agent_rust's databases, one for each session. Their entries are Pi's own: they keep their form and their ids, and
+ * the session its own id, too.
+ */
+
+import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../../../../core/foreign/messages.ts";
+import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
+import type {
+  AboutSession,
+  PendingEntries,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Translator,
+} from "../translator.ts";
+import { getWrittenMembers } from "../written.ts";
+
+export const pirust: Translator = {
+  agent: "pirust",
+  title: "pi_agent_rust",
+  form: { kind: "lines" },
+  // Only databases are its own; in files, its sessions are ours.
+  recognises: () => false,
+  begin: (tools) => new PiTranslation(tools),
+};
+
+export const pirustTables: TableFormat = {
+  translator: pirust,
+  isOne: true,
+  recognises: (tables) =>
+    hasColumns(tables, "pi_session_header", "id", "json") && hasColumns(tables, "pi_session_entries", "seq", "json"),
+  sessions,
+  has: (tables, wanted) => sessions(tables).some(({ id }) => id === wanted),
+  records,
+};
+
+function sessions(tables: SourceTables): StoredSession[] {
+  const [header] = tables.rows("pi_session_header");
+  let size = header?.size ?? 0;
+  let last = 0;
+  for (const row of tables.rows("pi_session_entries")) {
+    size += row.size;
+    last = row.number;
+  }
+  const id = header?.text("id");
+  return header || last > 0 ? [{ id: id === undefined || id === "" ? "session" : id, size, changed: last }] : [];
+}
+
+function records(tables: SourceTables): Uint8Array[] {
+  const found: Uint8Array[] = [];
+  for (const table of ["pi_session_header", "pi_session_entries"])
+    for (const row of tables.rows(table)) found.push(row.bytes("json") ?? new TextEncoder().encode("null"));
+  for (const row of tables.rows("pi_session_blobs")) {
+    const medium = { digest: row.text("digest"), byte_length: row.count("byte_length") };
+    found.push(new TextEncoder().encode(JSON.stringify({ pi_session_blobs: medium })));
+  }
+  return found;
+}
+
+class PiTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private header: JsonObject | undefined;
+  private time = NO_TIME;
+  private end: string | null = null;
+  private kept = 0;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { id, parentId, timestamp } = value;
+    // The log takes no entry with an empty type; others may continue this one.
+    const type = value.type === "" ? "unknown" : value.type;
+    if (type === "session" && !this.header) {
+      this.header = value;
+      this.time = toTimestamp(timestamp, NO_TIME);
+      return { kind: "session", fidelity: "derived" };
+    }
+    if (isObject(value.pi_session_blobs)) {
+      const warning = "The database has a medium that is only there: migrate_session takes media along.";
+      return { kind: "medium", fidelity: "dropped", warning };
+    }
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    this.time = toTimestamp(timestamp, this.time);
+    const at = toText(timestamp) ?? this.time;
+    const above = parentId === null ? null : (toText(parentId) ?? this.end);
+    this.tools.emit({
+      type,
+      id,
+      parentId: above,
+      timestamp: at,
+      members: getWrittenMembers(this.tools, source, value),
+    });
+    this.end = id;
+    return { kind: type, fidelity: type === value.type ? "preserved" : "derived" };
+  }
+
+  keep({ number }: SourceRecord, members: JsonObject): void {
+    const id = this.tools.ids.entry(`row:${number}:${++this.kept}`);
+    this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
+    this.end = id;
+  }
+
+  pending(): PendingEntries {
+    return { entries: [], isPartial: false };
+  }
+
+  about(): AboutSession {
+    const { id, cwd, timestamp, parentSession, leafId } = this.header ?? {};
+    const own = toText(id);
+    const leaf = toText(leafId);
+    return {
+      ...(own === undefined ? {} : { nativeId: own, ownId: own }),
+      ...(typeof parentSession === "string" ? { parentSession } : {}),
+      ...(typeof cwd === "string" ? { cwd } : {}),
+      ...(typeof timestamp === "string" ? { started: timestamp } : {}),
+      ...(leaf === undefined ? {} : { leafId: leaf === "" ? null : leaf }),
+    };
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
+    return { kind, fidelity: "preserved" };
+  }
+}

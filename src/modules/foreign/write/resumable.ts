@@ -1,0 +1,85 @@
+/** Makes a session into a file that another agent resumes, with its path and the command for it. */
+
+import { NO_TIME, toTimestamp } from "../../../core/foreign/messages.ts";
+import type { Env } from "../../../core/ports/env.ts";
+import type { FidelityReport } from "../../../core/ports/fidelity.ts";
+import type { Session } from "../../../core/session/session.ts";
+import { ClaudeFormat } from "./claude/claude.ts";
+import { CodexFormat } from "./codex/codex.ts";
+import { deriveUuid } from "./format.ts";
+import { makePathRoute, makeTreeRoute } from "./route.ts";
+import { ExportWalk } from "./walk.ts";
+
+/** Agents whose files can be written. */
+export const RESUMING = ["claude", "codex"] as const;
+
+export type ResumingAgent = (typeof RESUMING)[number];
+
+export interface ResumableSession {
+  /** Its id in the file. */
+  readonly sessionId: string;
+  /** Parts of the path of its file, below the agent's folder of sessions; none without a directory. */
+  readonly parts: readonly string[] | undefined;
+  /** The command of a shell that resumes it, once the file is there. */
+  readonly command: string;
+  /** Yields its lines, once. */
+  lines(): Iterable<string>;
+  /** Returns the fidelity of the entries, once all lines were taken. */
+  report(): FidelityReport;
+}
+
+/**
+ * Returns a session as one that an agent resumes at `leaf`: the same bytes for the same entries and leaf. `all`: with
+ * every branch, which only Claude Code's files can have.
+ */
+export function makeResumable(
+  agent: ResumingAgent,
+  session: Session,
+  { leaf, all, env }: { leaf: number; all: boolean; env: Pick<Env, "sha256"> },
+): ResumableSession {
+  const { tree, cwd } = session;
+  const isTree = all && agent === "claude";
+  const route = isTree ? makeTreeRoute(tree, leaf) : makePathRoute(tree, leaf);
+  const extent = isTree ? "tree" : "path";
+  // A session that has grown since is another one: it must not replace a file that the agent has continued, too.
+  const sessionId = deriveUuid(env.sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
+  const options = { session, route, sessionId, sha256: env.sha256 };
+  const walk = new ExportWalk(
+    session,
+    route,
+    agent === "claude" ? new ClaudeFormat(options) : new CodexFormat(options),
+  );
+  const began = toTimestamp(session.log.header.timestamp, NO_TIME);
+  const resume = agent === "claude" ? `claude --resume ${sessionId}` : `codex resume ${sessionId}`;
+  return {
+    sessionId,
+    parts:
+      agent === "codex" ? rolloutPath(sessionId, began) : cwd === "" ? undefined : [slugOf(cwd), `${sessionId}.jsonl`],
+    command: cwd === "" ? resume : `cd ${quoted(cwd)} && ${resume}`,
+    lines: () => walk.lines(),
+    report: () => walk.report(),
+  };
+}
+
+function rolloutPath(sessionId: string, began: string): string[] {
+  const [day, time] = began.split("T");
+  const [year, month, date] = day.split("-").slice(-3);
+  return [year, month, date, `rollout-${day}T${time.slice(0, 8).replaceAll(":", "-")}-${sessionId}.jsonl`];
+}
+
+/** Characters of a directory in the name of its folder, before a hash takes the place of the others. */
+const LONGEST_SLUG = 200;
+
+/** Returns the name of Claude Code's folder for the sessions of a directory. */
+function slugOf(cwd: string): string {
+  const slug = cwd.replace(/[^A-Za-z0-9]/g, "-");
+  if (slug.length <= LONGEST_SLUG) return slug;
+  let hash = 0;
+  for (let at = 0; at < cwd.length; at++) hash = (Math.imul(hash, 31) + cwd.charCodeAt(at)) | 0;
+  return `${slug.slice(0, LONGEST_SLUG)}-${Math.abs(hash).toString(36)}`;
+}
+
+/** Returns a path as one word of a shell. */
+function quoted(path: string): string {
+  return /^[A-Za-z0-9_./~+:@%=-]+$/.test(path) && !path.startsWith("~") ? path : `'${path.replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,197 @@
+/** Copies in which nothing can be read any more, or that are gone: they come again from the fleet, at the same path. */
+
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test, vi } from "vitest";
+import { moveToBackup, restoreBackup } from "../../../src/modules/fleet/replica/unreadable-copies.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import type { Locks } from "../../../src/storage/locks/locks.ts";
+import { FleetServer } from "../../support/fleet-server.ts";
+import { temporaryFolder } from "../../support/server.ts";
+
+/** The file of a session that damage happens to: of a container, that with its first entries. */
+function contentOf(file: string): string {
+  if (!file.endsWith(".v2")) return file;
+  const names = readdirSync(file, { recursive: true, encoding: "utf8" });
+  return join(file, names.find((name) => /segments?\/.*/.test(name)) as string);
+}
+
+const DAMAGE: Readonly<Record<string, (file: string) => void>> = {
+  emptied: (file) => truncateSync(contentOf(file), 0),
+  zeroed: (file) => writeFileSync(contentOf(file), Buffer.alloc(statSync(contentOf(file)).size)),
+  "cut within the first line": (file) => truncateSync(contentOf(file), 20),
+  "without its beginning": (file) => writeFileSync(contentOf(file), readFileSync(contentOf(file)).subarray(30)),
+  removed: (file) => rmSync(file, { recursive: true }),
+  // By a process that was killed then.
+  "put aside": (file) => renameSync(file, `${file}.spoilt.bak`),
+};
+
+const machine = (store: string, more: object = {}) => new FleetServer(["--store", store], { leasesEnd: true, ...more });
+const sessionsIn = (folder: string): string[] => readdirSync(folder).filter((name) => /\.(jsonl|v2)$/.test(name));
+const backupsIn = (folder: string): string[] => readdirSync(folder).filter((name) => /\.spoilt\.bak/.test(name));
+
+describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
+  test.each(Object.keys(DAMAGE))(
+    "that was %s comes again by its id and by its path, once, where it was",
+    async (how) => {
+      const one = machine(store);
+      const { sessionId, sessionFile } = await one.make(["one", "two"]);
+      const folder = dirname(sessionFile);
+      const entries = ["one", "two"];
+      for (const where of [{ sessionId }, { sessionPath: sessionFile }]) {
+        for (const name of how === "put aside" ? backupsIn(folder) : [])
+          rmSync(join(folder, name), { recursive: true });
+        DAMAGE[how](sessionFile);
+        await one.start();
+        await one.result("switch_session", where);
+        expect([(await one.state()).sessionId, await one.ids()]).toEqual([sessionId, entries]);
+        await one.append(`next${entries.length}`);
+        entries.push(`next${entries.length}`);
+        expect([await one.ids(), one.inFleet(sessionId)]).toEqual([entries, entries]);
+        await one.end();
+        expect(sessionsIn(folder)).toHaveLength(1);
+      }
+      if (how !== "put aside") expect(backupsIn(folder).length).toBe(how === "removed" ? 0 : 2);
+    },
+  );
+
+  test.each(Object.keys(DAMAGE))(
+    "that is %s while a server has it open comes again with the next write",
+    async (how) => {
+      const one = await machine(store).start();
+      await one.append("one");
+      await one.append("two");
+      const { sessionFile, sessionId } = await one.state();
+      DAMAGE[how](sessionFile);
+      await one.append("three");
+      expect([await one.ids(), one.inFleet(sessionId)]).toEqual(Array(2).fill(["one", "two", "three"]));
+      await one.end();
+      await one.start("--session", sessionFile);
+      expect(await one.ids()).toEqual(["one", "two", "three"]);
+      expect(sessionsIn(dirname(sessionFile))).toHaveLength(1);
+    },
+  );
+
+  test("gives what it owes, which is kept apart from it", async () => {
+    const one = await machine(store, { isJournaled: true }).start();
+    await one.append("one");
+    const { sessionFile, sessionId } = await one.state();
+    one.loses();
+    expect(await one.append("owed")).toMatchObject({ durability: "local" });
+    await one.append("owed2");
+    await one.end();
+    DAMAGE.zeroed(sessionFile);
+    const again = await machine(store, { table: one.fleet.table, place: one.lives.place }).start();
+    await again.result("switch_session", { sessionId });
+    await again.append("next");
+    expect([await again.ids(), again.inFleet(sessionId)]).toEqual(Array(2).fill(["one", "owed", "owed2", "next"]));
+  });
+});
+
+test.each([
+  ["another process has its lock", true, () => true, false, 0],
+  ["it can be read", false, () => false, false, 0],
+  ["it is written to", false, (file: string) => appendFileSync(file, "x") === undefined, false, 1],
+  ["neither is so", false, () => true, true, 1],
+] as const)("a file is put aside under its lock alone (%s)", (_, isLocked, isSpoilt, isMoved, releases) => {
+  const file = join(temporaryFolder(), "a.jsonl");
+  writeFileSync(file, "");
+  const release = vi.fn();
+  const holder = { client: "another", pid: 1, since: "" };
+  const locks = { acquire: () => (isLocked ? holder : { release }) } as unknown as Locks;
+  const backup = moveToBackup({ disk: realDisk, locks }, file, () => isSpoilt(file));
+  expect([backup !== null, existsSync(file), release.mock.calls.length]).toEqual([isMoved, !isMoved, releases]);
+  if (backup === null) return;
+  restoreBackup(realDisk, backup, file);
+  expect([existsSync(file), existsSync(backup)]).toEqual([true, false]);
+});
+
+/** Returns a file without its header after another program has written an entry behind the first one. */
+function continuedByPi(file: string): string {
+  const [, first] = readFileSync(file, "utf8").split("\n");
+  return `sion"}\n${first}\n${JSON.stringify({ ...JSON.parse(first), id: "pi", parentId: "one" })}\n`;
+}
+
+test.each([false, true])(
+  "entries that another program wrote to a file that lost its header are kept, and offered (put aside by a process that was killed: %s)",
+  async (isMoved) => {
+    const one = machine("jsonl");
+    const { sessionFile, sessionId } = await one.make(["one"]);
+    writeFileSync(sessionFile, continuedByPi(sessionFile));
+    if (isMoved) DAMAGE["put aside"](sessionFile);
+    await one.start();
+    await one.result("switch_session", { sessionId });
+    expect(await one.ids()).toEqual(["one"]);
+    const { kept } = await one.result("list_kept");
+    expect(kept).toMatchObject([{ sessionId, entryCount: 1 }]);
+    await one.result("recover_kept", { keptAt: kept[0].keptAt });
+    expect(await one.ids()).toContain("pi");
+  },
+);
+
+test("a file that is no copy of the session is left as it is, whatever a record or its name says", async () => {
+  const file = join(temporaryFolder(), "notes.jsonl");
+  const one = machine("jsonl");
+  const { sessionId } = await one.make(["one"], "--session", file);
+  const { sessionFile } = await one.make(["two"]);
+  // Another program has its own session there by now, whose header is damaged.
+  const [, entry] = readFileSync(file, "utf8").split("\n");
+  const ofPi = `sion"}\n${JSON.stringify({ ...JSON.parse(entry), id: "pi", parentId: null })}\n`;
+  writeFileSync(file, ofPi);
+  const backup = join(temporaryFolder(), basename(sessionFile));
+  writeFileSync(backup, "");
+  await one.start();
+  for (const where of [{ sessionId }, { sessionPath: file }, { sessionPath: backup }])
+    await one.wire.request("switch_session", where);
+  expect([readFileSync(file, "utf8"), readFileSync(backup, "utf8")]).toEqual([ofPi, ""]);
+  expect([...backupsIn(dirname(file)), ...backupsIn(dirname(backup))]).toEqual([]);
+});
+
+test("a copy outside the session folders comes again where it is", async () => {
+  const file = join(temporaryFolder(), "notes.jsonl");
+  const one = machine("jsonl");
+  const { sessionId } = await one.make(["one"], "--session", file);
+  writeFileSync(file, "");
+  await one.start("--session", file);
+  expect([await one.ids(), await one.state()]).toMatchObject([["one"], { sessionFile: file, sessionId }]);
+});
+
+test("a container that lacks its header comes again, and a whole one is never moved", async () => {
+  const one = machine("v2");
+  const { sessionFile } = await one.make(["two"]);
+  for (let n = 0; n < 2; n++) {
+    await one.start("--session", sessionFile);
+    expect(await one.ids()).toEqual(["two"]);
+    await one.end();
+  }
+  expect(backupsIn(dirname(sessionFile))).toEqual([]);
+  const { sessionId, sessionFile: damaged } = await one.make(["one"]);
+  rmSync(join(damaged, "header.jsonl"));
+  await one.start();
+  await one.result("switch_session", { sessionId });
+  await one.append("next");
+  expect(await one.ids()).toEqual(["one", "next"]);
+});
+
+test("where the database is away, a spoilt copy stays, and the failure says so", async () => {
+  const one = machine("jsonl");
+  const { sessionFile } = await one.make(["one"]);
+  writeFileSync(sessionFile, "");
+  await one.start();
+  one.loses();
+  expect((await one.refused("switch_session", { sessionPath: sessionFile })).name).toBe("storage_failed");
+  expect([existsSync(sessionFile), backupsIn(dirname(sessionFile))]).toEqual([true, []]);
+  one.heals();
+  await one.result("switch_session", { sessionPath: sessionFile });
+  expect(await one.ids()).toEqual(["one"]);
+});
