@@ -7,7 +7,8 @@ import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { SYSTEM } from "./support/tiers.ts";
 import { runHere } from "./support/verbs.ts";
 
-const textOf = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
+const pathOf = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
+const textOf = (name: string): string => readFileSync(pathOf(name), "utf8");
 
 const readme = textOf("README.md");
 const commandLine = textOf("docs/command-line.md");
@@ -77,12 +78,16 @@ test("a table begins with its head, and every row has as many cells", () => {
   }
 });
 
-test("the lines of a tree are those that are drawn", async () => {
-  const [, command, lines] =
-    /<!-- lines of: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(commandLine) ?? [];
-  const [verb, file] = command.split(" ");
-  const path = fileURLToPath(new URL(`../${file}`, import.meta.url));
-  const { stdout, status } = await runHere(temporaryPlace(), [verb, path]);
+/** The lines that documents show of a verb, with the words of its command. */
+const SHOWN_LINES = [commandLine, textOf("docs/find-sessions.md")].flatMap((text) =>
+  [...text.matchAll(/<!-- lines of: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/g)].map(
+    ([, command, lines]) => [command, lines] as const,
+  ),
+);
+
+test.each(SHOWN_LINES)("the shown lines of %s are those that it prints", async (command, lines) => {
+  const words = command.split(" ").map((word) => (word.startsWith("examples/") ? pathOf(word) : word));
+  const { stdout, status } = await runHere(temporaryPlace(), words);
   expect(status).toBe(0);
   expect(stdout).toContain(lines);
 });
