@@ -19,7 +19,7 @@ function mayRest({ externalChanges }: Session): boolean {
 }
 
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as unknown as Call;
+const OWN_WORK = { name: "" } as Call;
 
 /** Parts of the dispatcher that upkeep uses. */
 interface UpkeepHost {
