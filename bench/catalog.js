@@ -10,17 +10,18 @@ import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runFresh } from "./measure.js";
+import { parseDefaults, runFresh } from "./measure.js";
 import { computePercentile, getProgram, Server } from "./server.js";
 import { hex, makePath, makeSessions, random, word } from "./sessions.js";
 
-const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
-for (let i = 2; i < process.argv.length; i++) {
-  const name = process.argv[i].replace(/^--/, "");
-  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
-  const kind = typeof options[name];
-  options[name] = kind === "boolean" || (kind === "string" ? process.argv[++i] : Number(process.argv[++i]));
-}
+const options = parseDefaults({
+  sessions: 1000,
+  kilobytes: 100,
+  rounds: 200,
+  json: false,
+  "no-sqlite": false,
+  libraries: "[]",
+});
 
 // --- sessions --------------------------------------------------------------------------------------------------------
 

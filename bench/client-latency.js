@@ -5,19 +5,14 @@
 //   --chunks <n>    chunks of the long turn (10,000)
 //   --write         writes the table into docs/agents.md
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
-import { withFigures } from "./figures.js";
-import { formatTable, toFigure } from "./measure.js";
+import { replaceFigures } from "./figures.js";
+import { formatTable, parseDefaults, toFigure } from "./measure.js";
 
-const { values } = parseArgs({
-  options: { runs: { type: "string" }, chunks: { type: "string" }, write: { type: "boolean" } },
-});
-const runs = Number(values.runs ?? 20);
-const chunks = Number(values.chunks ?? 10_000);
+const { runs, chunks, write } = parseDefaults({ runs: 20, chunks: 10_000, write: false });
 const pathOf = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 const program = pathOf("dist/bin/pi-session-server.js");
 const home = mkdtempSync(join(tmpdir(), "bench-face-"));
@@ -180,10 +175,7 @@ try {
     "goal",
   ];
   console.log(`${how}\n\n${formatTable(head, rows)}`);
-  if (values.write) {
-    const file = pathOf("docs/agents.md");
-    writeFileSync(file, withFigures(readFileSync(file, "utf8"), "face", { how, head, rows }));
-  }
+  if (write) replaceFigures(pathOf("docs/agents.md"), "face", { how, head, rows });
 } finally {
   rmSync(home, { recursive: true, force: true });
 }

@@ -20,31 +20,20 @@ import {
   readFileSync,
   rmSync,
   statSync,
-  writeFileSync,
 } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { parseArgs } from "node:util";
 import { build } from "esbuild";
-import { withFigures } from "./figures.js";
+import { replaceFigures } from "./figures.js";
 import { makeId } from "./generate.js";
-import { formatNumber, formatTable, toFigure } from "./measure.js";
+import { formatNumber, formatTable, parseDefaults, toFigure } from "./measure.js";
 import { findModern } from "./pi.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const { values: options } = parseArgs({
-  options: {
-    sizes: { type: "string", default: "100,2000,20000" },
-    runs: { type: "string", default: "3" },
-    node: { type: "string" },
-    pi15: { type: "string" },
-    most: { type: "string", default: "300" },
-    alone: { type: "boolean", default: false },
-    figures: { type: "boolean", default: false },
-    into: { type: "string", default: root },
-    keep: { type: "string" },
-  },
+const options = parseDefaults({
+  ...{ sizes: "100,2000,20000", runs: 3, most: 300, alone: false, figures: false, into: root },
+  ...{ node: undefined, pi15: undefined, keep: undefined },
 });
 const program = join(root, "dist/bin/pi-session-server.js");
 if (!existsSync(program)) throw new Error("There is no server to measure. Run `npm run build`.");
@@ -217,7 +206,7 @@ async function opened({ BrowserPage, chromium }, page) {
       .load(pathToFileURL(page).href, 1280, true)
       .then(() => browser.send("Runtime.evaluate", { expression: FRAMES, awaitPromise: true }))
       .then(() => true);
-    const late = new Promise((done) => setTimeout(done, Number(options.most) * 1000, false).unref());
+    const late = new Promise((done) => setTimeout(done, options.most * 1000, false).unref());
     if (!(await Promise.race([drawn, late]))) return {};
     const loaded = performance.now() - from;
     const key = { key: "j", code: "KeyJ", text: "j", windowsVirtualKeyCode: 74 };
@@ -321,7 +310,7 @@ async function main() {
     ...(pi ? [{ name: pi.name, export: (file, page) => [pi.node, [pi.cli, "--export", file, page]] }] : []),
   ];
   const sizes = options.sizes.split(",").map(Number);
-  const runs = Number(options.runs);
+  const { runs } = options;
   const load = loadavg()[0];
   const rows = [];
   let features = [];
@@ -375,8 +364,8 @@ async function main() {
   console.log(`${how}\n\n${formatTable(figures.head, rows)}\n\n${formatTable(abilities.head, features)}`);
   if (!options.figures) return;
   const document = join(options.into, "docs/figures.md");
-  const text = withFigures(readFileSync(document, "utf8"), "figures of exports", figures);
-  writeFileSync(document, withFigures(text, "features of exports", abilities));
+  replaceFigures(document, "figures of exports", figures);
+  replaceFigures(document, "features of exports", abilities);
 }
 
 try {

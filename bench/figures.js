@@ -78,6 +78,11 @@ export function withFigures(text, place, { how, head, rows, lost = [] }) {
   return text.replace(between(place), () => `\n${[how, formatTable(head, rows), ...lost].join("\n\n")}\n\n`);
 }
 
+/** Writes figures between their markers in a document; throws when it has none. */
+export function replaceFigures(document, place, figures) {
+  writeFileSync(document, withFigures(readFileSync(document, "utf8"), place, figures));
+}
+
 /** Returns the figures between the markers of a document; throws when it has none. */
 export function findFigures(text, place) {
   const [how, lines, ...lost] = between(place).exec(text)?.[0].trim().split("\n\n") ?? [];

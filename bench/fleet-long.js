@@ -6,41 +6,19 @@
 // --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver,
 // which it installs into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { endDatabase, startDatabase } from "../scripts/database.js";
-import { withFigures } from "./figures.js";
-import { measureColdMachines } from "./fleet-cold.js";
+import { endFleet, home, measureColdMachines, runFleet, startServer, url, writeTable } from "./fleet-here.js";
 import { writeSession } from "./generate.js";
-import { computePercentile, getProgram, Server } from "./server.js";
+import { parseDefaults } from "./measure.js";
+import { computePercentile } from "./server.js";
 import { makeSessions } from "./sessions.js";
 
-const options = {
-  entries: 100_000,
-  sessions: 100,
-  writers: 64,
-  small: 1000,
-  seconds: 5,
-  turns: 200,
-  only: "",
-  write: false,
-};
-for (let i = 2; i < process.argv.length; i++) {
-  const name = process.argv[i].replace(/^--/, "");
-  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
-  const value = typeof options[name] === "boolean" ? true : process.argv[++i];
-  options[name] = typeof options[name] === "number" ? Number(value) : value;
-}
+const options = parseDefaults({
+  ...{ entries: 100_000, sessions: 100, writers: 64, small: 1000, seconds: 5, turns: 200 },
+  ...{ only: "", write: false },
+});
 const wanted = (part) => options.only === "" || options.only.split(",").includes(part);
-
-const load = loadavg()[0];
-const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
-const place = mkdtempSync(join(process.env.BENCH_DATABASE ?? tmpdir(), "pi-session-server-database-"));
-const database = await startDatabase(place);
-const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
-const program = getProgram(home, false);
 const { default: pg } = await import("pg");
 const client = new pg.Client(url);
 await client.connect();
@@ -53,28 +31,6 @@ const add = (what, value, goal = "") => {
 const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(1)} s`;
 const megabytes = (bytes) => `${Math.round(bytes / 1e6)} MB`;
 const perSecond = (bytes, milliseconds) => `${(bytes / 1e3 / milliseconds).toFixed(1)} MB/s`;
-
-const variables = { PI_FLEET_URL: url };
-function machine(name) {
-  const folder = join(home, name);
-  mkdirSync(folder, { recursive: true });
-  return folder;
-}
-const server = (name, given = []) => new Server(program, machine(name), { given, variables });
-
-function verb(...words) {
-  const folder = machine("verbs");
-  const env = {
-    PATH: process.env.PATH,
-    HOME: folder,
-    PI_SESSION_SERVER_STATE_DIR: join(folder, "state"),
-    ...variables,
-  };
-  const text = execFileSync(process.execPath, [program, "fleet", ...words, "--json"], {
-    ...{ env, encoding: "utf8", maxBuffer: 1 << 28 },
-  });
-  return JSON.parse(text);
-}
 
 const size = async (...tables) =>
   Number((await sql(`select ${tables.map((name) => `pg_total_relation_size('${name}')`).join(" + ")} as bytes`)).bytes);
@@ -107,7 +63,7 @@ async function push() {
   writeSession(file, options.entries);
   const bytes = statSync(file).size;
   const what = `${options.entries.toLocaleString("en")} entries, ${megabytes(bytes)}`;
-  const writer = server("long", ["--session", file]);
+  const writer = startServer("long", ["--session", file]);
   await writer.ask("get_state", {});
   const { took } = await writer.ask("append", { entries: [entryOf("one more")] });
   add(`push of one session, ${what}, until it is acknowledged`, perSecond(bytes, took), "60 MB/s");
@@ -128,7 +84,7 @@ async function push() {
     "- stored: lines, and words and usage",
     `${megabytes(await size("pi_fleet.pack", "pi_fleet.entry"))}, ${megabytes(await size("pi_fleet.said", "pi_fleet.word", "pi_fleet.spent"))}`,
   );
-  const reader = server("cold");
+  const reader = startServer("cold");
   await reader.ask("get_state", {});
   await reader.ask("switch_session", { sessionId: result.sessionId });
   const { result: there } = await reader.ask("get_state", {});
@@ -137,7 +93,7 @@ async function push() {
   add("clone of it there, until it is acknowledged", seconds(forked));
   await reader.end();
   const { sessionId } = result;
-  const cold = await measureColdMachines({ program, home, url, sessionId, rounds: 3 });
+  const cold = await measureColdMachines(sessionId, 3);
   const fetched = [seconds(cold.coldOpenMilliseconds), perSecond(bytes, cold.coldOpenMilliseconds)];
   add("cold open of it on another machine, until it is open", fetched.join(", "), "60 MB/s");
   add("- until its first context", seconds(cold.coldContextMilliseconds));
@@ -152,7 +108,7 @@ async function writerFork(on) {
 async function sessions() {
   const { root, bytes } = makeSessions(join(home, "made"), options.sessions, 1000);
   const from = performance.now();
-  const { refused } = verb("import", root);
+  const { refused } = runFleet("import", root).result;
   if (refused > 0) throw new Error("not everything was brought in");
   add(
     `import of ${options.sessions} sessions, ${megabytes(bytes)}, with their words`,
@@ -161,7 +117,7 @@ async function sessions() {
 }
 
 async function append() {
-  const writer = server("append");
+  const writer = startServer("append");
   await writer.ask("get_state", {});
   const ours = [];
   for (let round = 0; round < 4; round++) ours.push(await oneAfterAnother((n) => appended(writer, n)));
@@ -183,7 +139,7 @@ async function oneAfterAnother(run) {
 async function writers() {
   const all = [];
   for (let n = 0; n < options.writers; n++) {
-    const one = server(`writer-${n}`);
+    const one = startServer(`writer-${n}`);
     await one.ask("get_state", {});
     await one.ask("append", { entries: [entryOf("begins")] });
     all.push(one);
@@ -200,14 +156,14 @@ async function writers() {
   const alone = await atOnce(clients.map((one) => (n) => inserted(one, n)));
   await Promise.all(clients.map((one) => one.end()));
   add("- inserts of their lines, by as many connections of one driver", `${alone.rate} commits/s`);
-  const few = server("many");
+  const few = startServer("many");
   await openIn(few, ids);
   await together(few, ids, `one server with ${options.writers} sessions, an append outstanding in each`);
   await few.end();
   const small = makeSessions(join(home, "small"), options.small, 2);
-  verb("import", small.root);
+  runFleet("import", small.root);
   const smallIds = small.files.map(({ id }) => id);
-  const many = server("more");
+  const many = startServer("more");
   await openIn(many, smallIds);
   await together(
     many,
@@ -263,7 +219,7 @@ const turn = (n) => ({
 });
 
 async function saver() {
-  const writer = server("turns");
+  const writer = startServer("turns");
   await writer.ask("get_state", {});
   await client.query(`truncate ${OURS.join(", ")}`);
   const before = await size(...OURS);
@@ -290,7 +246,8 @@ async function saver() {
     `${options.turns} turns of four messages: rows, bytes, a turn at first and at last`,
     `${ours}, ${megabytes((await size(...OURS)) - before)}, ${computePercentile(took.slice(0, 20), 0.5)} and ${computePercentile(late, 0.5)} ms`,
   );
-  const folder = machine("saver");
+  const folder = join(home, "saver");
+  mkdirSync(folder);
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
   const packages = ["@langchain/langgraph", "@langchain/core", "@langchain/langgraph-checkpoint-postgres"];
   execFileSync("npm", ["install", "--no-audit", "--no-fund", "--silent", ...packages], {
@@ -347,18 +304,16 @@ console.log(JSON.stringify({ took, version }));
 `;
 
 try {
-  verb("migrate");
+  runFleet("migrate");
   await client.query("create table bare (line bytea)");
   for (const [name, part] of Object.entries({ push, sessions, append, writers, saver })) if (wanted(name)) await part();
 } finally {
   await client.end();
-  await endDatabase(database);
-  rmSync(place, { recursive: true, force: true });
-  rmSync(home, { recursive: true, force: true });
+  await endFleet();
 }
-if (options.write) {
-  const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, PostgreSQL on the same machine with its own settings, one run; \`node bench/fleet-long.js --write\``;
-  const document = fileURLToPath(new URL("../docs/fleet-internals.md", import.meta.url));
-  const text = readFileSync(document, "utf8");
-  writeFileSync(document, withFigures(text, "figures of the fleet", { how, head: ["what", "measured", "goal"], rows }));
-}
+if (options.write)
+  writeTable(
+    "figures of the fleet",
+    "PostgreSQL on the same machine with its own settings, one run; `node bench/fleet-long.js --write`",
+    rows,
+  );

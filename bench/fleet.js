@@ -5,19 +5,14 @@
 //   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     time until a session of so many entries is usable
 //
 // --write puts a table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
-import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { cpus, loadavg, tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { endDatabase, startDatabase } from "../scripts/database.js";
-import { withFigures } from "./figures.js";
-import { measureColdOpen } from "./fleet-cold.js";
-import { Child, ECHO, makeRequest } from "./measure.js";
-import { computePercentile, getProgram, Server } from "./server.js";
+import { endFleet, home, measureColdOpen, runFleet, startServer, url, writeTable } from "./fleet-here.js";
+import { Child, ECHO, makeRequest, parseDefaults } from "./measure.js";
+import { computePercentile } from "./server.js";
 import { makeSessions, word } from "./sessions.js";
 
-const options = {
+const options = parseDefaults({
   sessions: 1000,
   kilobytes: 100,
   rounds: 200,
@@ -26,54 +21,21 @@ const options = {
   colds: 5,
   json: false,
   write: false,
-};
-for (let i = 2; i < process.argv.length; i++) {
-  const name = process.argv[i].replace(/^--/, "");
-  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
-  options[name] = typeof options[name] === "boolean" || Number(process.argv[++i]);
-}
-
-const load = loadavg()[0];
-const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
+});
 const { root: made, files, bytes } = makeSessions(join(home, "made"), options.sessions, options.kilobytes);
-
-const place = mkdtempSync(join(tmpdir(), "pi-session-server-database-"));
-const database = await startDatabase(place);
-const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
-const program = getProgram(home, false);
 const figures = { node: process.version, sessions: options.sessions, megabytes: Math.round(bytes / 1e6) };
 
-function fleet(...words) {
-  const machine = join(home, "importer");
-  mkdirSync(machine, { recursive: true });
-  const env = {
-    PATH: process.env.PATH,
-    HOME: machine,
-    PI_SESSION_SERVER_STATE_DIR: join(machine, "state"),
-    PI_FLEET_URL: url,
-  };
-  const from = performance.now();
-  const text = execFileSync(process.execPath, [program, "fleet", ...words, "--json"], {
-    env,
-    encoding: "utf8",
-    maxBuffer: 1 << 28,
-  });
-  return { result: JSON.parse(text), seconds: (performance.now() - from) / 1000 };
-}
-
 async function manySessions() {
-  const brought = fleet("import", made);
+  const brought = runFleet("import", made);
   if (brought.result.refused > 0) throw new Error(JSON.stringify(brought.result.files.find(({ message }) => message)));
   figures.importMegabytesPerSecond = Number((bytes / 1e6 / brought.seconds).toFixed(1));
-  const { storedBytes } = fleet("status").result;
+  const { storedBytes } = runFleet("status").result;
   figures.storedMegabytes = Math.round(storedBytes / 1e6);
-  const verified = fleet("verify");
+  const verified = runFleet("verify");
   if (verified.result.faults.length > 0) throw new Error("what was brought in is not what there is");
   figures.verifyMegabytesPerSecond = Number((bytes / 1e6 / verified.seconds).toFixed(1));
 
-  const empty = join(home, "empty");
-  mkdirSync(empty);
-  const server = new Server(program, empty, { given: [], variables: { PI_FLEET_URL: url } });
+  const server = startServer("empty");
   await server.ask("get_state", {});
   const first = await server.ask("list_sessions", { limit: 50 });
   if (first.result.total !== options.sessions) throw new Error(`${first.result.total} sessions are listed`);
@@ -99,9 +61,7 @@ async function manySessions() {
     ["append", { PI_FLEET_URL: url }],
     ["fileAppend", {}],
   ]) {
-    const machine = join(home, name);
-    mkdirSync(machine);
-    const writer = new Server(program, machine, { given: [], variables });
+    const writer = startServer(name, [], variables);
     await writer.ask("get_state", {});
     const took = [];
     for (let i = 0; i < options.appends; i++) {
@@ -126,15 +86,11 @@ async function echoed() {
 
 try {
   await echoed();
-  fleet("migrate");
+  runFleet("migrate");
   if (options.sessions > 0) await manySessions();
-  const { cold: entries, colds: rounds } = options;
-  const bringIn = (folder) => fleet("import", folder);
-  if (entries > 0) Object.assign(figures, await measureColdOpen({ program, home, url, entries, rounds, bringIn }));
+  if (options.cold > 0) Object.assign(figures, await measureColdOpen(options.cold, options.colds));
 } finally {
-  await endDatabase(database);
-  rmSync(place, { recursive: true, force: true });
-  rmSync(home, { recursive: true, force: true });
+  await endFleet();
 }
 
 if (options.write) {
@@ -151,10 +107,11 @@ if (options.write) {
     ["import, with words and usage", `${figures.importMegabytesPerSecond} MB/s`, ""],
     ["`fleet verify`", `${figures.verifyMegabytesPerSecond} MB/s`, ""],
   ];
-  const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, ${options.sessions} sessions of ${figures.megabytes} MB together, from a machine that has none of them; PostgreSQL there, too, with its own settings; \`node bench/fleet.js --write\``;
-  const document = fileURLToPath(new URL("../docs/fleet-internals.md", import.meta.url));
-  const head = ["what", "measured", "goal"];
-  writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of many sessions", { how, head, rows }));
+  writeTable(
+    "figures of many sessions",
+    `${options.sessions} sessions of ${figures.megabytes} MB together, from a machine that has none of them; PostgreSQL there, too, with its own settings; \`node bench/fleet.js --write\``,
+    rows,
+  );
 }
 if (options.json) console.log(JSON.stringify(figures));
 else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);

@@ -10,10 +10,10 @@
 //   --quick     small sizes, one run: shows that it works, not how fast
 //   --json      figures with their spread, as JSON
 //   --program, --library    another build to measure: its dist/bin/pi-session-server.js and dist/lib/index.js
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { toFigures, withFigures } from "./figures.js";
+import { replaceFigures, toFigures } from "./figures.js";
 import { makeFloorRows as rowsOfOtherBenches } from "./floors/rows.js";
 import { formatTable } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
@@ -40,10 +40,7 @@ try {
   console.log(
     options.json ? JSON.stringify(results, null, 2) : `${figures.how}\n\n${formatTable(figures.head, figures.rows)}`,
   );
-  if (options.write) {
-    const document = join(options.into, "docs/figures.md");
-    writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of floors", figures));
-  }
+  if (options.write) replaceFigures(join(options.into, "docs/figures.md"), "figures of floors", figures);
 } finally {
   rmSync(home, { recursive: true, force: true });
 }

@@ -1,6 +1,20 @@
 // Shared parts of all measurements: child processes with requests over their streams, medians, and their display.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+
+/** Parses the command line. Each option has the type of its default; one without a default is a text. */
+export function parseDefaults(defaults) {
+  const options = Object.fromEntries(
+    Object.entries(defaults).map(([name, value]) => [
+      name,
+      { type: typeof value === "boolean" ? "boolean" : "string" },
+    ]),
+  );
+  const { values } = parseArgs({ options });
+  const typed = ([name, value]) => [name, typeof defaults[name] === "number" ? Number(value) : value];
+  return { ...defaults, ...Object.fromEntries(Object.entries(values).map(typed)) };
+}
 
 /** Median, with the lowest and the highest. */
 export function toFigure(values) {

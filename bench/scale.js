@@ -18,34 +18,32 @@ import {
   mkdtempSync,
   openSync,
   readdirSync,
-  readFileSync,
   rmSync,
   statSync,
-  writeFileSync,
 } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
-import { withFigures } from "./figures.js";
+import { replaceFigures } from "./figures.js";
 import { makeId, writeLongLine, writeSession } from "./generate.js";
-import { Child, counted, ECHO, formatNumber, formatTable, makeRequest, runFresh, toFigure } from "./measure.js";
+import {
+  Child,
+  counted,
+  ECHO,
+  formatNumber,
+  formatTable,
+  makeRequest,
+  parseDefaults,
+  runFresh,
+  toFigure,
+} from "./measure.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const program = join(root, "dist/bin/pi-session-server.js");
 const node = process.execPath;
-const { values: options } = parseArgs({
-  options: {
-    parts: { type: "string" },
-    gigabytes: { type: "string", default: "10" },
-    line: { type: "string", default: "1" },
-    open: { type: "string", default: "64" },
-    sessions: { type: "string", default: "100000" },
-    entries: { type: "string", default: "100000" },
-    rounds: { type: "string", default: "9" },
-    home: { type: "string", default: tmpdir() },
-    figures: { type: "boolean", default: false },
-  },
+const options = parseDefaults({
+  ...{ gigabytes: 10, line: 1, open: 64, sessions: 100_000, entries: 100_000, rounds: 9 },
+  ...{ parts: undefined, home: tmpdir(), figures: false },
 });
 if (options.figures && options.parts) throw new Error("--figures writes the whole table. Leave --parts out.");
 const load = loadavg()[0];
@@ -57,7 +55,7 @@ const env = {
   XDG_CACHE_HOME: join(home, "cache"),
   PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
 };
-const rounds = Number(options.rounds);
+const { rounds } = options;
 
 /** Bytes of an entry of a realistic session. */
 const ENTRY_BYTES = 2460;
@@ -90,7 +88,7 @@ async function opened(file) {
 }
 
 async function session() {
-  const count = Math.round((Number(options.gigabytes) * 1e9) / ENTRY_BYTES);
+  const count = Math.round((options.gigabytes * 1e9) / ENTRY_BYTES);
   const file = join(home, "large.jsonl");
   writeSession(file, count, "realistic");
   const bytes = statSync(file).size;
@@ -122,7 +120,7 @@ async function line() {
   const folder = join(home, ".pi", "agent", "sessions", "--long--");
   mkdirSync(folder, { recursive: true });
   const file = join(folder, "2026-01-01T00-00-00-000Z_bench-line.jsonl");
-  const bytes = Number(options.line) * 1e9;
+  const bytes = options.line * 1e9;
   const isText = bytes <= constants.MAX_STRING_LENGTH;
   writeLongLine(file, bytes);
   const { child, took } = await opened(file);
@@ -155,7 +153,7 @@ async function line() {
 }
 
 async function open() {
-  const count = Number(options.open);
+  const count = options.open;
   const files = Array.from({ length: count }, (_, n) => {
     const file = join(home, `open-${n}.jsonl`);
     // Each has an id of its own, which contains its size.
@@ -197,7 +195,7 @@ async function open() {
 /** The finder has a bench of its own. */
 async function catalog() {
   const script = join(root, "bench/catalog.js");
-  const args = [script, "--sessions", options.sessions, "--kilobytes", "6.5", "--rounds", "100", "--json"];
+  const args = [script, "--sessions", String(options.sessions), "--kilobytes", "6.5", "--rounds", "100", "--json"];
   const found = await runFresh(node, args, { ...env, TMPDIR: home });
   if (!found) throw new Error("bench/catalog.js has failed");
   add(
@@ -244,7 +242,7 @@ async function cold() {
   const small = join(home, "small.jsonl");
   writeSession(small, 1000, "realistic");
   const large = join(home, "hundred.jsonl");
-  const count = Number(options.entries);
+  const count = options.entries;
   writeSession(large, count, "realistic");
   const medians = async (measured) => {
     const took = [];
@@ -310,7 +308,4 @@ for (const name of named) await parts[name]();
 const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)}; what is cold, median of ${rounds}`;
 const head = ["what", "ours", "goal", "beside"];
 console.log(`${how}\n\n${formatTable(head, rows)}`);
-if (options.figures) {
-  const document = join(root, "docs/figures.md");
-  writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of scale", { how, head, rows }));
-}
+if (options.figures) replaceFigures(join(root, "docs/figures.md"), "figures of scale", { how, head, rows });

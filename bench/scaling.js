@@ -1,9 +1,9 @@
 // Growth of the time of every command with the session: each on the same kind of session at several sizes, in one
 // process per size, and the exponent that fits: 0 is flat, 1 linear.
-import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, rmSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { withFigures } from "./figures.js";
+import { replaceFigures } from "./figures.js";
 import { makeId, writeSession } from "./generate.js";
 import { formatNumber, formatTable, makeRequest, toFigure } from "./measure.js";
 
@@ -139,10 +139,6 @@ export async function measureScaling(options) {
   const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)} before, milliseconds by entries`;
   const head = ["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"];
   console.log(`${how}\n\n${formatTable(head, lines)}`);
-  if (options.document)
-    writeFileSync(
-      options.document,
-      withFigures(readFileSync(options.document, "utf8"), "figures of growth", { how, head, rows: lines }),
-    );
+  if (options.document) replaceFigures(options.document, "figures of growth", { how, head, rows: lines });
   if (others.length > 0) console.log(`\nNot of one session's size, or not measured: ${others.join(", ")}.`);
 }

@@ -36,7 +36,7 @@ export class Server {
     this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
     const { result, error } = await reply;
     this.waiting.delete(id);
-    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    if (error) throw Object.assign(new Error(), error, { method });
     return { result, took: performance.now() - from };
   }
 

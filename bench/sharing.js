@@ -6,29 +6,24 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { writeSession } from "./generate.js";
-import { Child, toFigure } from "./measure.js";
+import { Child, makeRequest, parseDefaults, toFigure } from "./measure.js";
+import { computePercentile } from "./server.js";
 
-const { values } = parseArgs({ options: { runs: { type: "string" }, hosts: { type: "string" } } });
-const runs = Number(values.runs ?? 30);
-const hosts = Number(values.hosts ?? 32);
+const { runs, hosts } = parseDefaults({ runs: 30, hosts: 32 });
 const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
 const home = mkdtempSync(join(tmpdir(), "bench-sharing-"));
 const env = { ...process.env, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
 mkdirSync(join(home, "state"));
 
 let ids = 0;
-const line = (method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id: ++ids, method, params });
+const line = (method, params) => makeRequest(++ids, method, params);
 const append = () => line("append", { entries: [{ type: "message", message: { role: "user", content: `n ${ids}` } }] });
 const start = (file) => new Child(process.execPath, [program, "--session", file, "--events", "none"], env);
 const print = (what, value) => console.log(what.padEnd(52), value);
 const microseconds = (values) => `${(toFigure(values).median * 1000).toFixed(0)} us`;
-const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))].toFixed(1);
-const milliseconds = (values) => {
-  const sorted = [...values].sort((a, b) => a - b);
-  return `p50 ${percentile(sorted, 0.5)} ms, p99 ${percentile(sorted, 0.99)} ms`;
-};
+const milliseconds = (values) =>
+  `p50 ${computePercentile(values, 0.5).toFixed(1)} ms, p99 ${computePercentile(values, 0.99).toFixed(1)} ms`;
 
 /** The least that passing on can take: a process that sends back each line, and one that passes lines on to such a one. */
 const ECHO = `const { createServer } = require("node:net");

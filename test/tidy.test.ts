@@ -110,6 +110,65 @@ test("no file is longer than 800 lines", () => {
   expect(long).toEqual([]);
 });
 
+const EXPORTED_FUNCTION = /^export (?:async )?function\*? ?\w+|^export const \w+(?:: [^=\n]+)? = (?:async )?[(<]/gm;
+
+test("no file exports more than 15 functions", () => {
+  const allowed = {
+    "cli/browse/list.ts": "the moves of one list",
+    "cli/terminal/text.ts": "texts for a terminal",
+    "conformance/steps.ts": "the words of the rules",
+    "core/json/json.ts": "bytes as JSON",
+    "core/search/listing.ts": "filters and orders of one list",
+    "storage/fs/container-paths.ts": "names in a container",
+    "storage/fs/disk.ts": "the contract of a disk, with what each caller asks of it",
+    "storage/fs/files.ts": "what is done with files",
+    "storage/fs/paths.ts": "names of our folders",
+    "storage/v2/documents.ts": "how each document of a container is written and read",
+    "storage/v2/pointer.ts": "the states of a container's pointer and those that ask for them",
+  };
+  const wide = [...TEXTS].filter(([, text]) => [...text.matchAll(EXPORTED_FUNCTION)].length > 15);
+  expect(wide.map(([file]) => file)).toEqual(Object.keys(allowed));
+});
+
+const BAG = /^(?:export )?interface (\w*(?:Options|Host|Deps|Parts|Place|Means|Ends))\b[^{]*\{\n([\s\S]*?)^\}/gm;
+const FUNCTION_MEMBER = /^ {2}(?:readonly )?\w+\??(?:\(|<\w|: \(?(?:<[^>]*>)?\()/gm;
+
+/** The interfaces by which one part passes functions to another. */
+const BAGS = [...TEXTS.values()].flatMap((text) =>
+  [...text.matchAll(BAG)].map(([, name, body]) => ({ name, count: [...body.matchAll(FUNCTION_MEMBER)].length })),
+);
+
+test("no options have more than 3 functions", () => {
+  const allowed = {
+    LifecycleDeps: "the storage around operations on sessions",
+    AdminPlace: "the copies of this machine, for the fleet's administration",
+    LifeCyclePlace: "the copies of this machine, for operations on a fleet's sessions",
+    ArrivalPlace: "the folders of this machine, for the sessions that come to it",
+    CopyParts: "the parts of one copy",
+    AttachmentOptions: "the session that joins another process's",
+    GuestHost: "named in the next test",
+    AgentHost: "named in the next test",
+    AgentPlace: "one agent's formats and folders",
+  };
+  const wide = BAGS.filter(({ count }) => count > 3).map(({ name }) => name);
+  expect(wide.sort()).toEqual(Object.keys(allowed).sort());
+});
+
+test("no part calls back into the whole that made it", () => {
+  const allowed = {
+    AgentHost: "an agent behind, and the server that it runs in",
+    GuestHost: "a guest's calls in the holder's lanes",
+    HostingHost: "the lanes of the sessions that are shared",
+    ReplyHost: "the sessions that replies are about",
+    SharingHost: "the lanes of the dispatcher",
+    UpkeepHost: "the lanes of the dispatcher",
+    ViewHost: "the server that a viewer asks: another program's side, and no callback",
+    WritesHost: "the lanes of the dispatcher",
+  };
+  const hosts = BAGS.filter(({ name }) => name.endsWith("Host")).map(({ name }) => name);
+  expect(hosts.sort()).toEqual(Object.keys(allowed));
+});
+
 /** The bodies of the classes of a file, by name. */
 function classesIn(text: string): Map<string, string> {
   const bodies = new Map<string, string>();

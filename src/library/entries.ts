@@ -46,7 +46,7 @@ class ArrayEntries implements Bodies {
     const nodes = new Nodes();
     const heads = new HeadReader(nodes);
     for (const entry of this.entries) {
-      heads.readValue(entry as unknown as Entry, () => `~${nodes.count}`);
+      heads.readValue(entry as Entry, () => `~${nodes.count}`);
       nodes.add(heads);
     }
     nodes.cutCycles();
@@ -63,7 +63,7 @@ class ArrayEntries implements Bodies {
   }
 
   entry(position: number): Entry {
-    return this.entries[position] as unknown as Entry;
+    return this.entries[position] as Entry;
   }
 }
 
@@ -103,7 +103,7 @@ export function projection(
     else bySource.set(item.position, [message]);
   }
   const entries = spanEntries(context).map((position) => ({
-    sourceEntry: bodies.entry(position) as unknown as SessionEntry,
+    sourceEntry: bodies.entry(position) as SessionEntry,
     messages: bySource.get(position) ?? [],
   }));
   return { entries, messages, thinkingLevel, model: model && { provider: model.provider, modelId: model.id } };
@@ -119,9 +119,7 @@ export function buildContextEntries(
   byId?: Map<string, SessionEntry>,
 ): SessionEntry[] {
   const at = new ArrayEntries(entries, leafId, byId);
-  return spanEntries(getContextSpan(at.tree, at, at.leaf)).map(
-    (position) => at.entry(position) as unknown as SessionEntry,
-  );
+  return spanEntries(getContextSpan(at.tree, at, at.leaf)).map((position) => at.entry(position) as SessionEntry);
 }
 
 /** Does the same as {@link buildSessionContext}, and returns the source entry of each message. */

@@ -27,7 +27,7 @@ export class ReadEntries implements Bodies {
   }
 
   entry(position: number): Entry {
-    return this.at(position) as unknown as Entry;
+    return this.at(position) as Entry;
   }
 
   at(position: number): SessionEntry {

@@ -1,7 +1,5 @@
 /** Text of a session as HTML that shows it and does nothing else. */
 
-import { toVisibleText } from "../core/export/content.ts";
-
 const ESCAPED: Readonly<Record<string, string>> = {
   "&": "&amp;",
   "<": "&lt;",
@@ -9,6 +7,17 @@ const ESCAPED: Readonly<Record<string, string>> = {
   '"': "&quot;",
   "'": "&#39;",
 };
+
+// Control characters except line feeds and tabs, and marks that change the direction of the text after them.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the expression searches for these
+const ACTIVE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** Makes characters visible that act instead of being seen: controls as their pictures, others as a replacement. */
+function toVisibleText(text: string): string {
+  return text
+    .replace(/\r\n/g, "\n")
+    .replace(ACTIVE, (c) => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : "\ufffd"));
+}
 
 /** Characters that are replaced at a time: V8 ends the process where one call replaces many millions. */
 const SLICE = 1 << 16;

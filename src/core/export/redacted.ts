@@ -142,7 +142,7 @@ class RedactedLog implements ReadableLog {
     for (const [name, value] of Object.entries(header))
       if (typeof value === "string")
         header[name] = typeof redactedHeader[name] === "string" ? redactedHeader[name] : redactor.text(value);
-    this.header = header as unknown as Log["header"];
+    this.header = header as Log["header"];
   }
 
   get store(): string {

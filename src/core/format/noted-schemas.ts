@@ -176,7 +176,7 @@ function membersOf(shape: NotedMembers, others: "refused" | "left out" | "kept")
 
 /** Notes a schema that a function of zod makes of these arguments. */
 function noted(name: string, all: unknown[], accept: Accept, shape?: NotedMembers): Note {
-  return new Note(accept, () => (library as unknown as Methods)[name](...all.map(made)), false, shape);
+  return new Note(accept, () => (library as Methods)[name](...all.map(made)), false, shape);
 }
 
 const objects =

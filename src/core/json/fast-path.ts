@@ -62,15 +62,7 @@ export interface FastPath {
   readonly lines: Uint32Array;
 }
 
-/** The part of the standard's interface that is used. */
-interface Machine {
-  readonly Module: new (bytes: Uint8Array) => object;
-  readonly Instance: new (
-    module: object,
-  ) => {
-    readonly exports: { readonly memory: { readonly buffer: ArrayBuffer } } & Pick<FastPath, "read" | "find" | "heads">;
-  };
-}
+type FastExports = { readonly memory: WebAssembly.Memory } & Pick<FastPath, "read" | "find" | "heads">;
 
 let made: FastPath | null | undefined;
 
@@ -78,8 +70,9 @@ let made: FastPath | null | undefined;
 export function getFastPath(): FastPath | null {
   if (made !== undefined) return made;
   try {
-    const { Module, Instance } = (globalThis as unknown as { WebAssembly: Machine }).WebAssembly;
-    const { memory, read, find, heads } = new Instance(new Module(Buffer.from(MODULE, "base64"))).exports;
+    const { Module, Instance } = WebAssembly;
+    const { exports } = new Instance(new Module(Buffer.from(MODULE, "base64")));
+    const { memory, read, find, heads } = exports as FastExports;
     const bytes = new Uint8Array(memory.buffer);
     bytes.set(ESCAPE, ESCAPES);
     bytes.set(HEX, DIGITS);

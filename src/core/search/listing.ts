@@ -121,7 +121,7 @@ function readCursor(cursor: string, order: Order): Listed {
   const type = order === "name" ? "string" : "number";
   if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type))
     throw toExpiredFailure(cursor);
-  return { path, name: key, modified: key, created: key, sizeBytes: key, cost: key } as unknown as Listed;
+  return { path, name: key, modified: key, created: key, sizeBytes: key, cost: key } as Listed;
 }
 
 export function toUnknownIdFailure(sessionId: string): Failure {

@@ -307,7 +307,11 @@ export interface Merged {
 /** Returns the provenance in the details of a branch summary that merged a branch; undefined for any other entry. */
 export function readMerged({ type, details }: Entry): Merged | undefined {
   const merged = type === "branch_summary" && isObject(details) ? details.merged : undefined;
-  return isObject(merged) && typeof merged.fromId === "string" ? (merged as unknown as Merged) : undefined;
+  return isMerged(merged) ? merged : undefined;
+}
+
+function isMerged(value: unknown): value is Merged {
+  return isObject(value) && typeof value.fromId === "string";
 }
 
 /**

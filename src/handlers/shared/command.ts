@@ -198,8 +198,11 @@ const commonResult = {
 
 /** Returns a result as a change has it. */
 function resultOfChange<R extends z.ZodType>(result: R): R {
-  const { shape } = result as { shape?: z.ZodRawShape };
-  return shape ? ((result as unknown as z.ZodObject).extend(commonResult) as unknown as R) : result;
+  return isObjectSchema(result) ? (result.extend(commonResult) as z.ZodType as R) : result;
+}
+
+function isObjectSchema(schema: z.ZodType): schema is z.ZodObject {
+  return "shape" in schema && schema.shape !== undefined;
 }
 
 /** A command with the types of its params and result, which exist for the compiler only: the typed client uses them. */

@@ -109,7 +109,7 @@ export const nextCursor = z.string().optional().describe("there is more; pass th
 
 /** Types a result member whose text comes from the session's bytes. */
 export function typeStored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, unknown> {
-  return schema as unknown as z.ZodType<z.output<T>, unknown>;
+  return schema as z.ZodType<z.output<T>, unknown>;
 }
 
 /** Damage as it is reported: see the core's Damage. */

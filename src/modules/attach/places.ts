@@ -27,12 +27,7 @@ export const NO_POSITION: ReportedPosition = {
 
 /** Returns the position in a holder's message; `last` is the last entry if the message has none. */
 export function parsePosition(value: Readonly<Record<string, unknown>>, last: string | null): ReportedPosition {
-  const {
-    leafId,
-    sharedLeafId = leafId,
-    lastId = last,
-    at,
-  } = value as unknown as Partial<ReportedPosition> & { at?: unknown };
+  const { leafId, sharedLeafId = leafId, lastId = last, at } = value as Partial<ReportedPosition> & { at?: unknown };
   const { head = null, lastId: headLastId = null } = (at ?? {}) as { head?: string; lastId?: string | null };
   return { head, leafId: leafId ?? null, sharedLeafId: sharedLeafId ?? null, headLastId, lastId };
 }

@@ -28,7 +28,7 @@ let policy: HtmlPolicy | undefined;
 
 /** Makes elements of HTML by the page's generator; uses the only policy that the page allows. */
 export function parseElements(html: string): DocumentFragment {
-  const types = (window as unknown as { trustedTypes?: { createPolicy?(name: string, rules: HtmlPolicy): HtmlPolicy } })
+  const types = (window as { trustedTypes?: { createPolicy?(name: string, rules: HtmlPolicy): HtmlPolicy } })
     .trustedTypes;
   // In a browser without them, an entry may have this name as its id.
   policy ??= types?.createPolicy?.("page", { createHTML: (text) => text }) ?? { createHTML: (text) => text };

@@ -67,7 +67,7 @@ function decodeOne(value: unknown, bytes: Buffer, range: () => Range): Decoded {
   const idText = hasId && legalId ? getIdText(id, bytes, range()) : NO_ID;
   if (message.jsonrpc !== "2.0") return refusal(notJsonrpc(message), idText);
   if (!("method" in message) && ("result" in message || "error" in message))
-    return { kind: "response", message: message as unknown as HookMessage };
+    return { kind: "response", message: value as HookMessage };
   if (hasId && !legalId) return refusal("An id is a string, a number or null.", NO_ID);
   if (typeof method !== "string") return refusal("The member method must be a string.", idText);
   if (params !== undefined && typeof params !== "object")

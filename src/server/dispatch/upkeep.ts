@@ -19,7 +19,7 @@ function mayRest({ externalChanges }: Session): boolean {
 }
 
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as unknown as Call;
+const OWN_WORK = { name: "" } as Call;
 
 /** Parts of the dispatcher that upkeep uses. */
 interface UpkeepHost {
@@ -106,13 +106,13 @@ export class Upkeep {
     if (!sink.hasCapacity) return;
     const now = workspace.env.now();
     const { sessions, current } = workspace;
-    const getSurplus = this.surplus();
+    const surplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
       if (
         session !== current &&
-        getSurplus.has(session) &&
+        surplus.has(session) &&
         !session.externalChanges.followsFile &&
         !this.unclosable.has(session)
       )

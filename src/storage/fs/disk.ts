@@ -325,18 +325,22 @@ export function writeAll(disk: Disk, fd: number, bytes: Uint8Array): void {
   }
 }
 
+class CutOff extends Error {
+  readonly code = "EIO";
+}
+
 /** Fills `into` from a file. Throws EIO when the file ends too early. */
 export function readAll(disk: Disk, fd: number, into: Uint8Array, position: number): void {
   for (let read = 0; read < into.length; ) {
     const count = disk.read(fd, into, read, into.length - read, position + read);
-    if (count <= 0) throw Object.assign(new Error("the file ended before its known end"), { code: "EIO" });
+    if (count <= 0) throw new CutOff("the file ended before its known end");
     read += count;
   }
 }
 
 /** Returns whether {@link readAll} failed because the file ended too early. */
 export function isCutOff(error: unknown): boolean {
-  return (error as Error).message.includes("known end");
+  return error instanceof CutOff;
 }
 
 /** Opens a file for reading. Throws EISDIR, which `isNoFile` recognizes, when something else has its path. */

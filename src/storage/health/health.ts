@@ -1,10 +1,11 @@
 /** Collects findings about this machine and its sessions, and makes safe repairs. */
 
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import {
+  type Exposed,
   FIX_KINDS,
   type Fix,
   type Fixed,
@@ -23,7 +24,7 @@ import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, guardErrno } from "../fs/files.ts";
-import { removeAll } from "../fs/folders.ts";
+import { listFolderIfAllowed, removeAll } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { listAllFolders } from "../fs/paths.ts";
 import { isAbandoned } from "../fs/staging.ts";
@@ -32,7 +33,6 @@ import { findLeftoverFiles } from "../lifecycle/leftovers.ts";
 import { listTrashed } from "../lifecycle/trash.ts";
 import type { Locks } from "../locks/contract.ts";
 import { clearLock, findHolders, findLocks, type LockTrace } from "../locks/found-locks.ts";
-import { findExposed } from "./permissions.ts";
 import { findSessionKeys, findUnlistedContainers, type SessionsDeps, surveySessions, visitAll } from "./sessions.ts";
 
 /** Milliseconds after the last write during which traces of a dead writer are left for the next one. */
@@ -229,4 +229,52 @@ function catalogFixes(deps: HealthDeps): Mending[] {
   if (state !== "damaged" || path === null) return [];
   const text = `Throw the damaged catalog away (${reason}); the next list builds it anew from the sessions.`;
   return [{ fix: { kind: "catalog", path, text }, run: () => discardCatalog(looked, path) }];
+}
+
+// --- what other users can read ------------------------------------------------------------------------------------------
+
+/** Permission bits of the group and of everybody else, and of those the right to read and to enter. */
+const [GROUP, OTHERS] = [0o070, 0o007];
+const [READ, ENTER] = [0o044, 0o011];
+
+/** Returns what other users can read in folders of sessions, and in our state folder, which only this user needs. */
+function findExposed(disk: Disk, folders: Iterable<string>, stateFolder: string): Exposed[] {
+  if (process.platform === "win32") return [];
+  const found: Exposed[] = [];
+  const state = getInfo(disk, stateFolder);
+  if (state !== null && (state.mode & (GROUP | OTHERS)) !== 0)
+    found.push({ path: stateFolder, mode: octal(state.mode), isOwn: true, fileCount: 0 });
+  for (const path of folders) {
+    const info = getInfo(disk, path);
+    const reach = info === null ? 0 : info.mode & reachOf(disk, path);
+    if (info === null || (reach & (READ | ENTER)) === 0) continue;
+    // A user who may enter a folder can read the files in it by their names.
+    const within = enteredBy(reach);
+    const modes = listFolderIfAllowed(disk, path)
+      .filter(({ kind }) => kind === "file")
+      .map(({ name }) => (getInfo(disk, join(path, name), true)?.mode ?? 0) & within & READ)
+      .filter((mode) => mode !== 0);
+    if ((reach & READ) === 0 && modes.length === 0) continue;
+    found.push({ path, mode: octal(info.mode), isOwn: false, fileCount: modes.length });
+  }
+  return found;
+}
+
+/** Returns the bits of users who may enter all folders above a path. An unreadable folder counts as open. */
+function reachOf(disk: Disk, path: string): number {
+  let reach = GROUP | OTHERS;
+  for (let at = dirname(path); ; at = dirname(at)) {
+    const info = getInfo(disk, at);
+    if (info !== null) reach &= enteredBy(info.mode);
+    if (at === dirname(at)) return reach;
+  }
+}
+
+/** Returns the bits of users who may enter a folder with this mode. */
+function enteredBy(mode: number): number {
+  return ((mode & 0o010) === 0 ? 0 : GROUP) | ((mode & 0o001) === 0 ? 0 : OTHERS);
+}
+
+function octal(mode: number): string {
+  return (mode & 0o777).toString(8).padStart(3, "0");
 }

@@ -1,11 +1,12 @@
 /** Opens all session files for reading, one after the other, and reports problems with them. */
 
 import { basename, dirname, join } from "node:path";
+import { isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { NO_DAMAGE } from "../../core/format/damage.ts";
-import { SESSION_ID } from "../../core/format/entry.ts";
+import { CURRENT_VERSION, SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
-import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
+import type { Agent, DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { findAllowed } from "../../modules/foreign/files/places.ts";
 import { getContainerOfPointer } from "../catalog/containers.ts";
@@ -15,8 +16,15 @@ import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
 import { listFolder, listFolderIfAllowed } from "../fs/folders.ts";
-import { parseIdInName, readHeader } from "../fs/header.ts";
-import { getArchiveFolder, isSessionName, listAllFolders, listSessionFolders, type StoragePaths } from "../fs/paths.ts";
+import { parseIdInName, readBegun, readHeader } from "../fs/header.ts";
+import {
+  getArchiveFolder,
+  isSessionName,
+  listAllFolders,
+  listSessionFolders,
+  type StoragePaths,
+  toFolderName,
+} from "../fs/paths.ts";
 import { getDisplayName } from "../lifecycle/leftovers.ts";
 import { getFileKey } from "../locks/contract.ts";
 import { getLockedFile } from "../locks/lock-paths.ts";
@@ -28,7 +36,6 @@ import {
   readMigrationStatus,
 } from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
-import { explainHidden } from "./visibility.ts";
 
 /** Maximum reasons reported for one session. */
 const MOST_REASONS = 3;
@@ -247,4 +254,55 @@ function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): stri
   return state === "ROLLED_BACK"
     ? "A rollback of this session was interrupted; its file is the session again. rollback_migration puts the rest in order."
     : "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
+}
+
+// --- what agents do not show --------------------------------------------------------------------------------------------
+
+/** See the session-format reference, 6 and 8. */
+type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
+
+const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
+
+/** Returns why agents do not show a session that can be opened; null if they do. Throws errno errors. */
+function explainHidden(disk: Disk, paths: StoragePaths, file: string): Hidden | null {
+  if (isContainerName(file))
+    return { reason: "container", text: "it is in a container, and agents look for session files", agents: BOTH };
+  const { header, isLate } = readBegun(disk, file) ?? {};
+  if (header === undefined || isLate)
+    return {
+      reason: "no_header",
+      text: "its first line is no header, and agents take it for no session",
+      agents: BOTH,
+    };
+  const { version = 1, cwd } = header;
+  if (typeof version !== "number" || version > CURRENT_VERSION)
+    return {
+      reason: "newer_version",
+      text: `its version is ${String(version)}, newer than this program and pi_agent_rust know`,
+      agents: ["pi_agent_rust"],
+    };
+  const place = placeProblem(disk, paths, file, cwd);
+  if (place !== null || version === CURRENT_VERSION) return place;
+  const text = `its version is ${version}, which pi_agent_rust does not read; Pi, or an append here, raises it`;
+  return { reason: "older_version", text, agents: ["pi_agent_rust"] };
+}
+
+/** Returns why a session is not shown, or not continued, by its directory and the folder that it lies in. */
+function placeProblem(disk: Disk, { flat }: StoragePaths, file: string, cwd: unknown): Hidden | null {
+  if (typeof cwd !== "string" || cwd === "")
+    return { reason: "no_cwd", text: "its header names no working directory", agents: BOTH };
+  if (flat === undefined && basename(dirname(file)) !== toFolderName(cwd))
+    return { reason: "other_folder", text: `it is not in the folder of its directory ${cwd}`, agents: BOTH };
+  if (isGone(disk, cwd))
+    return { reason: "cwd_missing", text: `its directory ${cwd} does not exist any more`, agents: BOTH };
+  return null;
+}
+
+/** Returns whether a directory does not exist; false where that may not be looked at. */
+function isGone(disk: Disk, path: string): boolean {
+  try {
+    return disk.info(path).kind !== "folder";
+  } catch (error) {
+    return isMissing(error);
+  }
 }

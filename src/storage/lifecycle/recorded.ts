@@ -104,63 +104,101 @@ export async function runRecorded<T>(
 
 /** Returns the step of a begun operation, if it happened; false if not; undefined if that is unknown. */
 export function hasHappened(deps: LifecycleDeps, operation: Operation): OperationStep | false | undefined {
-  const { step } = operation;
-  if (step === undefined) return undefined;
-  try {
-    return findOutcome(deps, operation, step);
-  } catch {
-    // The disk refuses to look, or a path may not be looked at.
-    return undefined;
-  }
+  return judge(deps, operation, (judge, look, step) => judge.findOutcome(look, step));
 }
 
-function findOutcome(
-  deps: LifecycleDeps,
-  operation: Operation,
-  step: OperationStep,
-): OperationStep | false | undefined {
-  const { disk } = deps;
-  const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
-  if (step.do === "move" || step.do === "return") return hasMoved(deps, step.from, step.to) && step;
-  if (step.do === "relocate") return hasRelocated(deps, step) && step;
-  if (step.do === "appear") {
-    const item = step.item === undefined ? undefined : readItem(disk, step.item);
-    if (item && exists(disk, item.file)) return isThere(step.to) && isOneFile(disk, item.file, step.to) && step;
-    return isThere(step.to) ? step : step.item === undefined && false;
-  }
-  if (step.do === "trash") return trashedAs(deps, operation, step);
-  if (step.do === "convert") {
-    const { active } = readMigrationStatus(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
-    return (active === "native_v2") === (step.into === "v2") && step;
-  }
-  if (step.do === "swap") {
-    if (findInode(deps, step.path) === step.inode) return false;
-    const other = step.other ?? backupWith(deps, step.path, step.inode);
-    return other === undefined ? undefined : { ...step, other };
-  }
-  const item = findOwnItem(deps, operation.id) ?? ("item" in step ? step.item : undefined);
-  const isInItem = item !== undefined && isInTrash(disk, item);
-  if (step.do === "prune") return isInItem && { ...step, item };
-  return step.do === "unprune" ? !isInItem && step.files.every(isThere) && step : undefined;
+/** Looks at the disk for an operation. */
+interface StepLook {
+  readonly deps: LifecycleDeps;
+  readonly operation: Operation;
+  isThere(path: string): boolean;
+  /** Returns whether the operation's session is at a path. */
+  hasSession(path: string): boolean;
 }
+
+/** Judges a kind of step by what is on the disk. */
+interface StepJudge<S extends OperationStep> {
+  /** Returns the step, completed, if it happened; false if not; undefined if that is unknown. */
+  findOutcome(look: StepLook, step: S): OperationStep | false | undefined;
+  /** Returns whether everything is as before the step; missing if only its session or store shows that. */
+  isRestored?(look: StepLook, step: S): boolean;
+}
+
+const MOVE: StepJudge<StepOf<"move" | "relocate" | "return">> = {
+  findOutcome: ({ deps }, step) => hasMoved(deps, step.from, step.to) && step,
+  isRestored: ({ isThere, hasSession }, { from, to }) => from !== to && hasSession(from) && !isThere(to),
+};
+
+const JUDGES: { readonly [K in OperationStep["do"]]: StepJudge<StepOf<K>> } = {
+  change: { findOutcome: () => undefined },
+  move: MOVE,
+  return: MOVE,
+  relocate: { ...MOVE, findOutcome: ({ deps }, step) => hasRelocated(deps, step) && step },
+  appear: {
+    findOutcome({ deps: { disk }, isThere }, step) {
+      const item = step.item === undefined ? undefined : readItem(disk, step.item);
+      if (item && exists(disk, item.file)) return isThere(step.to) && isOneFile(disk, item.file, step.to) && step;
+      return isThere(step.to) ? step : step.item === undefined && false;
+    },
+    isRestored: ({ deps, operation, isThere }, { to }) =>
+      !isThere(to) && findItemFrom(deps, to, operation.sessionId) !== undefined,
+  },
+  trash: {
+    findOutcome: ({ deps, operation }, step) => trashedAs(deps, operation, step),
+    isRestored: ({ hasSession }, { from }) => hasSession(from),
+  },
+  convert: {
+    findOutcome({ deps, isThere }, step) {
+      const { active } = readMigrationStatus(deps.disk, isThere(step.from) ? step.from : deps.allowed(step.to));
+      return (active === "native_v2") === (step.into === "v2") && step;
+    },
+  },
+  swap: {
+    findOutcome({ deps }, step) {
+      if (findInode(deps, step.path) === step.inode) return false;
+      const other = step.other ?? backupWith(deps, step.path, step.inode);
+      return other === undefined ? undefined : { ...step, other };
+    },
+    isRestored: ({ deps }, { path, inode }) => findInode(deps, path) === inode,
+  },
+  prune: {
+    findOutcome({ deps, operation }, step) {
+      const item = findOwnItem(deps, operation.id) ?? step.item;
+      return item !== undefined && isInTrash(deps.disk, item) && { ...step, item };
+    },
+    isRestored: ({ isThere }, { files }) => files.every(isThere),
+  },
+  unprune: {
+    findOutcome({ deps, operation, isThere }, step) {
+      const item = findOwnItem(deps, operation.id) ?? step.item;
+      return !(item !== undefined && isInTrash(deps.disk, item)) && step.files.every(isThere) && step;
+    },
+  },
+};
 
 /**
  * Returns whether a session is at its place before an operation; one that was added, whether it is in the trash. A
  * session that is missing for another reason is not back: undo refuses, and undoes nothing older.
  */
-export function isRestored(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
-  const { disk } = deps;
+export function isRestored(deps: LifecycleDeps, operation: Operation): boolean {
+  return judge(deps, operation, (judge, look, step) => judge.isRestored?.(look, step)) ?? false;
+}
+
+/** Returns what a step's judge answers; undefined without a step, and if the disk or a path refuses to be looked at. */
+function judge<T>(
+  deps: LifecycleDeps,
+  operation: Operation,
+  ask: (judge: StepJudge<OperationStep>, look: StepLook, step: OperationStep) => T,
+): T | undefined {
+  const { step } = operation;
+  if (step === undefined) return undefined;
+  const isThere = (path: string): boolean => exists(deps.disk, deps.allowed(path));
+  const hasSession = (path: string): boolean =>
+    isThere(path) && readHeader(deps.disk, path)?.id === operation.sessionId;
   try {
-    const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
-    const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
-    if (step?.do === "appear") return !isThere(step.to) && findItemFrom(deps, step.to, sessionId) !== undefined;
-    if (step?.do === "swap") return findInode(deps, step.path) === step.inode;
-    if (step?.do === "prune") return step.files.every(isThere);
-    if (step?.do === "trash") return hasSession(step.from);
-    if (step?.do !== "move" && step?.do !== "relocate" && step?.do !== "return") return false;
-    return step.from !== step.to && hasSession(step.from) && !isThere(step.to);
+    return ask(JUDGES[step.do], { deps, operation, isThere, hasSession }, step);
   } catch {
-    return false;
+    return undefined;
   }
 }
 

@@ -55,15 +55,16 @@ export async function undoOperation(
 ): Promise<{ operationId: string; sessionPath: string | undefined }> {
   requireWritable(deps);
   const { step, sessionId, name } = operation;
-  const planned = step && inverseOf(deps, step);
-  if (!step || !planned) throw new Failure("cannot_undo", undefined, { operationId: operation.id });
+  const reversal: StepReversal<OperationStep> | null | undefined = step && REVERSALS[step.do];
+  if (!step || !reversal) throw new Failure("cannot_undo", undefined, { operationId: operation.id });
+  const planned = reversal.plan(deps, step);
   const taking: NewOperation = { ...as, sessionId, sessionPath: operation.sessionPath, name, step: planned };
   let operationId = "";
   let refused: Failure | undefined;
   const run = async (begun: BegunOperation): Promise<OperationStep> => {
     operationId = begun.id;
     try {
-      return await guardErrno(TAKING_BACK, () => taken(deps, operation, step, begun));
+      return await guardErrno(TAKING_BACK, () => reversal.run({ deps, operation, begun }, step));
     } catch (error) {
       if (!(error instanceof RefusedAfter)) throw error;
       refused = error.failure;
@@ -79,21 +80,6 @@ export async function undoOperation(
   }
 }
 
-/** Returns the inverse of a step, as far as it is known before; undefined if it is done elsewhere. */
-function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | undefined {
-  if (step.do === "move") return { do: "move", from: step.to, to: step.from };
-  if (step.do === "trash") return { do: "appear", to: step.from, item: step.item };
-  if (step.do === "appear") return { do: "trash", from: step.to };
-  if (step.do === "relocate") return { do: "return", from: step.to, to: step.from, cwd: step.cwd };
-  if (step.do === "return") {
-    const [from, to] = [step.to, step.from];
-    return { do: "relocate", from, to, cwd: step.cwd, header: readHeaderText(deps, from) };
-  }
-  if (step.do === "swap") return { do: "swap", path: step.path, inode: findInode(deps, step.path) ?? 0 };
-  if (step.do === "prune") return { do: "unprune", files: step.files, item: step.item };
-  return step.do === "unprune" ? { do: "prune", files: step.files } : undefined;
-}
-
 /** Failures that show another session at the place of a step. */
 const MOVED: readonly string[] = ["session_not_found", "already_exists", "not_a_session"];
 
@@ -102,24 +88,90 @@ function asMoved(error: unknown): unknown {
   return toConflictFailure(error.message, { ...error.details, found: error.name });
 }
 
-async function taken(
-  deps: LifecycleDeps,
-  operation: Operation,
-  step: OperationStep,
-  begun: BegunOperation,
-): Promise<OperationStep> {
-  if (step.do === "trash") return fromTrash(deps, operation, step);
-  if (step.do === "prune") return unprune(deps, step);
-  if (step.do === "unprune") {
-    const files = step.files.map((file) => deps.allowed(file));
-    requireLeftovers(files);
-    return lockOwners(deps, files, async () => ({ do: "prune", files, item: await moveToPruned(deps, files, begun) }));
-  }
-  const path = placeOf(deps, step);
-  return runExclusively(deps, path, TAKING_BACK, (locked) => {
-    requireSame(operation, locked, path);
-    return onSession(deps, locked, step, begun);
-  });
+/** An undo that has begun. */
+interface BegunUndo {
+  readonly deps: LifecycleDeps;
+  readonly operation: Operation;
+  readonly begun: BegunOperation;
+}
+
+/** The way back of a kind of step. */
+interface StepReversal<S extends OperationStep> {
+  /** Returns the inverse step, as far as it is known before. */
+  plan(deps: LifecycleDeps, step: S): OperationStep;
+  run(undo: BegunUndo, step: S): Promise<OperationStep>;
+}
+
+/** Null for steps that are taken back in the session, or by the opposite migration. */
+const REVERSALS: { readonly [K in OperationStep["do"]]: StepReversal<StepOf<K>> | null } = {
+  change: null,
+  convert: null,
+  move: {
+    plan: (_, { from, to }) => ({ do: "move", from: to, to: from }),
+    run: whileLocked(async ({ deps }, locked, step) => {
+      const { movedTo } = await moveSession(deps, locked, deps.allowed(step.from));
+      return { do: "move", from: locked.file, to: movedTo };
+    }),
+  },
+  trash: {
+    plan: (_, { from, item }) => ({ do: "appear", to: from, item }),
+    run: ({ deps, operation }, step) => fromTrash(deps, operation, step),
+  },
+  appear: {
+    plan: (_, { to }) => ({ do: "trash", from: to }),
+    run: whileLocked(async ({ deps, begun }, locked, step) => {
+      requireNotContinued(locked.log, step.count);
+      const item = await moveToOwnTrash(deps, locked, getTitleFacts(locked.log), begun);
+      return { do: "trash", from: locked.file, item };
+    }),
+  },
+  relocate: {
+    plan: (_, { from, to, cwd }) => ({ do: "return", from: to, to: from, cwd }),
+    run: whileLocked(({ deps }, locked, step) => {
+      const { cwd } = locked.log.header;
+      // An interrupted undo has rewritten the header back, and not moved the file yet.
+      if (cwd !== step.cwd && cwd !== getPreviousCwd(step))
+        throw toConflictFailure(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
+      return returnSession(deps, locked, step);
+    }),
+  },
+  return: {
+    plan: (deps, { from, to, cwd }) => ({ do: "relocate", from: to, to: from, cwd, header: readHeaderText(deps, to) }),
+    run: whileLocked(({ deps }, locked, step) => relocateAgain(deps, locked, step.cwd)),
+  },
+  swap: {
+    plan: (deps, { path }) => ({ do: "swap", path, inode: findInode(deps, path) ?? 0 }),
+    run: whileLocked(({ deps }, locked, step) => swapBack(deps, locked, step)),
+  },
+  prune: {
+    plan: (_, { files, item }) => ({ do: "unprune", files, item }),
+    run: ({ deps }, step) => unprune(deps, step),
+  },
+  unprune: {
+    plan: (_, { files }) => ({ do: "prune", files }),
+    run({ deps, begun }, step) {
+      const files = step.files.map((file) => deps.allowed(file));
+      requireLeftovers(files);
+      return lockOwners(deps, files, async () => ({
+        do: "prune",
+        files,
+        item: await moveToPruned(deps, files, begun),
+      }));
+    },
+  },
+};
+
+/** Returns the undo of a step for which the session's lock is needed. */
+function whileLocked<S extends OperationStep>(
+  run: (undo: BegunUndo, locked: LockedSession, step: S) => Promise<OperationStep>,
+): StepReversal<S>["run"] {
+  return (undo, step) => {
+    const path = placeOf(undo.deps, step);
+    return runExclusively(undo.deps, path, TAKING_BACK, (locked) => {
+      requireSame(undo.operation, locked, path);
+      return run(undo, locked, step);
+    });
+  };
 }
 
 /** Returns the path of a step's session. Throws session_not_found if it is missing. */
@@ -136,32 +188,6 @@ function requireSame({ sessionId }: Operation, locked: LockedSession, path: stri
   if (locked.sessionId !== sessionId)
     throw toConflictFailure(`${path} is another session now, with the id ${locked.sessionId}.`, { path });
   if (locked.file !== path) throw toConflictFailure(`The session is ${locked.file} now.`, { path: locked.file });
-}
-
-async function onSession(
-  deps: LifecycleDeps,
-  locked: LockedSession,
-  step: OperationStep,
-  begun: BegunOperation,
-): Promise<OperationStep> {
-  if (step.do === "move") {
-    const { movedTo } = await moveSession(deps, locked, deps.allowed(step.from));
-    return { do: "move", from: locked.file, to: movedTo };
-  }
-  if (step.do === "appear") {
-    requireNotContinued(locked.log, step.count);
-    const item = await moveToOwnTrash(deps, locked, getTitleFacts(locked.log), begun);
-    return { do: "trash", from: locked.file, item };
-  }
-  if (step.do === "relocate") {
-    const { cwd } = locked.log.header;
-    // An interrupted undo has rewritten the header back, and not moved the file yet.
-    if (cwd !== step.cwd && cwd !== getPreviousCwd(step))
-      throw toConflictFailure(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
-    return returnSession(deps, locked, step);
-  }
-  if (step.do === "return") return relocateAgain(deps, locked, step.cwd);
-  return swapBack(deps, locked, step as StepOf<"swap">);
 }
 
 /** Entries that name, label and mark places: those are left in the file after the undo of operations. */

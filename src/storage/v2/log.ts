@@ -495,7 +495,7 @@ export class V2Backend implements Backend {
 const JUDGEMENTS = 100;
 
 /**
- * Opens the log of a container. `held`: this process has its lock already. `toUnfinishedFailure`: why the session cannot be
+ * Opens the log of a container. `held`: this process has its lock already. `unfinished`: why the session cannot be
  * written until a migration or rollback that was cut off is finished.
  */
 export function openLog(
@@ -504,14 +504,14 @@ export function openLog(
   file: string,
   folder: string,
   held = false,
-  toUnfinishedFailure?: Failure,
+  unfinished?: Failure,
 ): FileLog {
   for (let n = 1; ; n++) {
     const backend = new V2Backend(options, writers, file, folder);
     backend.open(held);
     if (n === JUDGEMENTS || !backend.wasDisturbed) {
-      if (toUnfinishedFailure) {
-        backend.state.readOnly ??= toUnfinishedFailure;
+      if (unfinished) {
+        backend.state.readOnly ??= unfinished;
         backend.states.restartFailed();
       }
       return new FileLog(backend);

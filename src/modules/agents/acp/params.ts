@@ -36,7 +36,7 @@ type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<Retu
 /** Checks these members of the params. Throws BadParams. */
 export function parseParams<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
   const result = check(getSchema(names), given ?? {});
-  if (result.success) return result.data as unknown as CheckedMembers<N>;
+  if (result.success) return result.data as CheckedMembers<N>;
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
 }
 

@@ -104,7 +104,7 @@ const LEFT_OUT = { position: -1, kind: "", nth: 0, role: "", time: null, words: 
 
 /** Returns facts without their texts; one row records that texts are missing. */
 export function dropWords<T extends Pick<FleetFacts, "texts">>(facts: T): T {
-  return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as unknown as FleetText] };
+  return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as FleetText] };
 }
 
 /** Returns the condition that words of a session were left out, by a row of its texts. */

@@ -88,7 +88,7 @@ export class ForeignLog implements Log {
       inner: () => (this.known.about.inner ?? []).map((name) => makePathWithin(file, name)),
     };
     try {
-      let kept: (CachedSession & CachedLines) | null = null;
+      let kept = null as (CachedSession & CachedLines) | null;
       const from = readDiskClock(disk);
       this.seen = this.reading((fd, info) => {
         kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
@@ -97,7 +97,7 @@ export class ForeignLog implements Log {
         return info;
       });
       this.kept = kept;
-      if (this.kept) this.showKept(kept as unknown as CachedSession & CachedLines);
+      if (kept) this.showKept(kept);
       else this.show(true);
       const { about } = this.known;
       const parentId = about.nativeParentId;

@@ -423,7 +423,7 @@ function usageIn({ input, output, cacheRead, cacheWrite }: JsonObject): CodexUsa
   const whole = Object.fromEntries(
     Object.entries(usage).map(([name, count]) => [name, Math.min(Math.floor(count), MOST_TOKENS)]),
   );
-  return { ...(whole as unknown as typeof usage), total_tokens: whole.input_tokens + whole.output_tokens };
+  return { ...(whole as typeof usage), total_tokens: whole.input_tokens + whole.output_tokens };
 }
 
 /** Most tokens of one call: their sum stays a whole number that every reader accepts. */
@@ -432,7 +432,7 @@ const MOST_TOKENS = 1e12;
 function sumOf(a: CodexUsage, b: CodexUsage): CodexUsage {
   return Object.fromEntries(
     Object.entries(a).map(([name, count]) => [name, Math.min(count + b[name as keyof CodexUsage], 1e15)]),
-  ) as unknown as CodexUsage;
+  ) as Record<keyof CodexUsage, number>;
 }
 
 function textOf(content: unknown): string {
