@@ -501,7 +501,7 @@ export class Connection implements Sink {
 
   /** Returns the byte limit of a reply. The reply to `initialize`, which sets it and describes the server, has none. */
   private limitOf({ command }: Call): number | undefined {
-    return command.name === "initialize" ? undefined : this.maxReplyBytes;
+    return command.introduces ? undefined : this.maxReplyBytes;
   }
 
   private release({ message, memoryBytes }: Prepared): OutgoingMessage {

@@ -125,6 +125,28 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
   /** True if a repeat does the same as the first one did, or would have done; by default for `read`, `control`, `close`. */
   readonly repeatable?: boolean;
+  /** True if it waits for earlier answers of a session's holder, and later calls for its own: it may store no key. */
+  readonly runsAlone?: boolean;
+  /** True if only the holder of a session that several processes share knows the answer, although it writes nothing. */
+  readonly needsHolder?: boolean;
+  /** Returns whether a call reads another session, too: only the server that received it does, which may be confined. */
+  readsOther?(params: z.output<z.ZodObject<S>>): boolean;
+  /** The sentence that says how a client of a shared session gets its effect, which the holder does not run for others. */
+  readonly instead?: string;
+  /** True if it checks itself whether the session can be written to. */
+  readonly checksReadOnly?: boolean;
+  /** True if its result describes sessions: after a failed commit it is made again, which changes nothing. */
+  readonly describesSessions?: boolean;
+  /** True if it may open one more session. */
+  readonly opensSession?: boolean;
+  /** True if it moves the file of its session. */
+  readonly movesFile?: boolean;
+  /** True if its `sessionId` names the session that becomes the current one. */
+  readonly namesNext?: boolean;
+  /** True if it introduces the host: it is answered once, and first. */
+  readonly introduces?: boolean;
+  /** True if it runs while the server ends. */
+  readonly runsAtEnd?: boolean;
   /** None by default. */
   readonly params?: S;
   /** Makes the schema of the result, which only documents and types need. */
@@ -151,7 +173,24 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 type Promised<T> = T | Promise<T>;
 
 /** Members of a declaration that do not depend on the types of its params. */
-type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "example";
+type Described =
+  | "alias"
+  | "checksReadOnly"
+  | "describesSessions"
+  | "effect"
+  | "example"
+  | "instead"
+  | "introduces"
+  | "movesFile"
+  | "name"
+  | "namesNext"
+  | "needsHolder"
+  | "ofAny"
+  | "opensSession"
+  | "repeatable"
+  | "runsAlone"
+  | "runsAtEnd"
+  | "summary";
 
 export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
   readonly failures: readonly FailureName[];
@@ -161,11 +200,16 @@ export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Des
   /** The schema for Pi's dialect, which ignores unknown members. */
   readonly looseParams: z.ZodObject;
   about?(workspace: Workspace, params: never): string | undefined;
+  readsOther?(params: never): boolean;
   run(context: CommandContext, params: never): unknown;
   pi?(context: CommandContext, result: never): unknown;
   repeat?(context: CommandContext, entryIds: string[], params: never): unknown;
   recall?(context: CommandContext, made: Session, params: never): unknown;
 }
+
+/** A command as a call runs it: its place in the order of the calls, and its work. */
+export type RunnableCommand = Omit<Command, "example" | "failures" | "looseParams" | "params" | "result" | "summary"> &
+  Partial<Pick<Command, "params">>;
 
 /** Params that a command gets because of its effect. */
 export const commonParams = {
@@ -267,5 +311,6 @@ export function defineCommand<const N extends string, R extends z.ZodType, const
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
     about: declaration.about as Command["about"],
+    readsOther: declaration.readsOther as Command["readsOther"],
   };
 }

@@ -67,6 +67,10 @@ export const undoResult = z.object({
 
 type TakenBack = z.input<typeof undoResult>;
 
+/** The way of a client that shares the session with its holder. */
+export const BY_OPPOSITE =
+  "What you did yourself you can take back here by its opposite: branch, set_label, set_session_name.";
+
 export const UNDO_FAILURES = [
   "operation_not_found",
   "ambiguous_id",

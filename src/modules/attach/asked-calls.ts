@@ -5,7 +5,6 @@ import { findKnownValueEnd, findValue, toBytes } from "../../core/json/json.ts";
 import type { Call, Outcome } from "../../server/connection/call.ts";
 import { DescribedError } from "../../server/connection/dialect.ts";
 import type { PendingEvent } from "../../server/connection/host.ts";
-import { runsAlone } from "./protocol.ts";
 
 /** Most calls sent at a time. A holder stops reading at 1,000, and then receives nothing else either. */
 const MAX_SENT = 500;
@@ -101,7 +100,7 @@ export class AskedCalls {
 
 /** Ends a call. A leaf moved by the same call at a former holder is not reported as another client's change. */
 export function settleCall({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
-  if (!isRepeated || !runsAlone(call.command) || !("error" in outcome)) return settle(outcome);
+  if (!isRepeated || !call.command.runsAlone || !("error" in outcome)) return settle(outcome);
   const { error } = outcome;
   const { name, details } = error instanceof DescribedError ? describe(error) : (error as Partial<Failure>);
   if (name !== "content_modified") return settle(outcome);

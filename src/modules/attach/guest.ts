@@ -10,6 +10,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { ClientSettings, PresentClient, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Call, Outcome, Peer, ReportedLeaves } from "../../server/connection/call.ts";
 import type { CallingPeer } from "../../server/connection/caller.ts";
 import { checkParams, describeError } from "../../server/connection/dialect.ts";
@@ -17,7 +18,6 @@ import type { Question } from "../../server/connection/hooks.ts";
 import type { PendingEvent } from "../../server/connection/host.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
 import type { PresenceEvent } from "./presence.ts";
-import { isDoneByHolder } from "./protocol.ts";
 
 /** Calls of one guest that may wait; beyond, its messages are not read. */
 const MAX_WAITING = 1000;
@@ -161,7 +161,7 @@ export class Guest implements CallingPeer {
   private receiveCall(number: number, message: PipeMessage): void {
     const { name, loose } = message.value;
     const command = typeof name === "string" ? findCommand(name) : undefined;
-    if (!command || !isDoneByHolder(command, message.value.params)) {
+    if (!command || !isForHolder({ command, params: message.value.params })) {
       const error = new Failure("session_locked", `The holder of this session does not do ${name} for others.`);
       return this.sendReply(number, { error });
     }

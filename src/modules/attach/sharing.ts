@@ -6,6 +6,7 @@ import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Call } from "../../server/connection/call.ts";
 import type { Hooks, Question } from "../../server/connection/hooks.ts";
 import type { PendingEvent } from "../../server/connection/host.ts";
@@ -14,14 +15,10 @@ import type { Attachment } from "./attachment.ts";
 import { Guest } from "./guest.ts";
 import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
 import type { OwnPresence } from "./presence.ts";
-import { isDoneByHolder } from "./protocol.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 
 /** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
-
-/** Commands whose effect a guest gets by other commands. */
-const OPPOSITE: ReadonlySet<string> = new Set(["undo", "redo"]);
 
 export interface SharingOptions {
   readonly attachments: Attachments<Duplex>;
@@ -115,24 +112,23 @@ export class Sharing {
   }
 
   /** Returns the attachment through which a call is passed on; undefined if it runs here. */
-  findAttachment({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
-    if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
+  findAttachment(call: Call, session: Session | null): Attachment | undefined {
+    if (call.peer || call.fault !== undefined || call.target === null || !isForHolder(call)) return undefined;
     return this.attaching.of(session);
   }
 
   /** Throws session_locked for a call that only the holder of a joined session could run, and that is not passed on. */
-  requireLocal({ command, params, peer }: Call, session: Session): void {
+  requireLocal(call: Call, session: Session): void {
+    const { command, params, peer } = call;
     const attachment = peer ? undefined : this.attaching.of(session);
     const { dryRun } = params as { dryRun?: boolean };
-    if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
+    if (!attachment || dryRun === true || isForHolder(call)) return;
     const { client, pid, name } = attachment.holderFacts;
     const who = `${name ?? client} (process ${pid})`;
-    const opposite = OPPOSITE.has(command.name)
-      ? " What you did yourself you can take back here by its opposite: branch, set_label, set_session_name."
-      : "";
+    const instead = command.instead === undefined ? "" : ` ${command.instead}`;
     throw new Failure(
       "session_locked",
-      `${command.name} must be run by ${who}, which holds this session. Run it there, or close the session there and try again.${opposite}`,
+      `${command.name} must be run by ${who}, which holds this session. Run it there, or close the session there and try again.${instead}`,
       { holder: { client, pid, name } },
     );
   }

@@ -3,7 +3,7 @@
 import { findKnownValueEnd, findMember, getMembers, type Range } from "../../core/json/json.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Command } from "../../handlers/shared/command.ts";
+import type { RunnableCommand } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
@@ -23,7 +23,7 @@ export interface Peer {
 }
 
 export interface Call {
-  readonly command: Command;
+  readonly command: RunnableCommand;
   /** As the host wrote it: name or alias. */
   readonly name: string;
   readonly params: unknown;

@@ -59,8 +59,7 @@ export class CallContext implements CommandContext {
   get session(): Session {
     const { command, params, target } = this.call;
     if (target) return target;
-    // In switch_session, the param names the session to switch to.
-    const { sessionId } = command.name === "switch_session" ? {} : (params as { sessionId?: string });
+    const { sessionId } = command.namesNext ? {} : (params as { sessionId?: string });
     if (sessionId === undefined) return this.workspace.session();
     this.named ??= this.workspace.session(sessionId);
     return this.named;

@@ -13,10 +13,10 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
 import { Attachment } from "../../modules/attach/attachment.ts";
 import { isHeld } from "../../modules/attach/hosting.ts";
 import { OwnPresence, type PresenceEvent } from "../../modules/attach/presence.ts";
-import { isDoneByHolder, runsAlone } from "../../modules/attach/protocol.ts";
 import type { Sharing } from "../../modules/attach/sharing.ts";
 import { type Call, isNestedRead, type Outcome, type Peer } from "../connection/call.ts";
 import type { Caller, CallingPeer } from "../connection/caller.ts";
@@ -40,8 +40,15 @@ import { Writes } from "./writes.ts";
 /** Most events of a lane that wait for a host that does not read; beyond, they are dropped. */
 const MAX_QUEUED_EVENTS = 10_000;
 
-/** Commands that open a session in addition to the open ones. */
-const OPENS: ReadonlySet<string> = new Set(["open_session", "acp_new"]);
+/** How work of this server runs: by default it waits for the calls of its session, and keeps the session. */
+interface WorkInOrder {
+  /** `read` may be answered again from another log; `replace` waits until all changes of the session are durable. */
+  readonly effect?: "control" | "read" | "replace";
+  /** True if it opens one more session. */
+  readonly opensSession?: boolean;
+}
+
+const makeNoText: Call["messageText"] = () => ({ bytes: Buffer.alloc(0), range: { start: 0, end: 0 }, toParams: [] });
 
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
@@ -149,9 +156,27 @@ export class Dispatcher implements ReplyHost {
     if (!lane.isFreeFor(call)) return false;
     if (lane.busy || lane.passed === 0) return !lane.busy;
     // Calls sent to a holder that is gone run here first.
-    return (
-      !runsAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined
-    );
+    return !call.command.runsAlone && isForHolder(call) && this.attachmentOf(lane) !== undefined;
+  }
+
+  /**
+   * Runs work of this server in the order of a session's calls, by default of the current session's. Resolves to its
+   * result once all changes until then are durable; rejects with its failure, or with shutting_down when the server is
+   * ending and has not run it.
+   */
+  runInOrder<T>(
+    sessionId: string | undefined,
+    work: (context: CommandContext) => T | Promise<T>,
+    { effect = "control", opensSession }: WorkInOrder = {},
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const answer = (outcome: Outcome): void =>
+        "error" in outcome ? reject(outcome.error) : resolve(outcome.result as T);
+      const command = { name: "", effect, opensSession, run: work };
+      const params = sessionId === undefined ? {} : { sessionId };
+      this.submit({ command, name: "", params, idText: undefined, messageText: makeNoText, answer });
+      this.commitPending();
+    });
   }
 
   refuse(refusal: Pieces): void {
@@ -301,7 +326,7 @@ export class Dispatcher implements ReplyHost {
     const events: PendingEvent[] = [];
     const slot = lane.reserve({ call, batch, events });
     lane.passed++;
-    if (runsAlone(call.command)) lane.running = call;
+    if (call.command.runsAlone) lane.running = call;
     let running = call;
     const runHere = (keyed: Call): unknown => {
       lane.running = running = keyed;
@@ -339,7 +364,7 @@ export class Dispatcher implements ReplyHost {
     }
     if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
-    if (isRead) lane.reads++;
+    if (isRead) lane.others++;
     else if (!lane.isSuspended(call)) lane.running = call;
     let hasEnded = false;
     const end = (outcome: Outcome): void => {
@@ -347,7 +372,7 @@ export class Dispatcher implements ReplyHost {
       hasEnded = true;
       this.reading.delete(end);
       if (call.peer) call.target?.heads.resume();
-      if (isRead) lane.reads--;
+      if (isRead) lane.others--;
       else lane.running = undefined;
       if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
       else this.settle(lane, call, batch, outcome, events);
@@ -393,10 +418,9 @@ export class Dispatcher implements ReplyHost {
   private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
-    if ((this.ending && command.name !== "exit") || (this.isUnheard && isReadOnly(call)))
-      throw new Failure("shutting_down");
+    if ((this.ending && !command.runsAtEnd) || (this.isUnheard && isReadOnly(call))) throw new Failure("shutting_down");
     if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
-    if (command.name === "initialize" && this.introduced)
+    if (command.introduces && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const perform = (): unknown => runAtHead(call, () => this.perform(lane, call, events));
     const performAfterAgent = (): unknown => this.awaitAgent(lane, call)?.then(perform) ?? perform();
@@ -413,7 +437,7 @@ export class Dispatcher implements ReplyHost {
   private mayOpen(lane: Lane, { command, target, params }: Call): boolean {
     if (target) return false;
     if (command.effect !== "replace" && lane.sessionId !== null) return !this.lanes.sessionOf(lane);
-    return command.effect === "replace" || (OPENS.has(command.name) && !this.isOpen(params));
+    return command.effect === "replace" || (command.opensSession === true && !this.isOpen(params));
   }
 
   /** Returns whether the session named in a call's parameters is open. */
@@ -494,7 +518,7 @@ export class Dispatcher implements ReplyHost {
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened(this.sharing);
     // A host with its own leaf from the start gets no event about another leaf.
-    if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
+    if (call.command.introduces && this.workspace.current?.heads.own) this.noteStart(true);
     const slot = { call, batch, outcome, readFrom, events: left };
     // Only reads of a host that is being asked overtake calls passed to the holder.
     if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
@@ -544,7 +568,6 @@ export class Dispatcher implements ReplyHost {
 }
 
 /** Returns whether a call of the local host only reads. */
-function isReadOnly({ command: { effect, name }, peer }: Call): boolean {
-  if (peer) return false;
-  return effect === "read" || (effect === "server" && /^(get|list|search|verify)_/.test(name));
+function isReadOnly({ command: { effect, repeatable }, peer }: Call): boolean {
+  return !peer && (effect === "read" || (effect === "server" && repeatable === true));
 }

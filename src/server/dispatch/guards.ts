@@ -6,19 +6,9 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call } from "../connection/call.ts";
 import type { KeyedParams } from "./keyed-results.ts";
 
-/** Commands that check a read-only session themselves. */
-const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
-  "branch",
-  "migrate_session",
-  "redo",
-  "repair_session",
-  "rollback_migration",
-  "undo",
-]);
-
 /** Throws read_only and content_modified, as Session.guard does. */
 export function guardWrite(session: Session, { command, params }: Call): void {
-  session.guard((params as KeyedParams).expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
+  session.guard((params as KeyedParams).expectedLeafId, command.checksReadOnly);
 }
 
 /**

@@ -13,7 +13,7 @@
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { mayOverlap } from "../../modules/attach/protocol.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Call, Outcome, Peer } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
@@ -85,8 +85,8 @@ export class Lane {
   running: Call | undefined;
   /** Number of calls on the stack for which it is not known yet whether others must wait. */
   entered = 0;
-  /** Number of slow reads by a host that is being asked. */
-  reads = 0;
+  /** Number of slow reads by a host that is being asked, and of the server's own work between calls. */
+  others = 0;
   /** The question of the running call to the host. */
   private question: Question | undefined;
   /** Calls of a shared session that wait for a host's answer, while calls of other hosts run. */
@@ -128,7 +128,7 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined || this.reads > 0;
+    return this.running !== undefined || this.others > 0;
   }
 
   get pending(): number {
@@ -203,7 +203,10 @@ export class Lane {
     if (!this.hasSuspended) return true;
     const waits = ([{ peer }, question]: [Call, Question]): boolean =>
       peer === call.peer || question.asks?.(call.peer) === true;
-    return mayOverlap(call) && ![...this.suspended].some(waits);
+    const { effect } = call.command;
+    // Such calls replace no session.
+    const mayOverlap = effect === "read" || effect === "server" || isForHolder(call);
+    return mayOverlap && ![...this.suspended].some(waits);
   }
 
   /** Continues a suspended call with an answer, or runs the waiting calls that may run now, one after the other. */

@@ -101,7 +101,7 @@ export class Replies {
       this.reportFound(this.lanes.sessionOf(lane));
     } else {
       const { call } = slot;
-      const introduces = call.command.name === "initialize";
+      const introduces = call.command.introduces;
       if (!introduces) this.host.start();
       if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
       // The reply ends the turn for pi-acp, which shows earlier notices only.
@@ -118,7 +118,7 @@ export class Replies {
   private sendBatch(batch: BatchReply): void {
     if (batch.sent) return;
     batch.sent = true;
-    const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
+    const introduces = batch.replies.some(({ call }) => call.command.introduces);
     if (!introduces && batch.replies.length > 0) this.host.start();
     for (const { call } of batch.replies) if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
     const prepared = batch.replies.map((reply) => reply.prepared);

@@ -3,7 +3,6 @@
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { Sharing } from "../../modules/attach/sharing.ts";
-import type { Call } from "../connection/call.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { OpenLimit } from "./open-limit.ts";
@@ -17,9 +16,6 @@ const REST_AFTER = 5 * 60_000;
 function mayRest({ externalChanges }: Session): boolean {
   return !externalChanges.resting && !externalChanges.followsFile;
 }
-
-/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as unknown as Call;
 
 /** Parts of the dispatcher that upkeep uses. */
 interface UpkeepHost {
@@ -184,13 +180,13 @@ export class Upkeep {
   /** Runs internal work in a lane, whose calls wait for it. */
   private occupy(lane: Lane, run: () => Promise<void>): void {
     this.host.lanes.use(lane);
-    lane.running = OWN_WORK;
+    lane.others++;
     run()
       .catch(() => {
         // The next command meets the same obstacle and reports it.
       })
       .then(() => {
-        lane.running = undefined;
+        lane.others--;
         this.host.pump(lane);
         this.host.lanes.wake();
       });

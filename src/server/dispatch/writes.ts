@@ -6,7 +6,7 @@ import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
-import { isDoneByHolder } from "../../modules/attach/protocol.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Sharing } from "../../modules/attach/sharing.ts";
 import type { Call } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -100,7 +100,7 @@ export class Writes {
     const { lockedBy } = session.log;
     // A holder on another machine cannot be joined.
     const isHere = lockedBy !== null && lockedBy.host === undefined;
-    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
+    if (attaching && mayJoin && isHere && isForHolder(call))
       return attaching
         .join(session)
         .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, checkedLog: session.log }));

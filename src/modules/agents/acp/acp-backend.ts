@@ -4,7 +4,7 @@ import { Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
-import type { Command } from "../../../handlers/shared/command.ts";
+import type { RunnableCommand } from "../../../handlers/shared/command.ts";
 import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
 import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
 import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
@@ -253,7 +253,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     return false;
   }
 
-  before({ effect }: Command, session: Session): Promise<void> | undefined {
+  before({ effect }: RunnableCommand, session: Session): Promise<void> | undefined {
     const acpSession = this.sessions.get(session.id);
     if (!acpSession?.isAtWork) return effect === "control" ? undefined : acpSession?.writeBetweenTurns(session);
     return effect === "write" ? Promise.reject(makeBusyError()) : undefined;

@@ -240,6 +240,7 @@ export const createOpenSession = defineCommand({
   name: "acp_new",
   summary: "Makes a session beside those that are open.",
   effect: "control",
+  opensSession: true,
   params: { cwd: z.string() },
   result: () => z.custom<{ sessionId: string }>(),
   example: { params: {}, result: undefined as never },

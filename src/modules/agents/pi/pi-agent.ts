@@ -8,7 +8,7 @@ import { Failure } from "../../../core/failure.ts";
 import { makeDraft } from "../../../core/format/entry.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { becomeWriter } from "../../../core/session/writer.ts";
-import type { Command } from "../../../handlers/shared/command.ts";
+import type { RunnableCommand } from "../../../handlers/shared/command.ts";
 import { AGENT_COMMAND, type AgentServer } from "../behind/agent-server.ts";
 import { completeMessage, type MessageValue, makeFinalMessage } from "../behind/messages.ts";
 import { findShown, insertMissing, listMissing, type TurnBeginning } from "../behind/missing-messages.ts";
@@ -23,13 +23,6 @@ import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-ques
 const STATE_WITHIN = 5000;
 /** Bytes shown of a line that is not a message. */
 const SHOWN = 4096;
-/** Commands that move the file of a session. */
-const MOVES: ReadonlySet<string> = new Set([
-  "archive_session",
-  "delete_session",
-  "relocate_session",
-  "unarchive_session",
-]);
 
 /** The host of an agent. */
 export interface AgentHost {
@@ -243,7 +236,7 @@ export class PiAgent implements AgentSink {
 
   // --- the gate of our calls -----------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session, { name }: Command): boolean {
+  mayHaveWritten(session: Session, { name }: RunnableCommand): boolean {
     // The agent's own commands skip it: reading the turn before took 0.12 ms of a prompt's way.
     if (!this.hasNews || session !== this.position.session || name === AGENT_COMMAND.name) return false;
     this.hasNews = false;
@@ -251,12 +244,11 @@ export class PiAgent implements AgentSink {
   }
 
   /** Before a session is left, ends the agent's work; before a write, requires that the agent is idle. */
-  before({ effect, name }: Command, session: Session): Promise<void> | undefined {
+  before({ effect, movesFile = false }: RunnableCommand, session: Session): Promise<void> | undefined {
     if (session !== this.position.session && !this.exited.some((exitedTurn) => exitedTurn.session === session))
       return undefined;
-    const isMoved = MOVES.has(name);
-    if (isMoved) this.position.outdate(session);
-    if (effect === "replace" || effect === "close" || isMoved) return this.isAtRest ? undefined : this.settle();
+    if (movesFile) this.position.outdate(session);
+    if (effect === "replace" || effect === "close" || movesFile) return this.isAtRest ? undefined : this.settle();
     if (effect !== "write") return undefined;
     if (this.isAtRest) {
       this.position.outdate(session);

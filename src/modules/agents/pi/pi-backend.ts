@@ -3,7 +3,7 @@
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
-import type { Command } from "../../../handlers/shared/command.ts";
+import type { RunnableCommand } from "../../../handlers/shared/command.ts";
 import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, INVALID_PARAMS, makeBusyError, REFUSED } from "../acp/errors.ts";
@@ -88,11 +88,11 @@ export class PiBackend implements AgentBackend, AgentGate {
 
   // --- the gate of calls ---------------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session, command: Command): boolean {
+  mayHaveWritten(session: Session, command: RunnableCommand): boolean {
     return this.sessions.get(session.id)?.agent.mayHaveWritten(session, command) === true;
   }
 
-  before(command: Command, session: Session): Promise<void> | undefined {
+  before(command: RunnableCommand, session: Session): Promise<void> | undefined {
     // A fork opens a copy, and the session stays open.
     if (command.effect === "replace") return undefined;
     const piSession = this.sessions.get(session.id);
