@@ -116,6 +116,12 @@ export class Session implements Bodies {
     return this.log.file;
   }
 
+  /** True if this process has the lock of the stored session. */
+  get hasLock(): boolean {
+    const { lockKind = null, file } = this.log;
+    return lockKind !== null && file !== null;
+  }
+
   get cwd(): string {
     return this.log.header.cwd ?? "";
   }
@@ -286,8 +292,7 @@ export class Session implements Bodies {
    */
   append(drafts: readonly Draft[], key?: string, defer = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
-    // Before we had the lock, another server may have written.
-    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
+    this.externalChanges.requireLock();
     const { leaf } = this.tree;
     const oldLeafId = this.idOrNull(leaf);
     const head = this.heads.name;
@@ -343,7 +348,7 @@ export class Session implements Bodies {
 
   /** Writes a marker that moves a head, or retires it. */
   private markHead(head: string, position: number, { key, retired }: { key?: string; retired?: true } = {}): string {
-    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
+    this.externalChanges.requireLock();
     this.markShared();
     const marker = this.maker.marker(this.idOrNull(position), { ...makeBatch(this.id, key, head), retired });
     this.write(marker, { defer: !this.log.persisted, head, retired });
@@ -509,15 +514,6 @@ export class Session implements Bodies {
    */
   refresh(): ExternalChange | null {
     this.externalChanges.checkForChanges();
-    return this.externalChanges.fresh();
-  }
-
-  /** Does the same before a change, as the only writer; a change fails if another is. Throws as `refresh` does. */
-  refreshToWrite(): ExternalChange | null {
-    this.externalChanges.becomeWriter();
-    // The path may hold another file after the first look, with a lock of its own.
-    if (this.externalChanges.checkForChanges() && this.externalChanges.becomeWriter())
-      this.externalChanges.checkForChanges();
     return this.externalChanges.fresh();
   }
 
