@@ -21,11 +21,6 @@ import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Sharing } from "./sharing.ts";
 
-/** Runs a part of a call at the head of its caller. */
-export function runAtHead<T>({ peer, target, head = null }: Call, run: () => T): T {
-  return peer && target ? target.heads.at(head, run) : run();
-}
-
 /** The host of a process that has joined: that process limits and orders its output itself. */
 const GUEST_FACTS: HostFacts = {
   dialectName: "jsonrpc",
@@ -61,6 +56,8 @@ export class CallContext implements CommandContext {
   private readonly events: PendingEvent[];
   private readonly contexts: CallContexts;
   private readonly lane: Lane;
+  /** The session at the head of the guest that calls. */
+  private readonly guestSession: Session | undefined;
   /** The session named by the call. Another one may get the same id while a host is asked. */
   private named: Session | null;
 
@@ -74,12 +71,14 @@ export class CallContext implements CommandContext {
     this.lane = lane;
     this.call = call;
     this.events = events;
+    this.guestSession = call.peer && call.target?.at(call.head ?? null);
     this.named = contexts.lanes.ownerOf(lane);
     if (this.named) caller.workspace.use(this.named);
   }
 
   get session(): Session {
     const { command, params, target } = this.call;
+    if (this.guestSession) return this.guestSession;
     if (target) return target;
     const { sessionId } = command.namesNext ? {} : (params as { sessionId?: string });
     if (sessionId === undefined) return this.workspace.session();
@@ -103,7 +102,7 @@ export class CallContext implements CommandContext {
 
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
     const { session } = this;
-    const head = session.heads.name;
+    const { head } = session;
     const isOfNoHead = head === null || isFoundEvent({ name, payload: payload as PendingEvent["payload"] });
     this.events.push(makeEvent(session, name, isOfNoHead ? payload : { ...payload, head }));
   }
@@ -120,16 +119,12 @@ export class CallContext implements CommandContext {
   }
 
   async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
-    const { peer, head } = this.call;
     const { leafId } = this.session;
     // The calls of the asking and the asked host wait; in an unshared session, all calls wait.
     const answer = this.lane.ask(this.call, [this.hooks, hook, payload], this.contexts.lanes);
-    // During the question the session is at no guest's head; the call continues at its own.
-    if (peer) this.session.heads.resume();
     try {
       return await answer;
     } finally {
-      if (peer) this.session.heads.resume(head);
       // Other hosts may have written during the question, and the move was prepared for the old leaf.
       if (hook === "session_before_tree") this.session.guard(leafId, true);
     }

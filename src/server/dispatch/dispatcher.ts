@@ -18,7 +18,7 @@ import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { makeReplacementEvents, type PendingEvent } from "../connection/host.ts";
-import { CallContexts, runAtHead } from "./call-context.ts";
+import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
 import { askGates, type Gate, Redirection } from "./gate.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
@@ -325,7 +325,6 @@ export class Dispatcher implements Caller, SharingServer {
       if (hasEnded) return;
       hasEnded = true;
       this.reading.delete(end);
-      if (call.peer) call.target?.heads.resume();
       if (isRead) lane.others--;
       else lane.running = undefined;
       if ("result" in outcome && outcome.result instanceof Redirection) this.pass(lane, call, batch, outcome.result);
@@ -377,7 +376,7 @@ export class Dispatcher implements Caller, SharingServer {
     if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
     if (command.introduces && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
-    const perform = (): unknown => runAtHead(call, () => this.perform(lane, call, events));
+    const perform = (): unknown => this.perform(lane, call, events);
     const decision = askGates(this.gates, call, this.lanes.getSession(lane, call));
     return decision instanceof Promise
       ? decision.then((redirection) => redirection ?? perform())

@@ -34,6 +34,11 @@ interface WriteAttempt {
   isFetched: boolean;
 }
 
+/** Returns the session of a write, which a guest sees at a head. */
+function getSession({ call, context }: WriteAttempt): Session {
+  return call.target ?? context.session;
+}
+
 export class Writes {
   private readonly keyed: KeyedResults;
   private readonly sharing: Sharing | undefined;
@@ -49,7 +54,7 @@ export class Writes {
   }
 
   private begin(attempt: WriteAttempt): unknown {
-    const { session } = attempt.context;
+    const session = getSession(attempt);
     const earlier = this.earlierResult(attempt);
     if (earlier === undefined || !areCertain(session, this.positionsOf(attempt))) return this.becomeWriter(attempt);
     const confirming = confirmEntries(session);
@@ -59,29 +64,24 @@ export class Writes {
 
   /** Continues after a wait, with what it has shown. */
   private again(attempt: WriteAttempt, found: Partial<WriteAttempt>): unknown {
-    const { lane, call } = attempt;
-    if (call.peer) call.target?.heads.resume(call.head);
-    lane.checkedForForeignWrites = undefined;
+    attempt.lane.checkedForForeignWrites = undefined;
     return this.becomeWriter({ ...attempt, ...found });
   }
 
   private becomeWriter(attempt: WriteAttempt): unknown {
-    const { lane, call, context, askedLog, isFetched } = attempt;
-    const { session } = context;
+    const { lane, context, askedLog, isFetched } = attempt;
+    const session = getSession(attempt);
     // One check serves a whole input chunk; the append itself finds later writes by others.
     const isRead = lane.checkedForForeignWrites === session;
     const stores = isFetched ? undefined : context.workspace.stores;
     const becoming = becomeWriter(session, { askedLog, isRead, stores });
     if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
-    return becoming.then((outcome) => {
-      if (call.peer) session.heads.resume(call.head);
-      return this.runAsWriter(attempt, outcome);
-    });
+    return becoming.then((outcome) => this.runAsWriter(attempt, outcome));
   }
 
   private runAsWriter(attempt: WriteAttempt, { state, changes }: WriterOutcome): unknown {
     const { lane, call, context, events, isFetched } = attempt;
-    const { session } = context;
+    const session = getSession(attempt);
     lane.pushForeign(session, changes);
     if (!session.holder) lane.checkedForForeignWrites = session;
     // Another server may have used the key.
@@ -104,7 +104,7 @@ export class Writes {
       return earlier;
     }
     const { expectedLeafId } = call.params as KeyedParams;
-    session.guard(expectedLeafId, call.command.checksReadOnly);
+    context.session.guard(expectedLeafId, call.command.checksReadOnly);
     const { length } = events;
     try {
       return this.keyed.remember(call, call.command.run(context, call.params as never), session);
