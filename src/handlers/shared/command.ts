@@ -104,7 +104,8 @@ export interface ClientSettings {
   autoRetryEnabled: boolean;
 }
 
-interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
+/** The members of a declaration that do not depend on the types of its params. */
+interface CommandTraits {
   /** The name on the wire, and of the command's file. */
   readonly name: string;
   readonly alias?: string;
@@ -121,16 +122,12 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes its own writes durable.
    */
   readonly ofAny?: boolean;
-  /** Returns the path of the session that it is about, where its params do not name that themselves. */
-  about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
   /** True if a repeat does the same as the first one did, or would have done; by default for `read`, `control`, `close`. */
   readonly repeatable?: boolean;
   /** True if it waits for earlier answers of a session's holder, and later calls for its own: it may store no key. */
   readonly runsAlone?: boolean;
   /** True if only the holder of a session that several processes share knows the answer, although it writes nothing. */
   readonly needsHolder?: boolean;
-  /** Returns whether a call reads another session, too: only the server that received it does, which may be confined. */
-  readsOther?(params: z.output<z.ZodObject<S>>): boolean;
   /** The sentence that says how a client of a shared session gets its effect, which the holder does not run for others. */
   readonly instead?: string;
   /** True if it checks itself whether the session can be written to. */
@@ -147,13 +144,20 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   readonly introduces?: boolean;
   /** True if it runs while the server ends. */
   readonly runsAtEnd?: boolean;
+  readonly example: { readonly params: unknown; readonly result: unknown };
+}
+
+interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> extends CommandTraits {
+  /** Returns the path of the session that it is about, where its params do not name that themselves. */
+  about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
+  /** Returns whether a call reads another session, too: only the server that received it does, which may be confined. */
+  readsOther?(params: z.output<z.ZodObject<S>>): boolean;
   /** None by default. */
   readonly params?: S;
   /** Makes the schema of the result, which only documents and types need. */
   readonly result: () => R;
   /** None by default. Those of its effect are added. */
   readonly failures?: readonly FailureName[];
-  readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
   pi?(context: CommandContext, result: z.input<R>): unknown;
@@ -172,27 +176,7 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 
 type Promised<T> = T | Promise<T>;
 
-/** Members of a declaration that do not depend on the types of its params. */
-type Described =
-  | "alias"
-  | "checksReadOnly"
-  | "describesSessions"
-  | "effect"
-  | "example"
-  | "instead"
-  | "introduces"
-  | "movesFile"
-  | "name"
-  | "namesNext"
-  | "needsHolder"
-  | "ofAny"
-  | "opensSession"
-  | "repeatable"
-  | "runsAlone"
-  | "runsAtEnd"
-  | "summary";
-
-export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
+export interface Command extends CommandTraits {
   readonly failures: readonly FailureName[];
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;

@@ -121,7 +121,8 @@ export class CallContext implements CommandContext {
   async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
     const { leafId } = this.session;
     // The calls of the asking and the asked host wait; in an unshared session, all calls wait.
-    const answer = this.lane.ask(this.call, [this.hooks, hook, payload], this.contexts.lanes);
+    const question = this.lane.questionTo(this.hooks, hook, payload);
+    const answer = this.lane.ask(this.call, question, this.contexts.lanes);
     try {
       return await answer;
     } finally {

@@ -24,9 +24,6 @@ import type { Prepared } from "./sink.ts";
 /** The parameters of a question to the host. */
 export type Payload = Readonly<Record<string, unknown>>;
 
-/** A question: the hosts to ask, the hook, and its parameters. */
-type HookQuestion = readonly [hooks: AskedHost, name: HookName, payload: Payload];
-
 /** Continues with the calls of a lane that has become free. */
 interface FreedLanes {
   goOn(lane: Lane): void;
@@ -151,8 +148,7 @@ export class Lane {
   }
 
   /** Asks for consent for a call. The lane waits; if the session is shared, calls of other hosts run. */
-  async ask(call: Call, [hooks, name, payload]: HookQuestion, lanes: FreedLanes): Promise<HookAnswer> {
-    const question = this.questionTo(hooks, name, payload);
+  async ask(call: Call, question: Question, lanes: FreedLanes): Promise<HookAnswer> {
     if (question.asks) return this.askSuspended(call, question, lanes);
     this.question = question;
     try {
