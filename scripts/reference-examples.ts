@@ -34,7 +34,7 @@ export function makeRefusalExchange(command: Command): Exchange {
 function exchange(command: Command, outcome: Outcome): Exchange {
   const { name } = command;
   const params = command.example.params as object;
-  const call = { command, name, idText: "1" } as Call;
+  const call = { command, name, idText: "1" } as Pick<Call, "command" | "name" | "idText"> as Call;
   const request = { method: name, ...(Object.keys(params).length === 0 ? {} : { params }) };
   const isSilent = NOTIFICATIONS.has(name);
   return {

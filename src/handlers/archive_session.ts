@@ -16,6 +16,7 @@ export default defineCommand({
     "Moves a session that is not open out of the session folders, so that agents do not list it; list_sessions does " +
     "with archived.",
   effect: "server",
+  movesFile: true,
   ofAny: true,
   params: { ...sessionChoice, ...moveParams },
   result: () => z.object({ operationId, ...movedResult }),

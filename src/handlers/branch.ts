@@ -27,6 +27,8 @@ export default defineCommand({
   name: "branch",
   summary: "Moves the leaf inside the session; what is appended next continues there.",
   effect: "write",
+  checksReadOnly: true,
+  runsAlone: true,
   params: {
     entryId: z.string().nullish().describe("null: before the first entry"),
     targetId: z.string().nullish().describe("the same, as prepare_branch_summary names it"),

@@ -16,6 +16,7 @@ export default defineCommand({
     "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
     "is one and paths are not confined, else to the server's own trash, from which restore_session brings it back.",
   effect: "server",
+  movesFile: true,
   ofAny: true,
   params: {
     ...sessionChoice,

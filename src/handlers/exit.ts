@@ -5,6 +5,7 @@ export default defineCommand({
   name: "exit",
   summary: "The same as shutdown, as the notification that editors send last; in JSON-RPC it has no id and no reply.",
   effect: "control",
+  runsAtEnd: true,
   result: () => z.null(),
   example: { params: {}, result: null },
   run(context) {

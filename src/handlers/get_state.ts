@@ -60,7 +60,7 @@ type StateResult = z.input<ReturnType<typeof stateResult>>;
 export function toStateResult(session: Session, settings: ClientSettings): StateResult {
   const { log, tree } = session;
   const { lockKind, durability } = log;
-  const { holder, heads } = session;
+  const { holder } = session;
   const lockedBy = holder ? null : log.lockedBy;
   // These read entries, and may find damage in them.
   const messageCount = session.messageCount();
@@ -74,7 +74,7 @@ export function toStateResult(session: Session, settings: ClientSettings): State
     cwd: session.cwd,
     parentSession: session.parentSession,
     leafId: session.leafId,
-    ...(heads.name === null ? {} : { head: heads.name, sharedLeafId: session.sharedLeafId }),
+    ...(session.head === null ? {} : { head: session.head, sharedLeafId: session.sharedLeafId }),
     model: model && contextWindow !== undefined ? { ...model, contextWindow } : model,
     thinkingLevel: session.thinkingLevel(),
     messageCount,
@@ -117,7 +117,7 @@ function currentState(session: Session, settings: ClientSettings): StateResult {
     log.nodes.losses,
     log.header,
     session.diagnostics.length,
-    session.heads.name,
+    session.head,
     session.sharedLeafId,
     log.persisted,
     log.readOnly,

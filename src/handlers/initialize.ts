@@ -29,6 +29,8 @@ export default defineCommand({
     "Introduces the host and asks what the server can do. Optional, and sent once. What it chooses (hooks, events, the " +
     "size of replies, the leaf) holds from then on, so it is best sent first.",
   effect: "control",
+  introduces: true,
+  describesSessions: true,
   params: {
     protocolVersion: z.number({ error: WRONG_VERSION }).int(WRONG_VERSION).optional(),
     clientInfo: z.looseObject({ name: z.string(), version: z.string().optional() }).optional(),

@@ -18,6 +18,7 @@ export default defineCommand({
     "The heads of the session, the one that was written through last first: leaves of their own, which connections asked " +
     "for. A head through which nothing was written is listed while somebody stands at it.",
   effect: "read",
+  needsHolder: true,
   params: { cursor, limit },
   result: () => z.object({ heads: z.array(head), sharedLeafId: z.string().nullable(), nextCursor }),
   failures: ["cursor_expired", "session_locked"],

@@ -27,6 +27,7 @@ export default defineCommand({
     "Appends at the leaf what another branch found: a summary that the model sees, with its provenance. The host writes " +
     "it; prepare_branch_summary with fromId returns all that a model needs for it.",
   effect: "write",
+  readsOther: ({ otherPath, otherId }) => otherPath !== undefined || otherId !== undefined,
   params: {
     from: z
       .string()

@@ -35,6 +35,7 @@ export default defineCommand({
     "a failure leaves the session where it was. Pi does not see a session in a container: it is for hosts that go " +
     "through this server, and rollback_migration is the way back.",
   effect: "write",
+  checksReadOnly: true,
   ofAny: true,
   params: {
     sessionPath,

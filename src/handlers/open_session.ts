@@ -9,6 +9,8 @@ export default defineCommand({
   name: "open_session",
   summary: "Opens a session in addition to the current one; commands reach it by its sessionId.",
   effect: "control",
+  opensSession: true,
+  describesSessions: true,
   params: {
     sessionPath: z.string().min(1).optional(),
     sessionId: z

@@ -1,6 +1,6 @@
 import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
-import { findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, undoTarget } from "./shared/undo-redo.ts";
+import { BY_OPPOSITE, findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, undoTarget } from "./shared/undo-redo.ts";
 
 export default defineCommand({
   name: "redo",
@@ -8,6 +8,8 @@ export default defineCommand({
     "Brings back what an undo took: by default the newest undo, if nothing else happened after it. An undo that is named " +
     "by its id, or by that of the operation which it took back, can be taken back later too.",
   effect: "write",
+  instead: BY_OPPOSITE,
+  checksReadOnly: true,
   ofAny: true,
   params: undoTarget,
   result: () => undoResult,

@@ -9,6 +9,7 @@ export default defineCommand({
     "Gives a session that is not open another working directory: it goes to that one's folder, with only the cwd in " +
     "its header changed, and the original file is kept. Can be done any number of times.",
   effect: "server",
+  movesFile: true,
   ofAny: true,
   params: {
     ...sessionChoice,

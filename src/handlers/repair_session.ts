@@ -15,6 +15,7 @@ export default defineCommand({
     "and appends an error result for each tool call that diagnostics name. A session that needs none of this stays " +
     "as it is.",
   effect: "write",
+  checksReadOnly: true,
   params: {
     dryRun: z.boolean().optional().describe("only report what would be done"),
     danglingToolCalls: z.boolean().optional().describe("false: append no results"),

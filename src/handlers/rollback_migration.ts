@@ -9,6 +9,7 @@ export default defineCommand({
     "appended since; without the snapshot, all of it from the container. Completes what was interrupted. The " +
     "container is kept under another name.",
   effect: "write",
+  checksReadOnly: true,
   ofAny: true,
   params: {
     sessionPath,

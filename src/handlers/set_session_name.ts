@@ -4,6 +4,7 @@ import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { captureName, noteSetting } from "../core/session/changes.ts";
 import type { Session } from "../core/session/session.ts";
 import { toSessionName } from "../core/session/workspace.ts";
+import { requireWriter } from "../core/session/writer.ts";
 import { appendEntries, makeRepeat } from "./shared/append.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { anySessionPath } from "./shared/shapes.ts";
@@ -56,10 +57,8 @@ async function rename(
     if (before) return { entryId: before.ids[0] };
     const { id } = session;
     session.guard(undefined);
-    // With the lock, no other process writes; the refresh reads the entries that others wrote until now. The host has
-    // seen nothing of this session, so the only news for it is an entry that forbids the change.
-    session.log.acquireLock();
-    session.refresh();
+    // The host has seen nothing of this session, so the only news for it is an entry that forbids the change.
+    await requireWriter(session);
     if (session.id !== id) throw displaced(session, id);
     session.guard(expectedLeafId);
     const state = captureName(session);

@@ -11,6 +11,7 @@ export default defineCommand({
   name: "switch_session",
   summary: "Opens another session and makes it the current one. On a failure the old one stays.",
   effect: "replace",
+  namesNext: true,
   repeatable: true,
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),

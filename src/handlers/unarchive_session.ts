@@ -14,6 +14,7 @@ export default defineCommand({
   name: "unarchive_session",
   summary: "Moves an archived session back to where it was. Overwrites nothing.",
   effect: "server",
+  movesFile: true,
   ofAny: true,
   params: { ...sessionChoice, ...moveParams },
   result: () => z.object({ operationId, ...movedResult }),

@@ -1,6 +1,6 @@
 import { defineCommand } from "./shared/command.ts";
 import { exampleId } from "./shared/shapes.ts";
-import { findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, undoTarget } from "./shared/undo-redo.ts";
+import { BY_OPPOSITE, findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, undoTarget } from "./shared/undo-redo.ts";
 
 export default defineCommand({
   name: "undo",
@@ -13,6 +13,8 @@ export default defineCommand({
     "stands for all of them, that of another for that one. Before the leaf of an open session moves back, " +
     "session_before_tree is asked, as for branch; of its answer only the veto counts.",
   effect: "write",
+  instead: BY_OPPOSITE,
+  checksReadOnly: true,
   ofAny: true,
   params: undoTarget,
   result: () => undoResult,

@@ -12,7 +12,6 @@ import { type AcpConversation, type AcpFacts, startConversation } from "../modul
 import type { AgentOptions } from "../modules/agents/behind/agent-server.ts";
 import { PiBackend } from "../modules/agents/pi/pi-backend.ts";
 import { PiForwarder } from "../modules/agents/pi/pi-forwarder.ts";
-import { Sharing, type SharingOptions } from "../modules/attach/sharing.ts";
 import { type Call, findIdText, type Outcome } from "./connection/call.ts";
 import { detectDialect } from "./connection/detect.ts";
 import {
@@ -33,6 +32,7 @@ import { joinAsArray, type OutgoingMessage, Output, releaseSpooled } from "./con
 import { makeNotice, piDialect } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
 import { OpenLimit } from "./dispatch/open-limit.ts";
+import type { SharingStart } from "./dispatch/sharing.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
 import type { ServerSettings } from "./settings.ts";
 
@@ -49,8 +49,8 @@ interface ConnectionOptions {
   readonly spool: Spool;
   /** Facts about the server for an editor that speaks the Agent Client Protocol. */
   readonly acp: AcpFacts;
-  /** Options to share sessions with other processes; undefined when they are not shared. */
-  readonly sharing?: SharingOptions;
+  /** Shares sessions with other processes; undefined when they are not shared. */
+  readonly sharing?: SharingStart;
   /** The agent behind this server, if there is one. */
   readonly agent?: AgentOptions;
   /** Returns whether the output can still have a reader; by default until it fails. */
@@ -78,7 +78,6 @@ export class Connection implements Sink {
   private readonly host: Host;
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
-  private readonly sharing: Sharing | undefined;
   private readonly forwarder: PiForwarder | undefined;
   /** The agent behind a conversation with an editor. */
   private readonly backend: PiBackend | AcpBackend | undefined;
@@ -111,31 +110,22 @@ export class Connection implements Sink {
       () => this.current,
       hookTimeout,
     );
-    this.dispatcher = new Dispatcher(
-      options.workspace,
-      options.server,
-      this.hooks,
-      this,
-      options.room ?? new OpenLimit(),
-    );
+    const { workspace, server, room: limit = new OpenLimit(), sharing } = options;
+    this.dispatcher = new Dispatcher({ workspace, server, hooks: this.hooks, sink: this, limit }, sharing);
     if (options.agent && dialect === "acp") {
       const ends = { dispatcher: this.dispatcher, workspace: options.workspace, resumeInput: () => this.onCapacity() };
       const { agent, settings, acp } = options;
       const isPi = settings.agent?.protocol !== "acp";
       this.backend = isPi ? new PiBackend(ends, agent) : new AcpBackend(ends, agent, acp.version);
-      this.dispatcher.watch(this.backend);
+      this.dispatcher.addGate(this.backend);
     }
     if (dialect !== "auto") this.speak(dialect);
-    if (options.sharing) {
-      this.sharing = new Sharing(options.sharing, this.dispatcher);
-      this.dispatcher.share(this.sharing);
-    }
     if (options.agent && !this.backend) {
       const { output, dispatcher } = this;
       const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
       const ends = { output, dispatcher, workspace: options.workspace, reply, resumeInput: () => this.onCapacity() };
       this.forwarder = new PiForwarder(ends, options.agent);
-      this.dispatcher.watch(this.forwarder.agent);
+      this.dispatcher.addGate(this.forwarder.agent);
     }
   }
 
@@ -146,7 +136,7 @@ export class Connection implements Sink {
       this.dispatcher.start();
       this.output.flush();
     }
-    this.sharing?.plan();
+    this.dispatcher.sharing?.plan();
     const following = setInterval(() => this.poll(), POLL_INTERVAL);
     following.unref();
     await new Promise<void>((resolve) => {
@@ -160,7 +150,7 @@ export class Connection implements Sink {
     });
     clearInterval(following);
     this.hooks.abandon();
-    this.sharing?.hosting.stop();
+    this.dispatcher.sharing?.stop();
     this.drainInput(true);
     this.acp?.abandon();
     const listening = setInterval(() => this.listen(), POLL_INTERVAL);
@@ -193,7 +183,7 @@ export class Connection implements Sink {
 
   /** Leaves the processes that share sessions with this one, after the sessions were closed here. */
   leaveOthers(): void {
-    this.sharing?.close();
+    this.dispatcher.sharing?.close();
   }
 
   /** Polls for foreign writes, and evicts idle sessions. Nothing can be sent before the host's dialect is known. */
@@ -206,7 +196,7 @@ export class Connection implements Sink {
   stop(soon = false): void {
     this.inputEnded = true;
     this.finished?.();
-    if (soon) this.sharing?.attaching.hurry();
+    if (soon) this.dispatcher.sharing?.hurry();
   }
 
   /** Resolves when the host has requested the shutdown and has the reply. */
@@ -501,7 +491,7 @@ export class Connection implements Sink {
 
   /** Returns the byte limit of a reply. The reply to `initialize`, which sets it and describes the server, has none. */
   private limitOf({ command }: Call): number | undefined {
-    return command.name === "initialize" ? undefined : this.maxReplyBytes;
+    return command.introduces ? undefined : this.maxReplyBytes;
   }
 
   private release({ message, memoryBytes }: Prepared): OutgoingMessage {

@@ -3,6 +3,7 @@
 import { homedir, tmpdir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
+import { modules } from "../compose.ts";
 import type { Catalog } from "../core/ports/catalog.ts";
 import { type Env, makeTimestamp } from "../core/ports/env.ts";
 import type { Stores } from "../core/ports/stores.ts";
@@ -13,8 +14,6 @@ import { AcpProxy } from "../modules/agents/acp/acp-proxy.ts";
 import type { AgentBackend } from "../modules/agents/acp/agent.ts";
 import type { AgentOptions } from "../modules/agents/behind/agent-server.ts";
 import { type AgentLaunch, ShownComplaints } from "../modules/agents/behind/process.ts";
-import { makeAttachments } from "../modules/attach/attach.ts";
-import type { SharingOptions } from "../modules/attach/sharing.ts";
 import { LateSweep } from "../modules/fleet/catalog/late-sweep.ts";
 import { connectFleet } from "../modules/fleet/connect.ts";
 import { openKnownStore } from "../modules/fleet/postgres/identity.ts";
@@ -41,6 +40,7 @@ import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { getConfines, makeStores } from "../storage/stores.ts";
 import { OpenLimit } from "./dispatch/open-limit.ts";
+import type { SharingStart } from "./dispatch/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
@@ -129,7 +129,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const { fleet: admin } = stores;
   const sweep = admin && new LateSweep(() => admin.finishLate());
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
-  const sharing = makeSharingOptions(settings, world, disk);
+  const sharing = prepareSharing(settings, world, disk);
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -145,7 +145,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       // A session names its own working directory, so its settings are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
-    canJoin: (sessionPath) => sharing !== undefined && sharing.attachments.find(sessionPath) !== null,
+    canJoin: (sessionPath) => sharing?.canJoin(sessionPath) === true,
     discover() {
       document ??= makeDocument(world.version);
       return document;
@@ -189,19 +189,12 @@ export function serve(settings: ServerSettings, world: World): Service {
   return { ...found, done, stop: () => connection.stop(true) };
 }
 
-/** Returns the options to share sessions with other processes, if there can be any and the user wants it. */
-function makeSharingOptions(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
+/** Prepares sharing with other processes, if there can be any, this build has it and the user wants it. */
+function prepareSharing(settings: ServerSettings, world: World, disk: Disk): SharingStart | undefined {
   const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
-  const { env, version, variables } = world;
-  const client = `pi-session-server ${version}`;
-  const now = (): number => env.now();
-  return {
-    durability,
-    holderTimeout,
-    client,
-    attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
-  };
+  const { env, version, variables, disk: ownDisk } = world;
+  return modules.attach?.makeSharing({ disk, ownDisk, variables, env, version, durability, holderTimeout });
 }
 
 /** Returns the options to start the agent behind this server. It works in the session's directory if that exists. */

@@ -2,6 +2,7 @@
 
 import { expect } from "vitest";
 import type { Session } from "../../src/core/session/session.ts";
+import { becomeWriter } from "../../src/core/session/writer.ts";
 import { requireOutcome, type Scenario, withFaults } from "./change-faults.ts";
 import type { FaultDisk } from "./disk.ts";
 
@@ -30,7 +31,7 @@ export async function repairAgainAfterFaults(
   count = 12,
 ): Promise<void> {
   const ask = async (disk: FaultDisk, session: Session): Promise<void> => {
-    session.refreshToWrite();
+    becomeWriter(session);
     repairLogged(disk, session);
     await session.commit();
   };

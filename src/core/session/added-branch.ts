@@ -40,7 +40,7 @@ export interface BranchBase {
 export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBranch {
   const { log, env } = session;
   if (log.readOnly) throw log.readOnly;
-  if (log.acquireLock()) session.externalChanges.checkForChanges();
+  session.externalChanges.requireLock();
   const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
   const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
   const repeats = repeatsIn(session, own);

@@ -35,7 +35,7 @@ export function captureLabel(session: Session, target: string): Before {
 export function noteSetting(session: Session, before: Before, entryId: string): void {
   const { target, leafId, setBy, text: was } = before;
   // Taking this back leaves the leaf of a head where it is, for every caller.
-  const leaf: IdChange = [session.heads.name === null ? leafId : session.leafId, session.leafId];
+  const leaf: IdChange = [session.head === null ? leafId : session.leafId, session.leafId];
   const set: IdChange = [setBy, entryId];
   const change = { do: "change" as const, path: session.file ?? "", leaf, follows: true };
   if (target === undefined) {
@@ -62,7 +62,7 @@ export function noteMove(
 ): void {
   const after = session.leafId;
   if (leafId === after) return;
-  if (session.heads.name !== null) {
+  if (session.head !== null) {
     if (label) noteSetting(session, label.before, label.entryId);
     return;
   }
@@ -104,7 +104,7 @@ export function isUnknownTo(session: Session, { leaf, follows, name, labels = []
   if (set.length > 0) return set.every((id) => id !== null && nodes.position(id) < 0);
   const [before, after] = leaf;
   // At a head nothing shows whether the shared leaf was moved.
-  if (session.heads.name !== null) return false;
+  if (session.head !== null) return false;
   return !follows && session.leafId === before && before !== after;
 }
 
@@ -120,7 +120,7 @@ export function takeBackChange(
   const { leaf, follows, name, labels } = change;
   const current = session.leafId;
   const [before, after] = leaf;
-  const { name: head } = session.heads;
+  const { head } = session;
   if (!follows && head !== null)
     throw toConflictFailure(
       `It moved the shared leaf, and you are at the head ${head}. Undo it from the shared leaf.`,

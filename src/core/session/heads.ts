@@ -4,7 +4,7 @@
  * leaf marker. So a head is as durable as its entries, and every process that opens the session finds it. A head
  * without entries is where the shared leaf was when the first client entered it, for as long as a client uses it.
  *
- * Our own host uses the shared leaf or a head, and each joined client another: each of their calls runs `at` its own.
+ * Our own host uses the shared leaf or a head, and each joined client another: `Session.at` gives the session at a head.
  */
 
 import { Failure } from "../failure.ts";
@@ -54,23 +54,11 @@ export class SessionHeads {
   private high: number;
   /** The head of our own host; null for the shared leaf. */
   own: string | null = null;
-  /** The head of the call that runs now. */
-  private calling: string | null = null;
 
   constructor(entries: SessionEntries, shared: LeafTracker) {
     this.entries = entries;
     this.shared = shared;
     this.low = this.high = entries.log.nodes.count;
-  }
-
-  /** The caller's head; null for the shared leaf. */
-  get name(): string | null {
-    return this.calling;
-  }
-
-  /** Position of the caller's leaf. */
-  get leaf(): number {
-    return this.calling === null ? this.shared.current : this.leafOf(this.calling);
   }
 
   /** True if our own host uses a head without entries. */
@@ -108,7 +96,7 @@ export class SessionHeads {
     if (name === this.own) return;
     if (name !== null) this.enter(name);
     if (this.own !== null) this.leave(this.own);
-    this.own = this.calling = name;
+    this.own = name;
   }
 
   /** Notes one more client of a head. A head without entries is put where `leafId` says, or at the shared leaf. */
@@ -132,22 +120,6 @@ export class SessionHeads {
     if (head.now?.leaf === UNSURE) this.known.delete(name);
     // It may have been retired: its older entries mean nothing.
     else if (head.now?.last === ROOT) this.put(head, undefined);
-  }
-
-  /** Runs a function with a head, or the shared leaf, as the caller's. */
-  at<T>(name: string | null, run: () => T): T {
-    const before = this.calling;
-    this.calling = name;
-    try {
-      return run();
-    } finally {
-      this.calling = before;
-    }
-  }
-
-  /** Continues a call that has waited; without a name, our own host's are next. */
-  resume(name: string | null = this.own): void {
-    this.calling = name;
   }
 
   // --- moves ---------------------------------------------------------------------------------------------------

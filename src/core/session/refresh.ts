@@ -160,6 +160,18 @@ export class ExternalChanges {
     this.goesToFile = false;
   }
 
+  /** Checks for changes as the only writer, if the lock can be had. */
+  checkAsWriter(): void {
+    this.becomeWriter();
+    // The path may hold another file after the first check, with a lock of its own.
+    if (this.checkForChanges() && this.becomeWriter()) this.checkForChanges();
+  }
+
+  /** Takes the lock before a write, and then reads what other programs wrote before. Throws session_locked. */
+  requireLock(): void {
+    if (this.entries.log.acquireLock()) this.checkForChanges();
+  }
+
   /** Takes the lock if it can be had. Returns whether this call acquired it. */
   becomeWriter(): boolean {
     const { log } = this.entries;

@@ -66,7 +66,7 @@ export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
-  /** Leaves of their own in addition to the shared one, and the caller's present one. */
+  /** Leaves of their own in addition to the shared one. */
   readonly heads: SessionHeads;
   private readonly maker: EntryMaker;
   /** Changes by other programs, and damage, that are not reported yet. */
@@ -80,7 +80,7 @@ export class Session implements Bodies {
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
     this.env = env;
-    this.entries = new SessionEntries(log, () => this.heads.leaf);
+    this.entries = new SessionEntries(log, () => this.heads.leafOf(this.heads.own));
     this.leaf = new LeafTracker(this.entries, leaves, keepsLeaf);
     this.heads = new SessionHeads(this.entries, this.leaf);
     this.externalChanges = new ExternalChanges(this.entries, this.leaf, this.heads);
@@ -99,9 +99,20 @@ export class Session implements Bodies {
     this.leaf.holder = holder;
   }
 
+  /** The head at which this session is read and changed, by default that of our own host; null for the shared leaf. */
+  get head(): string | null {
+    return this.heads.own;
+  }
+
   /** Throws storage_failed while the tree must be rebuilt and cannot be. */
   get tree(): Tree {
     return this.entries.tree;
+  }
+
+  /** Returns this session at a head, or at the shared leaf: only the head, its leaf and changes there differ. */
+  at(head: string | null): Session {
+    const tree = (): Tree => this.entries.tree.at(() => this.heads.leafOf(head));
+    return Object.create(this, { head: { value: head }, tree: { get: tree } });
   }
 
   get name(): string | null {
@@ -114,6 +125,12 @@ export class Session implements Bodies {
 
   get file(): string | null {
     return this.log.file;
+  }
+
+  /** True if this process has the lock of the stored session. */
+  get hasLock(): boolean {
+    const { lockKind = null, file } = this.log;
+    return lockKind !== null && file !== null;
   }
 
   get cwd(): string {
@@ -286,11 +303,10 @@ export class Session implements Bodies {
    */
   append(drafts: readonly Draft[], key?: string, defer = drafts.every(({ type }) => SETUP_TYPES.has(type))): Appended {
     if (this.log.readOnly) throw this.log.readOnly;
-    // Before we had the lock, another server may have written.
-    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
+    this.externalChanges.requireLock();
     const { leaf } = this.tree;
     const oldLeafId = this.idOrNull(leaf);
-    const head = this.heads.name;
+    const { head } = this;
     const isBatch = drafts.length > 1 || key !== undefined || head !== null;
     const batch = isBatch ? makeBatch(this.id, key, head) : undefined;
     const [{ type, parentId }] = drafts;
@@ -343,7 +359,7 @@ export class Session implements Bodies {
 
   /** Writes a marker that moves a head, or retires it. */
   private markHead(head: string, position: number, { key, retired }: { key?: string; retired?: true } = {}): string {
-    if (this.log.acquireLock()) this.externalChanges.checkForChanges();
+    this.externalChanges.requireLock();
     this.markShared();
     const marker = this.maker.marker(this.idOrNull(position), { ...makeBatch(this.id, key, head), retired });
     this.write(marker, { defer: !this.log.persisted, head, retired });
@@ -364,10 +380,10 @@ export class Session implements Bodies {
    * is moved by a marker. Throws the log's failures.
    */
   moveLeaf(position: number): void {
-    const { name } = this.heads;
-    if (name === null) this.leaf.moveTo(position);
-    else if (this.log.readOnly || this.log.lockedBy) this.heads.place(name, position);
-    else if (position !== this.heads.leaf) this.markHead(name, position);
+    const { head } = this;
+    if (head === null) this.leaf.moveTo(position);
+    else if (this.log.readOnly || this.log.lockedBy) this.heads.place(head, position);
+    else if (position !== this.heads.leafOf(head)) this.markHead(head, position);
   }
 
   /** Ends a head, which must be known. Its entries stay. Throws read_only and the log's failures. */
@@ -509,15 +525,6 @@ export class Session implements Bodies {
    */
   refresh(): ExternalChange | null {
     this.externalChanges.checkForChanges();
-    return this.externalChanges.fresh();
-  }
-
-  /** Does the same before a change, as the only writer; a change fails if another is. Throws as `refresh` does. */
-  refreshToWrite(): ExternalChange | null {
-    this.externalChanges.becomeWriter();
-    // The path may hold another file after the first look, with a lock of its own.
-    if (this.externalChanges.checkForChanges() && this.externalChanges.becomeWriter())
-      this.externalChanges.checkForChanges();
     return this.externalChanges.fresh();
   }
 

@@ -98,6 +98,11 @@ export class Tree {
     return this.facts.leaf?.() ?? ROOT;
   }
 
+  /** Returns this tree with another leaf. */
+  at(leaf: () => number): Tree {
+    return Object.create(this, { leaf: { get: leaf } });
+  }
+
   /** Returns the data computed from all nodes, for keeping it with them; null while some are not added. */
   private counters(): TreeCounters | null {
     const { nodes, extended: count, hidden, branchCount, hasEdits } = this;

@@ -104,7 +104,8 @@ export interface ClientSettings {
   autoRetryEnabled: boolean;
 }
 
-interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
+/** The members of a declaration that do not depend on the types of its params. */
+interface CommandTraits {
   /** The name on the wire, and of the command's file. */
   readonly name: string;
   readonly alias?: string;
@@ -121,17 +122,42 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes its own writes durable.
    */
   readonly ofAny?: boolean;
-  /** Returns the path of the session that it is about, where its params do not name that themselves. */
-  about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
   /** True if a repeat does the same as the first one did, or would have done; by default for `read`, `control`, `close`. */
   readonly repeatable?: boolean;
+  /** True if it waits for earlier answers of a session's holder, and later calls for its own: it may store no key. */
+  readonly runsAlone?: boolean;
+  /** True if only the holder of a session that several processes share knows the answer, although it writes nothing. */
+  readonly needsHolder?: boolean;
+  /** The sentence that says how a client of a shared session gets its effect, which the holder does not run for others. */
+  readonly instead?: string;
+  /** True if it checks itself whether the session can be written to. */
+  readonly checksReadOnly?: boolean;
+  /** True if its result describes sessions: after a failed commit it is made again, which changes nothing. */
+  readonly describesSessions?: boolean;
+  /** True if it may open one more session. */
+  readonly opensSession?: boolean;
+  /** True if it moves the file of its session. */
+  readonly movesFile?: boolean;
+  /** True if its `sessionId` names the session that becomes the current one. */
+  readonly namesNext?: boolean;
+  /** True if it introduces the host: it is answered once, and first. */
+  readonly introduces?: boolean;
+  /** True if it runs while the server ends. */
+  readonly runsAtEnd?: boolean;
+  readonly example: { readonly params: unknown; readonly result: unknown };
+}
+
+interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> extends CommandTraits {
+  /** Returns the path of the session that it is about, where its params do not name that themselves. */
+  about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
+  /** Returns whether a call reads another session, too: only the server that received it does, which may be confined. */
+  readsOther?(params: z.output<z.ZodObject<S>>): boolean;
   /** None by default. */
   readonly params?: S;
   /** Makes the schema of the result, which only documents and types need. */
   readonly result: () => R;
   /** None by default. Those of its effect are added. */
   readonly failures?: readonly FailureName[];
-  readonly example: { readonly params: unknown; readonly result: unknown };
   run(context: CommandContext, params: z.output<z.ZodObject<S>>): Promised<z.input<R>>;
   /** Returns the result in the shape of Pi's dialect, where that differs. */
   pi?(context: CommandContext, result: z.input<R>): unknown;
@@ -150,10 +176,7 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 
 type Promised<T> = T | Promise<T>;
 
-/** Members of a declaration that do not depend on the types of its params. */
-type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "example";
-
-export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
+export interface Command extends CommandTraits {
   readonly failures: readonly FailureName[];
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
@@ -161,11 +184,16 @@ export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Des
   /** The schema for Pi's dialect, which ignores unknown members. */
   readonly looseParams: z.ZodObject;
   about?(workspace: Workspace, params: never): string | undefined;
+  readsOther?(params: never): boolean;
   run(context: CommandContext, params: never): unknown;
   pi?(context: CommandContext, result: never): unknown;
   repeat?(context: CommandContext, entryIds: string[], params: never): unknown;
   recall?(context: CommandContext, made: Session, params: never): unknown;
 }
+
+/** A command as a call runs it: its place in the order of the calls, and its work. */
+export type RunnableCommand = Omit<Command, "example" | "failures" | "looseParams" | "params" | "result" | "summary"> &
+  Partial<Pick<Command, "params">>;
 
 /** Params that a command gets because of its effect. */
 export const commonParams = {
@@ -270,5 +298,6 @@ export function defineCommand<const N extends string, R extends z.ZodType, const
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
     about: declaration.about as Command["about"],
+    readsOther: declaration.readsOther as Command["readsOther"],
   };
 }

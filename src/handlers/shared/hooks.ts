@@ -23,7 +23,7 @@ const about = {
 };
 
 /** Returns what a hook about the leaf says of it. */
-export function describeLeaf({ id: sessionId, leafId, heads: { name: head } }: Session) {
+export function describeLeaf({ id: sessionId, leafId, head }: Session) {
   return { sessionId, leafId, ...(head === null ? {} : { head }) };
 }
 

@@ -9,6 +9,7 @@ import { isUnknownTo, takeBackChange } from "../../core/session/changes.ts";
 import { formatGroup, getPathAfter, History, quoteText, toConflictFailure } from "../../core/session/history.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { requireWriter } from "../../core/session/writer.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyForeign } from "./append.ts";
 import type { CommandContext } from "./command.ts";
@@ -66,6 +67,10 @@ export const undoResult = z.object({
 });
 
 type TakenBack = z.input<typeof undoResult>;
+
+/** The way of a client that shares the session with its holder. */
+export const BY_OPPOSITE =
+  "What you did yourself you can take back here by its opposite: branch, set_label, set_session_name.";
 
 export const UNDO_FAILURES = [
   "operation_not_found",
@@ -451,9 +456,7 @@ async function onSession(
   }
   try {
     session.guard(undefined);
-    // With the lock, no other process writes; the refresh reads the entries that others wrote until now.
-    session.log.acquireLock();
-    session.refresh();
+    await requireWriter(session);
     const id = changeBack(null, session, operation, as);
     await session.commit();
     await session.leave();

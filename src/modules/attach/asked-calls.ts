@@ -4,22 +4,10 @@ import { Failure } from "../../core/failure.ts";
 import { findKnownValueEnd, findValue, toBytes } from "../../core/json/json.ts";
 import type { Call, Outcome } from "../../server/connection/call.ts";
 import { DescribedError } from "../../server/connection/dialect.ts";
-import type { PendingEvent } from "../../server/connection/host.ts";
-import { runsAlone } from "./protocol.ts";
+import type { PassedCall } from "../../server/dispatch/gate.ts";
 
 /** Most calls sent at a time. A holder stops reading at 1,000, and then receives nothing else either. */
 const MAX_SENT = 500;
-
-/** A call to be run by the holder. */
-export interface PassedCall {
-  readonly call: Call;
-  /** Receives the events caused by the call. */
-  readonly events: PendingEvent[];
-  /** Runs the call in this process, once it holds the session. */
-  readonly runHere: (keyed: Call) => unknown;
-  /** Ends the call at once. The holder's later messages come after its reply. */
-  readonly settle: (outcome: Outcome) => void;
-}
 
 /** A call that the holder has not answered. */
 interface UnansweredCall extends PassedCall {
@@ -101,7 +89,7 @@ export class AskedCalls {
 
 /** Ends a call. A leaf moved by the same call at a former holder is not reported as another client's change. */
 export function settleCall({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
-  if (!isRepeated || !runsAlone(call.command) || !("error" in outcome)) return settle(outcome);
+  if (!isRepeated || !call.command.runsAlone || !("error" in outcome)) return settle(outcome);
   const { error } = outcome;
   const { name, details } = error instanceof DescribedError ? describe(error) : (error as Partial<Failure>);
   if (name !== "content_modified") return settle(outcome);

@@ -1,7 +1,7 @@
 /** Joins sessions that other processes hold, and takes them over when the holder is gone. */
 
 import type { Session } from "../../core/session/session.ts";
-import { Attachment, type AttachmentOptions } from "./attachment.ts";
+import { Attachment, type AttachmentOptions, findHolder } from "./attachment.ts";
 
 /** Milliseconds to wait until a process that has the lock can be joined. */
 const ANNOUNCED_WITHIN = 300;
@@ -61,7 +61,7 @@ export class Attaching {
   }
 
   private epochOf(session: Session): number | undefined {
-    return this.options.find(session)?.announcement.epoch;
+    return findHolder(this.options, session)?.announcement.epoch;
   }
 
   private async connect(session: Session, isAsked: boolean): Promise<Attachment | undefined> {
@@ -107,7 +107,7 @@ export class Attaching {
 
   /** Returns whether the lock was taken just now. */
   private isNew({ log: { lockedBy } }: Session): boolean {
-    const age = this.options.now() - Date.parse(lockedBy?.since ?? "");
+    const age = this.options.server.workspace.env.now() - Date.parse(lockedBy?.since ?? "");
     return age >= 0 && age < SUCCEEDED_WITHIN;
   }
 

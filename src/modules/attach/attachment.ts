@@ -11,21 +11,24 @@ import { Raw } from "../../core/json/raw.ts";
 import {
   type Announcement,
   ATTACH_PROTOCOL,
+  type Attachments,
   type FoundHolder,
   type SharedClient,
   type SharedHolder,
   toShownName,
 } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
+import { takeOver } from "../../core/session/writer.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import type { Call } from "../../server/connection/call.ts";
+import type { Call, Question } from "../../server/connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../../server/connection/dialect.ts";
-import type { Hooks, Question } from "../../server/connection/hooks.ts";
 import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
-import { AskedCalls, type PassedCall, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
+import { type PassedCall, Redirection, type RemoteRunner } from "../../server/dispatch/gate.ts";
+import type { SharingServer } from "../../server/dispatch/sharing.ts";
+import { AskedCalls, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
 import { getLastEntryId } from "./guest.ts";
-import { isHeld } from "./hosting.ts";
+import type { Hosting } from "./hosting.ts";
 import { isKnownEvent, makeUnansweredFailure, parseClient, parseHolder, requireValidMessage } from "./messages.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import {
@@ -50,29 +53,26 @@ const RECOVERS_WITHIN = 15_000;
 const STABLE_AFTER = 1000;
 
 export interface AttachmentOptions {
+  readonly server: SharingServer;
+  readonly attachments: Attachments<Duplex>;
+  /** Lets others join the sessions that this process has taken over. */
+  readonly hosting: Hosting;
   readonly client: string;
+  /** The keys that this process has given to calls: the next one is the prefix with the next number. */
+  readonly keys: { readonly prefix: string; used: number };
   readonly durability: "sync" | "os";
   /** Milliseconds of silence after which calls sent to the holder fail: it may be stopped. */
   readonly answersWithin: number;
-  readonly hooks: Pick<Hooks, "has">;
-  /** Asks the local host on behalf of the holder. */
-  readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
-  readonly newKey: () => string;
-  /** Returns milliseconds since the epoch. */
-  readonly now: () => number;
-  /** Finds the holder of the session. */
-  readonly find: (session: Session) => FoundHolder<Duplex> | null;
-  /** Sends events of a session to the local host. */
-  readonly passOn: (session: Session, events: PendingEvent[]) => void;
-  /** Counts events that the holder of a session dropped. */
-  readonly missed: (session: Session, count: number) => void;
-  /** Lets others join a session that this process holds now. Returns the epoch if they can. */
-  readonly tookOver: (session: Session, others: readonly SharedClient[]) => number | undefined;
-  /** Description of the local host for other processes. */
-  readonly self: (session: Session) => SharedClient;
 }
 
-export class Attachment {
+/** Returns the announced holder of a session; null if this process can join none. */
+export function findHolder({ attachments }: AttachmentOptions, { file }: Session): FoundHolder<Duplex> | null {
+  return file === null ? null : attachments.find(file);
+}
+
+export class Attachment implements RemoteRunner {
+  /** Passes calls to the holder. */
+  readonly redirection = new Redirection(this);
   private readonly session: Session;
   private readonly options: AttachmentOptions;
   /** Called when the session is left; `isGivenUp`: no holder admitted this process, or none was stable. */
@@ -108,7 +108,7 @@ export class Attachment {
   /** Joins the announced holder, unless it died. `known`: the position at the previous holder. Never rejects. */
   async connect(known?: ReportedPosition): Promise<"joined" | "refused" | "nobody" | "dead"> {
     // A write may have taken the lock during the search, and the entrance is this process's own.
-    const found = isHeld(this.session) ? null : this.options.find(this.session);
+    const found = this.session.hasLock ? null : findHolder(this.options, this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
     if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
     let stream: Duplex;
@@ -144,7 +144,7 @@ export class Attachment {
         (message) => {
           if (isIn) return this.receive(message);
           // A write may have taken the lock in between: the sender has died, and its state was reported already.
-          if (isHeld(session)) return settle("nobody");
+          if (session.hasLock) return settle("nobody");
           const attached = parseHolder(message.value);
           if (!attached) return settle("refused");
           const { holder, place } = this;
@@ -209,8 +209,8 @@ export class Attachment {
   }
 
   private introduction(): { hooks: string[]; self: SharedClient } {
-    const { hooks, self } = this.options;
-    return { hooks: SHARED_HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
+    const { hooks, presence } = this.options.server;
+    return { hooks: SHARED_HOOKS.filter((name) => hooks.has(name)), self: presence.on(this.session) };
   }
 
   /** Sends the holder the local host's description and hooks after it introduced itself. */
@@ -232,7 +232,7 @@ export class Attachment {
     // The leaf is the last one reported to the local host, even if it is not read here yet.
     const leafId = this.reportedLeafId;
     const sent = events.map(({ name, payload }) => ({ ...makeEvent(session, name, payload), leafId }));
-    if (sent.length > 0) this.options.passOn(session, sent);
+    if (sent.length > 0) this.options.server.passOn(session, sent);
   }
 
   private end(isGivenUp = false): void {
@@ -263,7 +263,8 @@ export class Attachment {
   pass(passed: PassedCall): void {
     const { call } = passed;
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
-    const key = idempotencyKey ?? this.options.newKey();
+    const { keys } = this.options;
+    const key = idempotencyKey ?? `${keys.prefix}-${++keys.used}`;
     const params = serializeParams(call, idempotencyKey === undefined ? key : undefined);
     const asked = { ...passed, key, params, isRepeated: false };
     if (this.isClosed) {
@@ -326,7 +327,7 @@ export class Attachment {
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
     else if (typeof lost === "number") {
-      this.options.missed(this.session, lost);
+      this.options.server.missed(this.session, lost);
       this.readClients(message);
     } else if (bye === true) this.hasLeft = true;
   }
@@ -375,7 +376,7 @@ export class Attachment {
     const sent = { name, sessionId: this.session.id, leafId, payload };
     const cause = this.asked.get(message.value.of);
     if (cause) cause.events.push(sent);
-    else this.options.passOn(this.session, [sent]);
+    else this.options.server.passOn(this.session, [sent]);
   }
 
   /**
@@ -396,13 +397,13 @@ export class Attachment {
   }
 
   private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
-    if (!SHARED_HOOKS.includes(hook as HookName) || !this.options.hooks.has(hook as HookName)) {
+    if (!SHARED_HOOKS.includes(hook as HookName) || !this.options.server.hooks.has(hook as HookName)) {
       this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
       return;
     }
     const { client, ...asked } = (payload ?? {}) as Record<string, unknown>;
     const by = client === undefined ? {} : { client: parseClient(payload) };
-    const question = this.options.ask(this.session, hook as HookName, { ...asked, ...by });
+    const question = this.options.server.askForHolder(this.session, hook as HookName, { ...asked, ...by });
     this.questions.set(number, question);
     question.answer
       .then(
@@ -442,7 +443,8 @@ export class Attachment {
     this.reportPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
     this.hasLeft = false;
     this.asked.startAgain();
-    for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
+    const { server } = this.options;
+    for (const { events } of this.asked.all) if (events.length > 0) server.passOn(this.session, events.splice(0));
     const known = this.place;
     const now = performance.now();
     const { answersWithin } = this.options;
@@ -456,7 +458,7 @@ export class Attachment {
     if (pause > 0) await sleep(Math.min(pause, Math.max(0, until - now)));
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
       try {
-        if (this.isHolder()) return await this.takeOver(known);
+        if (takeOver(this.session)) return await this.beHolder(known);
         if (performance.now() >= until) break;
         if ((await this.connect(known)) === "joined") return this.goOn();
       } catch (error) {
@@ -466,11 +468,6 @@ export class Attachment {
       await sleep(wait);
     }
     this.abandon(undefined);
-  }
-
-  private isHolder(): boolean {
-    const { session } = this;
-    return session.externalChanges.becomeWriter() || (session.log.lockKind ?? null) !== null;
   }
 
   private abandon(error: unknown): void {
@@ -490,14 +487,11 @@ export class Attachment {
   }
 
   /** Continues as the holder: runs the unanswered calls here, in order. */
-  private async takeOver(known: ReportedPosition): Promise<void> {
+  private async beHolder(known: ReportedPosition): Promise<void> {
     const { session, options } = this;
-    session.externalChanges.readAlong();
-    // The dead holder may have written entries of a call that is answered below.
-    session.log.settle?.();
     this.catchUp(known);
     this.end();
-    const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
+    const epoch = options.hosting.begin(session, this.clients.others) ?? this.holder.epoch + 1;
     this.reportOwner({ epoch, client: options.client, pid: process.pid }, true);
     for (const asked of this.asked.takeAll()) await runLocally(asked);
   }
@@ -510,7 +504,7 @@ export class Attachment {
 
   private reportOwner(holder: SharedHolder, isSelf: boolean): void {
     const { session, options } = this;
-    options.passOn(session, [makeEvent(session, "session_owner_changed", { ...holder, isSelf })]);
+    options.server.passOn(session, [makeEvent(session, "session_owner_changed", { ...holder, isSelf })]);
   }
 
   /**
@@ -524,7 +518,7 @@ export class Attachment {
     this.isBehind = false;
     if (!caught) return false;
     if (caught.place) this.place = caught.place;
-    if (caught.events.length > 0) options.passOn(session, caught.events);
+    if (caught.events.length > 0) options.server.passOn(session, caught.events);
     return true;
   }
 }

@@ -6,18 +6,15 @@ import { concat, toBytes } from "../../core/json/json.ts";
 import { holdsRaw, toPlainText, toTextPieces } from "../../core/json/raw.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, PresentClient, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome, Peer, ReportedLeaves } from "../../server/connection/call.ts";
-import type { CallingPeer } from "../../server/connection/caller.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
+import type { Call, Outcome, Peer, Question, ReportedLeaves } from "../../server/connection/call.ts";
 import { checkParams, describeError } from "../../server/connection/dialect.ts";
-import type { Question } from "../../server/connection/hooks.ts";
 import type { PendingEvent } from "../../server/connection/host.ts";
+import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
 import type { PresenceEvent } from "./presence.ts";
-import { isDoneByHolder } from "./protocol.ts";
 
 /** Calls of one guest that may wait; beyond, its messages are not read. */
 const MAX_WAITING = 1000;
@@ -31,19 +28,6 @@ const PINGS = 6;
 /** Decision for a guest that is gone. */
 const GONE: HookAnswer = { cancelled: true, reason: "host_gone" };
 
-/** Parts of the server that a guest's calls share. */
-export interface GuestHost {
-  readonly workspace: Workspace;
-  readonly server: ServerFacts;
-  readonly settings: ClientSettings;
-  submit(call: Call): void;
-  commitPending(): void;
-  /** Cancels a call of a guest if it has not run yet or waits for consent. */
-  cancel(idText: string, peer: Peer): void;
-  /** Returns the last entry of a session reported to everyone, or null; events report the later ones. */
-  lastReported(session: Session): string | null;
-}
-
 /** Registry of a session's guests, as one guest uses it. */
 export interface GuestRegistry {
   /** Returns the clients of a session, for a guest that missed events about them. */
@@ -54,17 +38,10 @@ export interface GuestRegistry {
   readonly answersWithin: number;
 }
 
-export class Guest implements CallingPeer {
+export class Guest implements Peer {
   readonly session: Session;
-  readonly workspace: Workspace;
-  readonly server: ServerFacts;
-  readonly settings: ClientSettings;
-  readonly dialectName = "jsonrpc";
-  readonly maxReplyBytes = undefined;
-  readonly lastSeq = 0;
-  readonly hasCapacity = true;
   client: SharedClient;
-  private readonly host: GuestHost;
+  private readonly holder: SharingServer;
   private readonly registry: GuestRegistry;
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
@@ -86,26 +63,15 @@ export class Guest implements CallingPeer {
   hasLeft = false;
 
   constructor(
-    { host, registry, pipe }: { host: GuestHost; registry: GuestRegistry; pipe: Pipe },
+    { holder, registry, pipe }: { holder: SharingServer; registry: GuestRegistry; pipe: Pipe },
     { session, client, hooks }: { session: Session; client: SharedClient; hooks: readonly string[] },
   ) {
-    this.host = host;
+    this.holder = holder;
     this.registry = registry;
     this.client = client;
-    this.workspace = host.workspace;
-    this.server = host.server;
-    this.settings = host.settings;
     this.pipe = pipe;
     this.session = session;
     this.hooksAsked = new Set(hooks);
-  }
-
-  get hooks(): Pick<Guest, "has" | "ask"> {
-    return this;
-  }
-
-  get sink(): this {
-    return this;
   }
 
   // --- what comes in -------------------------------------------------------------------------------------------
@@ -118,7 +84,7 @@ export class Guest implements CallingPeer {
     else if (typeof call === "number") this.receiveCall(call, message);
     else if (typeof answer === "number") this.receiveAnswer(answer, message.value);
     else if (Array.isArray(hooks)) this.hooksAsked = new Set(hooks.map(String));
-    else if (typeof cancel === "number") this.host.cancel(String(cancel), this);
+    else if (typeof cancel === "number") this.holder.cancel(String(cancel), this);
     else if (stand !== undefined) {
       this.setHead(stand);
       this.pipe.send(`{"stood":true,${this.placeText()}}`);
@@ -161,7 +127,7 @@ export class Guest implements CallingPeer {
   private receiveCall(number: number, message: PipeMessage): void {
     const { name, loose } = message.value;
     const command = typeof name === "string" ? findCommand(name) : undefined;
-    if (!command || !isDoneByHolder(command, message.value.params)) {
+    if (!command || !isForHolder({ command, params: message.value.params })) {
       const error = new Failure("session_locked", `The holder of this session does not do ${name} for others.`);
       return this.sendReply(number, { error });
     }
@@ -179,7 +145,7 @@ export class Guest implements CallingPeer {
       head: this.head,
     };
     if (++this.waiting === MAX_WAITING) this.pipe.pause();
-    this.host.submit(call);
+    this.holder.submit(call);
   }
 
   private receiveAnswer(number: number, { result, error }: PipeMessage["value"]): void {
@@ -345,36 +311,6 @@ export class Guest implements CallingPeer {
     this.markGone();
     this.pipe.send('{"bye":true}');
     this.pipe.close();
-  }
-
-  // --- what a guest does not have -----------------------------------------------------------------------------
-
-  sizeOf(text: Uint8Array): number {
-    return text.length;
-  }
-
-  clientsOf(): readonly PresentClient[] {
-    return [];
-  }
-
-  alone(): never {
-    throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
-  }
-
-  start(): void {}
-
-  introduce(): void {}
-
-  progress(): void {}
-
-  flush(): void {}
-
-  shutDown(): boolean {
-    return false;
-  }
-
-  async replace(): Promise<void> {
-    throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
   }
 }
 

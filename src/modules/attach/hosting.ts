@@ -14,11 +14,12 @@ import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../../server/connection/call.ts";
-import type { PendingEvent } from "../../server/connection/host.ts";
+import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
 import { isSharedEvent, toPeerEvent } from "../../server/connection/peer-events.ts";
-import { Guest, type GuestHost, type GuestRegistry } from "./guest.ts";
+import type { SharingServer } from "../../server/dispatch/sharing.ts";
+import { Guest, type GuestRegistry } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { isSameClient, makeJoinEvent, makeLeaveEvent, type OwnPresence, type PresenceEvent } from "./presence.ts";
+import { isSameClient, makeJoinEvent, makeLeaveEvent, type PresenceEvent } from "./presence.ts";
 
 /** Milliseconds for a new connection to send its first message. */
 const FIRST_WORD = 5000;
@@ -33,17 +34,10 @@ interface OpenEntrance {
 
 interface HostingOptions {
   readonly attachments: Attachments<Duplex>;
-  readonly host: HostingHost;
+  readonly server: SharingServer;
   readonly durability: "sync" | "os";
-  readonly presence: OwnPresence;
   /** Milliseconds of silence after which a guest with an open question counts as stopped. */
   readonly answersWithin: number;
-}
-
-/** Parts of the dispatcher that hosting uses. */
-export interface HostingHost extends GuestHost {
-  /** Reports clients that came or went to the local host. */
-  reportPresence(session: Session, events: readonly PresenceEvent[]): void;
 }
 
 /** Clients of the previous holder that have not joined this one yet. */
@@ -78,14 +72,14 @@ export class Hosting implements GuestRegistry {
 
   /** Does the same for all sessions. */
   sweepAll(): void {
-    const { sessions } = this.options.host.workspace;
+    const { sessions } = this.options.server.workspace;
     this.sweep(new Set([...this.entrances.keys(), ...sessions]));
   }
 
   private sweepOne(session: Session): void {
     const open = this.entrances.get(session);
-    const isOpen = this.options.host.workspace.isOpen(session);
-    if (open && (!isOpen || !isHeld(session))) this.abandon(session, open);
+    const isOpen = this.options.server.workspace.isOpen(session);
+    if (open && (!isOpen || !session.hasLock)) this.abandon(session, open);
     // A repaired or moved session continues in another file, together with its guests.
     else if (open && session.log !== open.log) {
       open.entrance.moved(session.file as string);
@@ -93,8 +87,8 @@ export class Hosting implements GuestRegistry {
       this.leaveInTime(session, open);
     }
     if (!isOpen) return;
-    this.options.presence.note(session);
-    if (isHeld(session) && !this.entrances.has(session)) this.open(session);
+    this.options.server.presence.note(session);
+    if (session.hasLock && !this.entrances.has(session)) this.open(session);
   }
 
   /** Sessions with guests or awaited clients. */
@@ -164,7 +158,7 @@ export class Hosting implements GuestRegistry {
         if (guest) this.leave(guest);
       },
       // Calls that arrived together become durable together.
-      () => this.options.host.commitPending(),
+      () => this.options.server.commitPending(),
     );
     const late = setTimeout(() => pipe.drop(), FIRST_WORD).unref();
   }
@@ -183,9 +177,9 @@ export class Hosting implements GuestRegistry {
 
   private admit(session: Session, { announcement }: Entrance, pipe: Pipe, { value }: PipeMessage): Guest {
     const { hooks, self, stand } = value.attach as { hooks?: unknown; self?: unknown; stand?: unknown };
-    const { host, presence } = this.options;
+    const { server } = this.options;
     const guest = new Guest(
-      { host, registry: this, pipe },
+      { holder: server, registry: this, pipe },
       { session, client: this.clientFrom(self, session), hooks: Array.isArray(hooks) ? hooks.map(String) : [] },
     );
     pipe.trust();
@@ -194,7 +188,7 @@ export class Hosting implements GuestRegistry {
     this.joined.set(session, guests.add(guest));
     const isBack = this.takeAwaited(session, guest.client.id);
     const { epoch, client, pid } = announcement;
-    guest.welcome({ epoch, client, pid }, presence.on(session).id, host.lastReported(session));
+    guest.welcome({ epoch, client, pid }, server.presence.on(session).id, server.lastReported(session));
     if (!isBack) this.reportPresence(session, makeJoinEvent(guest.client));
     return guest;
   }
@@ -245,16 +239,20 @@ export class Hosting implements GuestRegistry {
   /** Returns the clients of a session that this process holds or could hold: the local host, then the guests. */
   clientsOf(session: Session): readonly SharedClient[] {
     const guests = [...(this.joined.get(session) ?? [])].map(({ client }) => client);
-    return [this.options.presence.on(session), ...guests, ...(this.awaited.get(session)?.clients.values() ?? [])];
+    return [
+      this.options.server.presence.on(session),
+      ...guests,
+      ...(this.awaited.get(session)?.clients.values() ?? []),
+    ];
   }
 
   /** Returns the client that a guest describes, with an id that is not in use. */
   private clientFrom(self: unknown, session: Session): SharedClient {
-    const { env } = this.options.host.workspace;
+    const { env } = this.options.server.workspace;
     const said = toSharedClient(self) ?? { id: env.sessionId(), name: null, pid: 0 };
     const guests = [...(this.joined.get(session) ?? [])];
     const isTaken =
-      said.id === this.options.presence.on(session).id || guests.some(({ client }) => client.id === said.id);
+      said.id === this.options.server.presence.on(session).id || guests.some(({ client }) => client.id === said.id);
     return { ...said, id: isTaken ? env.sessionId() : said.id, since: said.since ?? makeTimestamp(env) };
   }
 
@@ -269,11 +267,20 @@ export class Hosting implements GuestRegistry {
   /** Sends the guests the local host's present description. */
   introduceSelf(): void {
     for (const session of this.joined.keys())
-      this.notifyGuests(session, makeJoinEvent(this.options.presence.on(session)));
+      this.notifyGuests(session, makeJoinEvent(this.options.server.presence.on(session)));
   }
 
-  /** Waits for the other clients of a session that another process held until now. */
-  await(session: Session, clients: readonly SharedClient[]): void {
+  /**
+   * Lets others join a session that another process held until now, and waits for its other clients. Returns the epoch
+   * of this hold; undefined if this process cannot be joined.
+   */
+  begin(session: Session, others: readonly SharedClient[]): number | undefined {
+    this.sweepAll();
+    this.await(session, others);
+    return this.entrances.get(session)?.entrance.announcement.epoch;
+  }
+
+  private await(session: Session, clients: readonly SharedClient[]): void {
     this.forgetAwaited(session);
     if (!this.entrances.has(session)) {
       // Without an entrance they cannot come back.
@@ -303,21 +310,13 @@ export class Hosting implements GuestRegistry {
 
   private reportPresence(session: Session, event: PresenceEvent): void {
     this.notifyGuests(session, event);
-    this.options.host.reportPresence(session, [event]);
+    const { workspace } = this.options.server;
+    if (!workspace.isOpen(session)) return;
+    this.options.server.passOn(session, [makeEvent(session, event.name, event.payload)]);
   }
 
   private notifyGuests(session: Session, event: PresenceEvent): void {
     for (const guest of this.guestsOf(session)) if (guest.client.id !== event.payload.client.id) guest.presence(event);
-  }
-
-  /** Returns the epoch of this process's hold on a session; undefined if it cannot be joined. */
-  epochOf(session: Session): number | undefined {
-    return this.entrances.get(session)?.entrance.announcement.epoch;
-  }
-
-  /** True if other processes have joined any session. */
-  get isShared(): boolean {
-    return this.joined.size > 0;
   }
 
   /** Returns whether other processes have joined a session. */
@@ -338,7 +337,7 @@ export class Hosting implements GuestRegistry {
     if (this.joined.size === 0 || !isSharedEvent(event)) return;
     for (const [session, guests] of this.joined) {
       if (session.id !== event.sessionId || (of?.id === session.id && of !== session)) continue;
-      const cause = by && (by.peer?.client ?? this.options.presence.on(session));
+      const cause = by && (by.peer?.client ?? this.options.server.presence.on(session));
       for (const guest of guests) {
         if (by?.peer === guest) guest.event(event, by);
         else guest.event(toPeerEvent(event, cause));
@@ -353,7 +352,7 @@ export class Hosting implements GuestRegistry {
 
   close(): void {
     for (const [session, open] of this.entrances) {
-      if (isHeld(session)) open.entrance.close();
+      if (session.hasLock) open.entrance.close();
       this.abandon(session, open);
     }
     for (const session of this.shared) this.dismiss(session);
@@ -370,10 +369,4 @@ function createSharedFailure(others: readonly SharedClient[], doing: string): Fa
     `${who} ${share} this session, whose files ${doing} would replace. Close it there and try again.`,
     { clients: others.map(({ id, name, pid }) => ({ id, name, pid })) },
   );
-}
-
-/** Returns whether this process has the lock of a session. */
-export function isHeld(session: Session): boolean {
-  const { log } = session;
-  return log.lockKind !== null && log.lockKind !== undefined && session.file !== null;
 }

@@ -1,9 +1,6 @@
-/** Clients of a session: the local host as described to others, and the others as reported by their holder. */
+/** Clients of a session as reported by its holder, and the events about them. */
 
-import { type SharedClient, toSharedClient, toShownName } from "../../core/ports/attach.ts";
-import { type Env, makeTimestamp } from "../../core/ports/env.ts";
-import type { Session } from "../../core/session/session.ts";
-import type { Introduction } from "../../handlers/shared/command.ts";
+import { type SharedClient, toSharedClient } from "../../core/ports/attach.ts";
 
 /** Most clients remembered for a session; a longer list is cut. */
 const MOST_CLIENTS = 10_000;
@@ -14,35 +11,6 @@ export type PresenceEvent =
   | { readonly name: "client_left"; readonly payload: { readonly client: SharedClient; readonly reason: LeaveReason } };
 
 type LeaveReason = "left" | "died";
-
-/** The local host, for each session that it has open. */
-export class OwnPresence {
-  private readonly env: Env;
-  private readonly since = new WeakMap<Session, string>();
-  private id: string | undefined;
-  private named: { name: string | null; version?: string } = { name: null };
-
-  constructor(env: Env) {
-    this.env = env;
-  }
-
-  /** Stores the host's name for itself. */
-  introduce({ client }: Introduction): void {
-    const version = toShownName(client?.version);
-    if (client) this.named = { name: toShownName(client.name), ...(version === null ? {} : { version }) };
-  }
-
-  /** Records when a session became shareable. */
-  note(session: Session): void {
-    if (!this.since.has(session)) this.since.set(session, makeTimestamp(this.env));
-  }
-
-  on(session: Session): SharedClient {
-    this.id ??= this.env.sessionId();
-    const since = this.since.get(session);
-    return { id: this.id, ...this.named, pid: process.pid, ...(since === undefined ? {} : { since }) };
-  }
-}
 
 /** The clients of a session as reported by its holder. Reports may be false, so their number is limited. */
 export class ReportedClients {

@@ -2,11 +2,9 @@
 
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Hooks, Question } from "../../server/connection/hooks.ts";
+import type { AskedHost, Question } from "../../server/connection/call.ts";
 import { Guest } from "./guest.ts";
 import { SHARED_HOOKS } from "./protocol.ts";
-
-export type AskedHost = Pick<Hooks, "has" | "ask">;
 
 export class SharedHooks implements AskedHost {
   private readonly caller: AskedHost;

@@ -5,84 +5,84 @@ import { Failure } from "../../core/failure.ts";
 import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
-import type { HookName } from "../../handlers/shared/hooks.ts";
-import type { Call } from "../../server/connection/call.ts";
-import type { Hooks, Question } from "../../server/connection/hooks.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
+import type { AskedHost, Call } from "../../server/connection/call.ts";
 import type { PendingEvent } from "../../server/connection/host.ts";
+import type { Decision } from "../../server/dispatch/gate.ts";
+import type { Sharing, SharingServer } from "../../server/dispatch/sharing.ts";
 import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
 import { Guest } from "./guest.ts";
-import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
-import type { OwnPresence } from "./presence.ts";
-import { isDoneByHolder } from "./protocol.ts";
-import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
+import { Hosting } from "./hosting.ts";
+import { SharedHooks } from "./shared-hooks.ts";
 
 /** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
 
-/** Commands whose effect a guest gets by other commands. */
-const OPPOSITE: ReadonlySet<string> = new Set(["undo", "redo"]);
-
-export interface SharingOptions {
-  readonly attachments: Attachments<Duplex>;
-  /** Name of this server for others. */
-  readonly client: string;
+export interface SharingLimits {
   /** The event that an acknowledged change survives. */
   readonly durability: "sync" | "os";
   /** Milliseconds of silence after which waiting for a process ends, if not the default. */
   readonly holderTimeout?: number;
 }
 
-/** Parts of the dispatcher that sharing uses. */
-interface SharingHost extends HostingHost {
-  /** Description of the local host for others. */
-  readonly presence: OwnPresence;
-  readonly hooks: Pick<Hooks, "has" | "ask">;
-  /** True if events can be sent to the local host: its framing and dialect are known. */
-  readonly canSendEvents: boolean;
-  /** Sends events reported by the holder of a session, in order with its answers. */
-  passOn(session: Session, events: PendingEvent[]): void;
-  /** Asks the local host on behalf of the holder of a session. */
-  askForHolder(session: Session, name: HookName, payload: Readonly<Record<string, unknown>>): Question;
-  /** Counts events that the holder of a session dropped. */
-  missed(session: Session, count: number): void;
+interface SharingParts extends SharingLimits {
+  readonly server: SharingServer;
+  readonly attachments: Attachments<Duplex>;
+  /** Name of this server for others. */
+  readonly client: string;
 }
 
-export class Sharing {
-  readonly hosting: Hosting;
-  readonly attaching: Attaching;
-  private readonly host: SharingHost;
+export class SessionSharing implements Sharing {
+  private readonly hosting: Hosting;
+  private readonly attaching: Attaching;
+  private readonly server: SharingServer;
   /** Sessions to be checked after the replies of this turn are sent. */
   private planned: Set<Session> | "all" | undefined;
   private isClosed = false;
 
-  constructor({ attachments, client, durability, holderTimeout = ANSWERS_WITHIN }: SharingOptions, host: SharingHost) {
-    const { presence } = host;
-    const keys = host.workspace.env.sessionId();
-    let keyed = 0;
-    this.host = host;
-    this.hosting = new Hosting({ attachments, durability, host, presence, answersWithin: holderTimeout });
-    this.attaching = new Attaching({
-      client,
-      durability,
-      answersWithin: holderTimeout,
-      hooks: host.hooks,
-      newKey: () => `${keys}-${++keyed}`,
-      now: () => host.workspace.env.now(),
-      ask: (session, name, payload) => host.askForHolder(session, name, payload),
-      find: ({ file }) => (file === null ? null : attachments.find(file)),
-      passOn: (session, events) => host.passOn(session, events),
-      missed: (session, count) => host.missed(session, count),
-      self: (session) => presence.on(session),
-      tookOver: (session, others) => {
-        this.sweep();
-        this.hosting.await(session, others);
-        return this.hosting.epochOf(session);
-      },
-    });
+  constructor({
+    server,
+    attachments,
+    client,
+    durability,
+    holderTimeout: answersWithin = ANSWERS_WITHIN,
+  }: SharingParts) {
+    const parts = { server, attachments, durability, answersWithin };
+    const keys = { prefix: server.workspace.env.sessionId(), used: 0 };
+    this.server = server;
+    this.hosting = new Hosting(parts);
+    this.attaching = new Attaching({ ...parts, client, keys, hosting: this.hosting });
   }
 
-  /** Plans a sweep after the replies of this turn: of a session that was written to, or of all. */
+  // --- the gate of calls ---------------------------------------------------------------------------------------
+
+  before(call: Call, session: Session | null): Decision {
+    const attachment = call.peer ? undefined : this.attaching.of(session);
+    if (!attachment) return undefined;
+    if (isForHolder(call)) return attachment.redirection;
+    const { effect } = call.command;
+    // A write is refused once it is known that it was not answered before.
+    if (effect === "read" || effect === "replace" || effect === "control") attachment.follow();
+    return undefined;
+  }
+
+  findHolder(call: Call, session: Session): Decision {
+    if (call.peer) return undefined;
+    const attachment = this.attaching.of(session);
+    if (!isForHolder(call)) {
+      const { dryRun } = call.params as { dryRun?: boolean };
+      if (attachment && dryRun !== true) throw makeHolderFailure(call, attachment);
+      attachment?.follow();
+      return undefined;
+    }
+    // A holder on another machine cannot be joined.
+    if (!attachment && session.log.lockedBy?.host !== undefined) return undefined;
+    return attachment?.redirection ?? this.attaching.join(session).then((joined) => joined?.redirection);
+  }
+
+  // --- upkeep --------------------------------------------------------------------------------------------------
+
   plan(written?: Session | null): void {
     const isFirst = this.planned === undefined;
     this.planned ??= new Set();
@@ -96,69 +96,53 @@ export class Sharing {
     });
   }
 
+  poll(sessions: readonly Session[]): void {
+    this.hosting.renew(sessions);
+    this.sweep(undefined, sessions);
+  }
+
   /**
    * Opens entrances to sessions that this process holds, joins those that others hold, and leaves closed ones: some
    * sessions, or all. `joined`: sessions to join now if others hold them.
    */
-  sweep(some?: Iterable<Session>, joined = some): void {
+  private sweep(some?: Iterable<Session>, joined = some): void {
     // A sweep planned by the last answered call may still come.
     if (this.isClosed) return;
-    const { workspace } = this.host;
+    const { workspace } = this.server;
     if (some) this.hosting.sweep(some);
     else this.hosting.sweepAll();
     this.attaching.sweep((session) => workspace.isOpen(session));
-    if (!this.host.canSendEvents) return;
+    if (!this.server.canSendEvents) return;
     // Looking up a lock's holder reads the list of all sockets.
     for (const session of joined ?? workspace.sessions)
       if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
         void this.attaching.join(session, false);
   }
 
-  /** Returns the attachment through which a call is passed on; undefined if it runs here. */
-  findAttachment({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
-    if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
-    return this.attaching.of(session);
+  // --- clients -------------------------------------------------------------------------------------------------
+
+  hasGuests(session: Session | null): boolean {
+    return this.hosting.hasGuests(session);
   }
 
-  /** Throws session_locked for a call that only the holder of a joined session could run, and that is not passed on. */
-  requireLocal({ command, params, peer }: Call, session: Session): void {
-    const attachment = peer ? undefined : this.attaching.of(session);
-    const { dryRun } = params as { dryRun?: boolean };
-    if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
-    const { client, pid, name } = attachment.holderFacts;
-    const who = `${name ?? client} (process ${pid})`;
-    const opposite = OPPOSITE.has(command.name)
-      ? " What you did yourself you can take back here by its opposite: branch, set_label, set_session_name."
-      : "";
-    throw new Failure(
-      "session_locked",
-      `${command.name} must be run by ${who}, which holds this session. Run it there, or close the session there and try again.${opposite}`,
-      { holder: { client, pid, name } },
-    );
-  }
-
-  /** Returns the hosts to ask before a call on a session acts. */
   getHooks(session: Session | null, caller: AskedHost): AskedHost {
     if (session === null || !this.hosting.hasGuests(session)) return caller;
-    const client = caller instanceof Guest ? caller.client : this.host.presence.on(session);
-    return new SharedHooks(caller, client, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
+    const client = caller instanceof Guest ? caller.client : this.server.presence.on(session);
+    return new SharedHooks(caller, client, () => [this.server.hooks, ...this.hosting.guestsOf(session)]);
   }
 
-  /** Sends every other client of a shared session the local host's description and its hooks. */
   introduce(): void {
     this.attaching.introduce();
     this.hosting.introduceSelf();
   }
 
-  /** Returns the clients of a session. */
   clientsOf(session: Session): readonly PresentClient[] {
     const attachment = this.attaching.of(session);
-    const self = this.host.presence.on(session);
+    const self = this.server.presence.on(session);
     if (!attachment) {
-      const isHolder = isHeld(session);
       const [, ...guests] = this.hosting.clientsOf(session);
       return [
-        { ...self, isHolder, isSelf: true },
+        { ...self, isHolder: session.hasLock, isSelf: true },
         ...guests.map((one) => ({ ...one, isHolder: false, isSelf: false })),
       ];
     }
@@ -168,9 +152,37 @@ export class Sharing {
     return [{ ...self, id: selfId || self.id, isHolder: false, isSelf: true }, ...ofOthers];
   }
 
+  alone<T>(session: Session, doing: string, run: () => T): T {
+    return this.hosting.alone(session, doing, run);
+  }
+
+  report(session: Session | null, event: PendingEvent, by: Call | undefined): void {
+    this.hosting.report(session, event, by);
+  }
+
+  // --- the end -------------------------------------------------------------------------------------------------
+
+  stop(): void {
+    this.hosting.stop();
+  }
+
+  hurry(): void {
+    this.attaching.hurry();
+  }
+
   close(): void {
     this.isClosed = true;
     this.hosting.close();
     this.attaching.close();
   }
+}
+
+function makeHolderFailure({ command }: Call, attachment: Attachment): Failure {
+  const { client, pid, name } = attachment.holderFacts;
+  const instead = command.instead === undefined ? "" : ` ${command.instead}`;
+  return new Failure(
+    "session_locked",
+    `${command.name} must be run by ${name ?? client} (process ${pid}), which holds this session. Run it there, or close the session there and try again.${instead}`,
+    { holder: { client, pid, name } },
+  );
 }

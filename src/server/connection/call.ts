@@ -3,7 +3,8 @@
 import { findKnownValueEnd, findMember, getMembers, type Range } from "../../core/json/json.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Command } from "../../handlers/shared/command.ts";
+import type { RunnableCommand } from "../../handlers/shared/command.ts";
+import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
@@ -15,15 +16,35 @@ export interface ReportedLeaves {
   readonly leaves?: ReadonlyMap<string | null, string | null>;
 }
 
+/** A request that waits for its answer. */
+export interface Question {
+  readonly answer: Promise<HookAnswer>;
+  /** Ends the wait; the answer rejects with `cancelled`. */
+  cancel(): void;
+  /**
+   * Returns whether a host's answer is awaited: that of the process `peer`, or the local one. Missing if no other
+   * process shares the session.
+   */
+  asks?(peer: Peer | undefined): boolean;
+}
+
+/** A host that may be asked before a call acts. */
+export interface AskedHost {
+  /** Returns whether it wants to be asked. */
+  has(name: HookName): boolean;
+  /** Asks it. `onId` gets the request's id as JSON text as soon as it is known. */
+  ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question;
+}
+
 /** A process that joined a session of this server; its calls run among the local host's. */
-export interface Peer {
+export interface Peer extends AskedHost {
   readonly client: SharedClient;
   /** Answers a call; `left` has the leaves after it, if it changed anything. */
   reply(call: Call, outcome: Outcome, left: ReportedLeaves | undefined): void;
 }
 
 export interface Call {
-  readonly command: Command;
+  readonly command: RunnableCommand;
   /** As the host wrote it: name or alias. */
   readonly name: string;
   readonly params: unknown;

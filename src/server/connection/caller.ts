@@ -1,4 +1,4 @@
-/** A caller: the local host, or a process that joined a session of this server. */
+/** The server, as the contexts of its calls share it. */
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -10,8 +10,7 @@ import type {
   ServerFacts,
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
-import type { Peer } from "./call.ts";
-import type { Hooks } from "./hooks.ts";
+import type { AskedHost } from "./call.ts";
 import type { PendingEvent } from "./host.ts";
 
 /** The receiver of reports from running calls. */
@@ -22,11 +21,10 @@ export interface CallSink extends HostFacts {
   flush(): void;
 }
 
-/** A caller, as the contexts of its calls share it. */
 export interface Caller {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
-  readonly hooks: Pick<Hooks, "has" | "ask">;
+  readonly hooks: AskedHost;
   readonly sink: CallSink;
   readonly settings: ClientSettings;
   /** Returns the clients of a session. */
@@ -41,6 +39,3 @@ export interface Caller {
   /** Ends the work: no new call runs. Returns false if it was ending already. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }
-
-/** A process that joined a session of this server, as its calls use it. */
-export type CallingPeer = Peer & Caller;

@@ -3,7 +3,7 @@
 import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../../core/failure.ts";
 import type { HookAnswer, HookName, HookRegistration } from "../../handlers/shared/hooks.ts";
-import type { Peer } from "./call.ts";
+import type { AskedHost, Question } from "./call.ts";
 import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
 
 /** Milliseconds that the host has for an answer; there is no limit where a model may be at work. */
@@ -14,19 +14,7 @@ const LIMITS: Readonly<Record<HookName, number | undefined>> = {
   session_before_compact: undefined,
 };
 
-/** A request that waits for its answer. */
-export interface Question {
-  readonly answer: Promise<HookAnswer>;
-  /** Ends the wait; the answer rejects with `cancelled`. */
-  cancel(): void;
-  /**
-   * Returns whether a host's answer is awaited: that of the process `peer`, or the local one. Missing if no other
-   * process shares the session.
-   */
-  asks?(peer: Peer | undefined): boolean;
-}
-
-export class Hooks {
+export class Hooks implements AskedHost {
   private registered = new Map<HookName, HookRegistration>();
   private readonly send: (pieces: Pieces) => void;
   private readonly dialect: () => Dialect;

@@ -14,20 +14,36 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call } from "../connection/call.ts";
+import type { AskedHost, Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import { isFoundEvent, makeEvent, type PendingEvent } from "../connection/host.ts";
+import type { Lane } from "./lane.ts";
+import type { Lanes } from "./lanes.ts";
+import type { Sharing } from "./sharing.ts";
 
-/** Runs a part of a call at the head of its caller. */
-export function runAtHead<T>({ peer, target, head = null }: Call, run: () => T): T {
-  return peer && target ? target.heads.at(head, run) : run();
-}
+/** The host of a process that has joined: that process limits and orders its output itself. */
+const GUEST_FACTS: HostFacts = {
+  dialectName: "jsonrpc",
+  maxReplyBytes: undefined,
+  lastSeq: 0,
+  sizeOf: (text) => text.length,
+};
 
-/** Hosts whose consent a call may need. */
-export interface CallHooks {
-  has(hook: HookName): boolean;
-  /** Asks for consent. The calls of the asking and the asked host wait; in an unshared session, all calls wait. */
-  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
+/** Makes the contexts of calls. */
+export class CallContexts {
+  readonly lanes: Lanes;
+  readonly sharing: Sharing | undefined;
+  private readonly host: Caller;
+
+  constructor(host: Caller, lanes: Lanes, sharing: Sharing | undefined) {
+    this.host = host;
+    this.lanes = lanes;
+    this.sharing = sharing;
+  }
+
+  make(lane: Lane, call: Call, events: PendingEvent[] = []): CallContext {
+    return new CallContext(this, this.host, lane, call, events);
+  }
 }
 
 export class CallContext implements CommandContext {
@@ -38,29 +54,33 @@ export class CallContext implements CommandContext {
   private readonly caller: Caller;
   private readonly call: Call;
   private readonly events: PendingEvent[];
-  private readonly hooks: () => CallHooks;
+  private readonly contexts: CallContexts;
+  private readonly lane: Lane;
+  /** The session at the head of the guest that calls. */
+  private readonly guestSession: Session | undefined;
   /** The session named by the call. Another one may get the same id while a host is asked. */
   private named: Session | null;
 
-  /** `session`: the session of the call's lane, unless that is the current session's lane. */
-  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: () => CallHooks, session: Session | null) {
+  constructor(contexts: CallContexts, caller: Caller, lane: Lane, call: Call, events: PendingEvent[]) {
     this.workspace = caller.workspace;
     this.server = caller.server;
     this.settings = caller.settings;
-    this.host = caller.sink;
+    this.host = call.peer ? GUEST_FACTS : caller.sink;
+    this.contexts = contexts;
     this.caller = caller;
+    this.lane = lane;
     this.call = call;
     this.events = events;
-    this.hooks = hooks;
-    this.named = session;
-    if (session) caller.workspace.use(session);
+    this.guestSession = call.peer && call.target?.at(call.head ?? null);
+    this.named = contexts.lanes.ownerOf(lane);
+    if (this.named) caller.workspace.use(this.named);
   }
 
   get session(): Session {
     const { command, params, target } = this.call;
+    if (this.guestSession) return this.guestSession;
     if (target) return target;
-    // In switch_session, the param names the session to switch to.
-    const { sessionId } = command.name === "switch_session" ? {} : (params as { sessionId?: string });
+    const { sessionId } = command.namesNext ? {} : (params as { sessionId?: string });
     if (sessionId === undefined) return this.workspace.session();
     this.named ??= this.workspace.session(sessionId);
     return this.named;
@@ -82,25 +102,30 @@ export class CallContext implements CommandContext {
 
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
     const { session } = this;
-    const head = session.heads.name;
+    const { head } = session;
     const isOfNoHead = head === null || isFoundEvent({ name, payload: payload as PendingEvent["payload"] });
     this.events.push(makeEvent(session, name, isOfNoHead ? payload : { ...payload, head }));
   }
 
+  /** The hosts whose consent the call may need. */
+  private get hooks(): AskedHost {
+    const { lanes, sharing } = this.contexts;
+    const own = this.call.peer ?? this.caller.hooks;
+    return sharing?.getHooks(lanes.sessionOf(this.lane), own) ?? own;
+  }
+
   asks(hook: HookName): boolean {
-    return this.hooks().has(hook);
+    return this.hooks.has(hook);
   }
 
   async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
-    const { peer, head } = this.call;
     const { leafId } = this.session;
-    const answer = this.hooks().ask(hook, payload);
-    // During the question the session is at no guest's head; the call continues at its own.
-    if (peer) this.session.heads.resume();
+    // The calls of the asking and the asked host wait; in an unshared session, all calls wait.
+    const question = this.lane.questionTo(this.hooks, hook, payload);
+    const answer = this.lane.ask(this.call, question, this.contexts.lanes);
     try {
       return await answer;
     } finally {
-      if (peer) this.session.heads.resume(head);
       // Other hosts may have written during the question, and the move was prepared for the old leaf.
       if (hook === "session_before_tree") this.session.guard(leafId, true);
     }
@@ -113,7 +138,7 @@ export class CallContext implements CommandContext {
   get progress(): Report | undefined {
     const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
     const token = _meta?.progressToken;
-    if (token === undefined) return undefined;
+    if (token === undefined || this.call.peer) return undefined;
     const { sink } = this.caller;
     return (done, total, more) => {
       if (!sink.hasCapacity) return;

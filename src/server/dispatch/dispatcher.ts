@@ -1,9 +1,8 @@
 /** Runs calls: in order within a session, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
-import type { Foreign, Session } from "../../core/session/session.ts";
+import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { notifyForeign } from "../../handlers/shared/append.ts";
 import type {
   ClientSettings,
   CommandContext,
@@ -13,26 +12,23 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import { Attachment } from "../../modules/attach/attachment.ts";
-import { isHeld } from "../../modules/attach/hosting.ts";
-import { OwnPresence, type PresenceEvent } from "../../modules/attach/presence.ts";
-import { isDoneByHolder, runsAlone } from "../../modules/attach/protocol.ts";
-import type { Sharing } from "../../modules/attach/sharing.ts";
-import { type Call, isNestedRead, type Outcome, type Peer } from "../connection/call.ts";
-import type { Caller, CallingPeer } from "../connection/caller.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
+import { type Call, isNestedRead, type Outcome, type Peer, type Question } from "../connection/call.ts";
+import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import type { Hooks, Question } from "../connection/hooks.ts";
-import { makeEvent, makeReplacementEvents, type PendingEvent } from "../connection/host.ts";
-import type { AgentGate } from "./agent-gate.ts";
-import { CallContext, type CallHooks, runAtHead } from "./call-context.ts";
+import type { Hooks } from "../connection/hooks.ts";
+import { makeReplacementEvents, type PendingEvent } from "../connection/host.ts";
+import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
-import { guardClosed } from "./guards.ts";
+import { askGates, type Gate, Redirection } from "./gate.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, getReadSource, type Lane, type Payload, type QueuedCall, type ReadSource } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import type { OpenLimit } from "./open-limit.ts";
-import { Replies, type ReplyHost } from "./replies.ts";
+import { OwnPresence } from "./presence.ts";
+import { Replies } from "./replies.ts";
+import type { Sharing, SharingServer, SharingStart } from "./sharing.ts";
 import type { Sink } from "./sink.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Writes } from "./writes.ts";
@@ -40,12 +36,27 @@ import { Writes } from "./writes.ts";
 /** Most events of a lane that wait for a host that does not read; beyond, they are dropped. */
 const MAX_QUEUED_EVENTS = 10_000;
 
-/** Commands that open a session in addition to the open ones. */
-const OPENS: ReadonlySet<string> = new Set(["open_session", "acp_new"]);
+/** How work of this server runs: by default it waits for the calls of its session, and keeps the session. */
+interface WorkInOrder {
+  /** `read` may be answered again from another log; `replace` waits until all changes of the session are durable. */
+  readonly effect?: "control" | "read" | "replace";
+  /** True if it opens one more session. */
+  readonly opensSession?: boolean;
+}
+
+const makeNoText: Call["messageText"] = () => ({ bytes: Buffer.alloc(0), range: { start: 0, end: 0 }, toParams: [] });
 
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
-export class Dispatcher implements ReplyHost {
+interface DispatcherParts {
+  readonly workspace: Workspace;
+  readonly server: ServerFacts;
+  readonly hooks: Hooks;
+  readonly sink: Sink;
+  readonly limit: OpenLimit;
+}
+
+export class Dispatcher implements Caller, SharingServer {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly hooks: Hooks;
@@ -57,12 +68,16 @@ export class Dispatcher implements ReplyHost {
     autoCompactionEnabled: false,
     autoRetryEnabled: false,
   };
+  /** The sessions that other processes share; undefined if this process works alone. */
+  readonly sharing: Sharing | undefined;
+  /** Decide about each call, in this order. */
+  private readonly gates: Gate[];
   private readonly lanes: Lanes;
   private readonly keyed: KeyedResults;
+  private readonly contexts: CallContexts;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
-  private readonly limit: OpenLimit;
   private readonly writes: Writes;
   /** True if `shutdown` was requested; then only `exit` still runs. */
   private ending = false;
@@ -71,50 +86,31 @@ export class Dispatcher implements ReplyHost {
   /** Functions that end slow reads, each with a failure. */
   private readonly reading = new Set<(outcome: Outcome) => void>();
   private introduced = false;
-  private started = false;
-  private startEvent: PendingEvent | null | undefined;
-  private sharing: Sharing | undefined;
-  private agent: AgentGate | undefined;
 
-  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink, limit: OpenLimit) {
+  constructor(
+    { workspace, server, hooks, sink, limit }: DispatcherParts,
+    /** Shares sessions with other processes; by default this process works alone. */
+    sharing?: SharingStart,
+  ) {
     this.workspace = workspace;
     this.server = server;
     this.hooks = hooks;
     this.sink = sink;
     this.presence = new OwnPresence(workspace.env);
-    this.lanes = new Lanes(workspace);
+    this.lanes = new Lanes(workspace, (lane) => this.goOn(lane));
     this.keyed = new KeyedResults(workspace);
-    this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
+    this.sharing = sharing?.share(this);
+    this.contexts = new CallContexts(this, this.lanes, this.sharing);
+    this.replies = new Replies(sink, this.contexts);
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
-    const { lanes, replies } = this;
-    const upkept = {
-      ...{ workspace, sink, lanes, replies },
-      queueForeign: (lane: Lane, session: Session, foreign: Foreign | null) =>
-        this.queueForeign(lane, session, foreign),
-      pump: (lane: Lane) => {
-        this.pump(lane);
-        // During a long pause in the input, the end of this chunk makes its changes durable and sends the replies.
-        this.commitPending();
-      },
-    };
-    this.upkeep = new Upkeep(upkept, limit);
-    this.limit = limit;
-    this.writes = new Writes({
-      keyed: this.keyed,
-      sharing: () => this.sharing,
-      contextFor: (lane, call, events) => this.contextFor(lane, call, events),
-      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
-    });
+    this.upkeep = new Upkeep(sink, this.lanes, this.replies, this.sharing, limit);
+    this.writes = new Writes(this.keyed, this.sharing);
+    this.gates = [...(this.sharing ? [this.sharing] : []), this.upkeep];
   }
 
-  /** Shares sessions with other processes from now on. */
-  share(sharing: Sharing): void {
-    this.sharing = sharing;
-  }
-
-  /** Checks the gate of an agent before calls from now on. */
-  watch(agent: AgentGate): void {
-    this.agent = agent;
+  /** Asks a gate of an agent about calls from now on, after the others. */
+  addGate(gate: Gate): void {
+    this.gates.push(gate);
   }
 
   /** Number of calls and replies that are not sent yet; input is paused when there are too many. */
@@ -129,7 +125,7 @@ export class Dispatcher implements ReplyHost {
   }
 
   submit(named: Call, batch?: BatchReply): void {
-    this.noteStart();
+    this.replies.noteStart();
     if (named.peer) return this.enqueue(named);
     if (named.idText !== undefined) this.replies.awaitedIds.add(named.idText);
     this.enqueue(this.lanes.resolved(named), batch);
@@ -149,9 +145,27 @@ export class Dispatcher implements ReplyHost {
     if (!lane.isFreeFor(call)) return false;
     if (lane.busy || lane.passed === 0) return !lane.busy;
     // Calls sent to a holder that is gone run here first.
-    return (
-      !runsAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined
-    );
+    return !call.command.runsAlone && isForHolder(call) && this.lanes.sessionOf(lane)?.holder !== undefined;
+  }
+
+  /**
+   * Runs work of this server in the order of a session's calls, by default of the current session's. Resolves to its
+   * result once all changes until then are durable; rejects with its failure, or with shutting_down when the server is
+   * ending and has not run it.
+   */
+  runInOrder<T>(
+    sessionId: string | undefined,
+    work: (context: CommandContext) => T | Promise<T>,
+    { effect = "control", opensSession }: WorkInOrder = {},
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const answer = (outcome: Outcome): void =>
+        "error" in outcome ? reject(outcome.error) : resolve(outcome.result as T);
+      const command = { name: "", effect, opensSession, run: work };
+      const params = sessionId === undefined ? {} : { sessionId };
+      this.submit({ command, name: "", params, idText: undefined, messageText: makeNoText, answer });
+      this.commitPending();
+    });
   }
 
   refuse(refusal: Pieces): void {
@@ -167,8 +181,7 @@ export class Dispatcher implements ReplyHost {
   cancel(idText: string, peer?: Peer): void {
     const isMeant = (call: Call | undefined): boolean => call?.idText === idText && call.peer === peer;
     for (const lane of this.lanes) {
-      lane.cancelQuestions(isMeant);
-      if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
+      lane.cancelRunning(isMeant);
       const waiting = lane.calls.find(({ call }) => isMeant(call));
       if (!waiting) continue;
       // The call keeps its position, so that its reply stays in order.
@@ -212,66 +225,35 @@ export class Dispatcher implements ReplyHost {
   }
 
   poll(): void {
-    if (!this.ending) this.upkeep.poll(this.sharing);
+    if (!this.ending) this.upkeep.poll();
   }
 
   evictIdle(): void {
-    this.upkeep.evictIdle(this.sharing);
+    this.upkeep.evictIdle();
   }
 
-  /** Queues the events about changes by other programs, so that the host receives them before anything else. */
-  private queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void {
-    if (!foreign) return;
-    const events: PendingEvent[] = [];
-    notifyForeign(session, foreign, (name, payload) => events.push(makeEvent(session, name, payload)));
-    lane.push({ outcome: { result: null }, events });
-  }
-
-  /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
   start(): void {
-    if (this.started) return;
-    this.started = true;
-    this.noteStart();
-    if (this.startEvent) this.sink.event(this.startEvent);
+    this.replies.start();
   }
 
-  /** Makes the start event, with the state before the first call changes it. */
-  private noteStart(again = false): void {
-    if (this.startEvent !== undefined && !again) return;
-    const { current } = this.workspace;
-    this.startEvent = current && makeEvent(current, "session_start", { reason: "startup", sessionFile: current.file });
+  /** Reads entries that another program, such as an agent, wrote to a session. */
+  readForeign(session: Session): void {
+    this.upkeep.readForeign(this.lanes.ofSession(session), session);
   }
 
   // --- sessions that several processes share -------------------------------------------------------------------
-
-  isShared(lane: Lane): boolean {
-    const hosting = this.sharing?.hosting;
-    return hosting?.isShared === true && hosting.hasGuests(this.lanes.sessionOf(lane));
-  }
 
   get canSendEvents(): boolean {
     return this.sink.canSendEvents;
   }
 
-  report(session: Session | null, event: PendingEvent, by: Call | undefined): void {
-    this.sharing?.hosting.report(session, event, by);
-  }
-
-  reportPresence(session: Session, events: readonly PresenceEvent[]): void {
-    if (this.workspace.isOpen(session))
-      this.passOn(
-        session,
-        events.map(({ name, payload }) => makeEvent(session, name, payload)),
-      );
-  }
-
   clientsOf(session: Session): readonly PresentClient[] {
-    const alone = { ...this.presence.on(session), isHolder: isHeld(session), isSelf: true };
+    const alone = { ...this.presence.on(session), isHolder: session.hasLock, isSelf: true };
     return this.sharing?.clientsOf(session) ?? [alone];
   }
 
   alone<T>(session: Session, doing: string, run: () => T): T {
-    return this.sharing ? this.sharing.hosting.alone(session, doing, run) : run();
+    return this.sharing ? this.sharing.alone(session, doing, run) : run();
   }
 
   passOn(session: Session, events: PendingEvent[]): void {
@@ -288,28 +270,26 @@ export class Dispatcher implements ReplyHost {
 
   lastReported(session: Session): string | null {
     const lane = this.lanes.ofSession(session);
-    this.queueForeign(lane, session, session.externalChanges.fresh());
+    lane.pushForeign(session, session.externalChanges.fresh());
     return lane.lastReported(session);
   }
 
-  private attachmentOf(lane: Lane): Attachment | undefined {
-    return this.sharing?.attaching.of(this.lanes.sessionOf(lane));
-  }
-
-  /** Passes a call to the holder of a session. */
-  private pass(lane: Lane, call: Call, batch: BatchReply | undefined, attachment: Attachment): void {
+  /** Passes a call to the process that runs it. */
+  private pass(lane: Lane, call: Call, batch: BatchReply | undefined, { runner }: Redirection): void {
     const events: PendingEvent[] = [];
-    const slot = lane.reserve({ call, batch, events });
+    const slot = lane.reserve({ call, batch, events, runner });
     lane.passed++;
-    if (runsAlone(call.command)) lane.running = call;
+    if (call.command.runsAlone) lane.running = call;
     let running = call;
     const runHere = (keyed: Call): unknown => {
       lane.running = running = keyed;
       return this.perform(lane, keyed, events);
     };
     const settle = (outcome: Outcome): void => {
-      if ("result" in outcome && outcome.result instanceof Attachment)
-        return outcome.result.pass({ call, events, runHere, settle });
+      if ("result" in outcome && outcome.result instanceof Redirection) {
+        slot.runner = outcome.result.runner;
+        return slot.runner.pass({ call, events, runHere, settle });
+      }
       lane.passed--;
       if (lane.running === running) lane.running = undefined;
       if (running !== call) this.noteApplied(lane, outcome);
@@ -318,14 +298,12 @@ export class Dispatcher implements ReplyHost {
       this.replies.flush(lane);
       this.goOn(lane);
     };
-    attachment.pass({ call, events, runHere, settle });
+    runner.pass({ call, events, runHere, settle });
   }
 
   // --- running -------------------------------------------------------------------------------------------------
 
   private run(lane: Lane, call: Call, batch?: BatchReply): void {
-    const attachment = this.ending ? undefined : this.sharing?.findAttachment(call, this.lanes.sessionOf(lane));
-    if (attachment) return this.pass(lane, call, batch, attachment);
     const events: PendingEvent[] = [];
     const readFrom = call.command.effect === "read" ? getReadSource(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
@@ -337,19 +315,19 @@ export class Dispatcher implements ReplyHost {
     } finally {
       lane.entered--;
     }
+    if (result instanceof Redirection) return this.pass(lane, call, batch, result);
     if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
-    if (isRead) lane.reads++;
+    if (isRead) lane.others++;
     else if (!lane.isSuspended(call)) lane.running = call;
     let hasEnded = false;
     const end = (outcome: Outcome): void => {
       if (hasEnded) return;
       hasEnded = true;
       this.reading.delete(end);
-      if (call.peer) call.target?.heads.resume();
-      if (isRead) lane.reads--;
+      if (isRead) lane.others--;
       else lane.running = undefined;
-      if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
+      if ("result" in outcome && outcome.result instanceof Redirection) this.pass(lane, call, batch, outcome.result);
       else this.settle(lane, call, batch, outcome, events);
       this.goOn(lane);
     };
@@ -370,6 +348,7 @@ export class Dispatcher implements ReplyHost {
     return left.length > 0;
   }
 
+  /** Runs the calls that a lane can run now; during a pause in the input, their changes become durable at once. */
   private goOn(lane: Lane): void {
     for (const next of [...this.lanes.takeMoved(), lane]) this.pump(next);
     this.commitPending();
@@ -393,76 +372,33 @@ export class Dispatcher implements ReplyHost {
   private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
-    if ((this.ending && command.name !== "exit") || (this.isUnheard && isReadOnly(call)))
-      throw new Failure("shutting_down");
+    if ((this.ending && !command.runsAtEnd) || (this.isUnheard && isReadOnly(call))) throw new Failure("shutting_down");
     if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
-    if (command.name === "initialize" && this.introduced)
+    if (command.introduces && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
-    const perform = (): unknown => runAtHead(call, () => this.perform(lane, call, events));
-    const performAfterAgent = (): unknown => this.awaitAgent(lane, call)?.then(perform) ?? perform();
-    const opens = this.mayOpen(lane, call);
-    const admission = opens ? this.upkeep.awaitCapacity(this.sharing) : undefined;
-    const run = (): unknown => {
-      if (opens || (command.effect === "write" && !this.hasLock(lane, call))) this.limit.requireHandles();
-      return performAfterAgent();
-    };
-    return admission?.then(run) ?? run();
-  }
-
-  /** Returns whether a call may add one more open session. */
-  private mayOpen(lane: Lane, { command, target, params }: Call): boolean {
-    if (target) return false;
-    if (command.effect !== "replace" && lane.sessionId !== null) return !this.lanes.sessionOf(lane);
-    return command.effect === "replace" || (OPENS.has(command.name) && !this.isOpen(params));
-  }
-
-  /** Returns whether the session named in a call's parameters is open. */
-  private isOpen(params: unknown): boolean {
-    const { sessionId, sessionPath } = (params ?? {}) as { sessionId?: string; sessionPath?: string };
-    try {
-      return Boolean(
-        sessionPath === undefined ? this.workspace.openWith(sessionId ?? "") : this.workspace.openAt(sessionPath),
-      );
-    } catch {
-      // The command reports it.
-      return false;
-    }
-  }
-
-  private hasLock(lane: Lane, { target }: Call): boolean {
-    const session = target === undefined ? this.lanes.sessionOf(lane) : target;
-    return session ? isHeld(session) : false;
-  }
-
-  /** Reads entries that an agent has written. Returns a promise if a call must wait for the agent. */
-  private awaitAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
-    const session = this.agent && (target === undefined ? this.lanes.sessionOf(lane) : target);
-    if (!session) return undefined;
-    if (this.agent?.mayHaveWritten(session, command)) this.upkeep.readForeign(lane, session);
-    return this.agent?.before(command, session);
+    const perform = (): unknown => this.perform(lane, call, events);
+    const decision = askGates(this.gates, call, this.lanes.getSession(lane, call));
+    return decision instanceof Promise
+      ? decision.then((redirection) => redirection ?? perform())
+      : (decision ?? perform());
   }
 
   /** Runs a call whose preconditions hold. */
   private perform(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     const { command } = call;
-    const context = this.contextFor(lane, call, events);
+    const context = this.contexts.make(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
     const { effect } = command;
-    if (effect === "read" || effect === "replace" || effect === "control") this.attachmentOf(lane)?.follow();
-    if (effect === "write" && call.target === null)
-      return this.keyed.once(call, () => {
-        guardClosed(this.workspace, call);
-        return run();
-      });
+    if (effect === "write" && call.target === null) return this.writes.runClosed(call, context);
     if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
     if (effect === "close") return this.commits.whenDurable(lane, run);
-    if (effect === "write") return this.writes.run(lane, call, events, { context });
+    if (effect === "write") return this.writes.run(lane, call, context, events);
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
     return this.commits.whenDurable(lane, async () => {
       // A fork may copy a session with its own lane, but never changes there that may still be undone.
       const { sessionId } = call.params as { sessionId?: string };
       if (sessionId !== undefined)
-        await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, () => this.commitPending());
+        await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, this.commits);
       if (idempotencyKey !== undefined) {
         const known = await this.keyed.ofReplacement(context, call, idempotencyKey);
         if (known !== undefined) return known;
@@ -492,27 +428,14 @@ export class Dispatcher implements ReplyHost {
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
     // Any call that names a session may have opened it.
-    this.upkeep.noteOpened(this.sharing);
+    this.upkeep.noteOpened();
     // A host with its own leaf from the start gets no event about another leaf.
-    if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
+    if (call.command.introduces && this.workspace.current?.heads.own) this.replies.noteStart(true);
     const slot = { call, batch, outcome, readFrom, events: left };
     // Only reads of a host that is being asked overtake calls passed to the holder.
     if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
     else lane.push(slot);
     this.replies.flush(lane);
-  }
-
-  private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
-    const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
-    return new CallContext(caller, call, events, () => this.hooksOf(lane, call, caller), this.lanes.ownerOf(lane));
-  }
-
-  private hooksOf(lane: Lane, call: Call, caller: Caller): CallHooks {
-    const hooks = this.sharing?.getHooks(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
-    return {
-      has: (name) => hooks.has(name),
-      ask: (name, payload) => lane.ask(call, [hooks, name, payload], () => this.goOn(lane)),
-    };
   }
 
   askForHolder(session: Session, name: HookName, payload: Payload): Question {
@@ -535,7 +458,7 @@ export class Dispatcher implements ReplyHost {
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const before = this.workspace.current;
-    const ready = (): Promise<void> => this.lanes.finish(next, () => this.commitPending());
+    const ready = (): Promise<void> => this.lanes.finish(next, this.commits);
     const [left, arrived] = makeReplacementEvents(before, next, replacement);
     // Later calls belong to the lane of the current session, which is set in the same turn.
     await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
@@ -544,7 +467,6 @@ export class Dispatcher implements ReplyHost {
 }
 
 /** Returns whether a call of the local host only reads. */
-function isReadOnly({ command: { effect, name }, peer }: Call): boolean {
-  if (peer) return false;
-  return effect === "read" || (effect === "server" && /^(get|list|search|verify)_/.test(name));
+function isReadOnly({ command: { effect, repeatable }, peer }: Call): boolean {
+  return !peer && (effect === "read" || (effect === "server" && repeatable === true));
 }

@@ -8,9 +8,6 @@ import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
-/** Commands, other than reads, whose results describe sessions; repeating them changes nothing. */
-const DESCRIBES_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
-
 export class LaneCommits {
   private readonly sink: Sink;
   private readonly lanes: Lanes;
@@ -98,7 +95,7 @@ export class LaneCommits {
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
         slot.outcome = { error };
         this.keyed.forget(slot.call);
-      } else if ((command.effect === "read" || DESCRIBES_SESSIONS.has(command.name)) && !("error" in slot.outcome)) {
+      } else if ((command.effect === "read" || command.describesSessions) && !("error" in slot.outcome)) {
         slot.outcome = this.replies.again(lane, slot);
         slot.readFrom = getReadSource(this.lanes.sessionOf(lane));
       }

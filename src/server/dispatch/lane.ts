@@ -11,21 +11,23 @@
  */
 
 import type { Log } from "../../core/ports/store.ts";
-import type { Session } from "../../core/session/session.ts";
+import type { Foreign, Session } from "../../core/session/session.ts";
+import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import { mayOverlap } from "../../modules/attach/protocol.ts";
-import type { Call, Outcome, Peer } from "../connection/call.ts";
-import type { Caller } from "../connection/caller.ts";
+import { isForHolder } from "../../handlers/shared/repetition.ts";
+import type { AskedHost, Call, Outcome, Peer, Question } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import type { Question } from "../connection/hooks.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import { makeEvent, type PendingEvent } from "../connection/host.ts";
+import type { RemoteRunner } from "./gate.ts";
 import type { Prepared } from "./sink.ts";
 
 /** The parameters of a question to the host. */
 export type Payload = Readonly<Record<string, unknown>>;
 
-/** A question: the hosts to ask, the hook, and its parameters. */
-type HookQuestion = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
+/** Continues with the calls of a lane that has become free. */
+interface FreedLanes {
+  goOn(lane: Lane): void;
+}
 
 /** The log behind the result of a read, with its known losses at that time. */
 export interface ReadSource {
@@ -56,8 +58,8 @@ export interface Slot {
   events: PendingEvent[];
   /** Number of the lane's writes that must be durable before this leaves. */
   after: number;
-  /** True if the process that holds the session has not answered yet. */
-  isPassed?: boolean;
+  /** The process that runs the call and has not answered yet. */
+  runner?: RemoteRunner;
 }
 
 export type ReplySlot = Slot & { readonly call: Call };
@@ -85,8 +87,8 @@ export class Lane {
   running: Call | undefined;
   /** Number of calls on the stack for which it is not known yet whether others must wait. */
   entered = 0;
-  /** Number of slow reads by a host that is being asked. */
-  reads = 0;
+  /** Number of slow reads by a host that is being asked, and of the server's own work between calls. */
+  others = 0;
   /** The question of the running call to the host. */
   private question: Question | undefined;
   /** Calls of a shared session that wait for a host's answer, while calls of other hosts run. */
@@ -128,7 +130,7 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined || this.reads > 0;
+    return this.running !== undefined || this.others > 0;
   }
 
   get pending(): number {
@@ -146,9 +148,8 @@ export class Lane {
   }
 
   /** Asks for consent for a call. The lane waits; if the session is shared, calls of other hosts run. */
-  async ask(call: Call, [hooks, name, payload]: HookQuestion, freed: () => void): Promise<HookAnswer> {
-    const question = this.questionTo(hooks, name, payload);
-    if (question.asks) return this.askSuspended(call, question, freed);
+  async ask(call: Call, question: Question, lanes: FreedLanes): Promise<HookAnswer> {
+    if (question.asks) return this.askSuspended(call, question, lanes);
     this.question = question;
     try {
       return await question.answer;
@@ -158,18 +159,18 @@ export class Lane {
   }
 
   /** Waits for an answer outside the lane, and then for the lane. */
-  private async askSuspended(call: Call, question: Question, freed: () => void): Promise<HookAnswer> {
+  private async askSuspended(call: Call, question: Question, lanes: FreedLanes): Promise<HookAnswer> {
     this.suspended.set(call, question);
     if (this.running === call) {
       this.running = undefined;
-      queueMicrotask(freed);
+      queueMicrotask(() => lanes.goOn(this));
     }
     try {
       return await question.answer;
     } finally {
       await new Promise<void>((goOn) => {
         this.returning.push({ call, goOn });
-        freed();
+        lanes.goOn(this);
       });
     }
   }
@@ -203,7 +204,10 @@ export class Lane {
     if (!this.hasSuspended) return true;
     const waits = ([{ peer }, question]: [Call, Question]): boolean =>
       peer === call.peer || question.asks?.(call.peer) === true;
-    return mayOverlap(call) && ![...this.suspended].some(waits);
+    const { effect } = call.command;
+    // Such calls replace no session.
+    const mayOverlap = effect === "read" || effect === "server" || isForHolder(call);
+    return mayOverlap && ![...this.suspended].some(waits);
   }
 
   /** Continues a suspended call with an answer, or runs the waiting calls that may run now, one after the other. */
@@ -223,14 +227,15 @@ export class Lane {
     return found < 0 ? undefined : this.calls.splice(found, 1)[0];
   }
 
-  /** Cancels the questions of matching calls. */
-  cancelQuestions(isMeant: (call: Call | undefined) => boolean): void {
+  /** Cancels the questions of matching calls, and the matching calls that another process runs. */
+  cancelRunning(isMeant: (call: Call | undefined) => boolean): void {
+    if (this.passed > 0) for (const runner of new Set(this.slots.map((slot) => slot.runner))) runner?.cancel(isMeant);
     if (isMeant(this.running)) this.question?.cancel();
     for (const [call, question] of this.suspended) if (isMeant(call)) question.cancel();
   }
 
   /** Asks, and lets reads of the asked host be answered at once. */
-  questionTo(hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
+  questionTo(hooks: AskedHost, name: HookName, payload: Payload): Question {
     let id = "";
     const question = hooks.ask(name, payload, (asked) => {
       id = asked;
@@ -267,9 +272,17 @@ export class Lane {
     this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
   }
 
+  /** Queues the events about changes by other programs, so that the host receives them before anything else. */
+  pushForeign(session: Session, foreign: Foreign | null): void {
+    if (!foreign) return;
+    const events: PendingEvent[] = [];
+    notifyForeign(session, foreign, (name, payload) => events.push(makeEvent(session, name, payload)));
+    this.push({ outcome: { result: null }, events });
+  }
+
   /** Queues the reply to a read of a host that is being asked: its passed calls may wait for its answer. */
   pushMeanwhile(slot: Omit<Slot, "after">): void {
-    const first = this.slots.findIndex(({ isPassed }) => isPassed);
+    const first = this.slots.findIndex(({ runner }) => runner);
     this.slots.splice(first < 0 ? this.slots.length : first, 0, { ...slot, after: this.appliedWrites });
   }
 
@@ -287,8 +300,8 @@ export class Lane {
   }
 
   /** Reserves the position of a reply from the holder of the session. */
-  reserve({ call, batch, events }: Pick<Slot, "call" | "batch" | "events">): Slot {
-    const slot: Slot = { call, batch, outcome: { result: null }, events, after: this.appliedWrites, isPassed: true };
+  reserve({ call, batch, events, runner }: Pick<Slot, "call" | "batch" | "events" | "runner">): Slot {
+    const slot: Slot = { call, batch, outcome: { result: null }, events, after: this.appliedWrites, runner };
     this.slots.push(slot);
     return slot;
   }
@@ -297,7 +310,7 @@ export class Lane {
   fill(slot: Slot, outcome: Outcome): void {
     slot.outcome = outcome;
     slot.after = this.appliedWrites;
-    slot.isPassed = false;
+    slot.runner = undefined;
   }
 
   /** Queues events from the holder: after its replies so far, and before the outstanding ones. */
@@ -306,7 +319,7 @@ export class Lane {
       this.lostEvents += events.length;
       return;
     }
-    const first = this.slots.findIndex(({ isPassed }) => isPassed);
+    const first = this.slots.findIndex(({ runner }) => runner);
     const slot: Slot = { outcome: { result: null }, events, after: 0 };
     this.slots.splice(first < 0 ? this.slots.length : first, 0, slot);
   }
@@ -320,7 +333,7 @@ export class Lane {
   /** Removes the next slot, if it may leave. */
   shift(): Slot | undefined {
     const [next] = this.slots;
-    if (!next || next.isPassed || next.after > this.durableWrites) return undefined;
+    if (!next || next.runner || next.after > this.durableWrites) return undefined;
     return this.slots.shift();
   }
 }

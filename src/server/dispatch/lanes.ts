@@ -6,7 +6,7 @@ import type { Call } from "../connection/call.ts";
 import { Lane } from "./lane.ts";
 
 export class Lanes {
-  private readonly workspace: Workspace;
+  readonly workspace: Workspace;
   /** The lane of the current session, of every call without a session, and of malformed messages. */
   readonly main = new Lane(null);
   /** The lane of commands that touch no session. */
@@ -17,10 +17,13 @@ export class Lanes {
   private readonly active = new Set<Lane>();
   /** Lanes with calls moved from the main lane that have not run yet. */
   private readonly moved = new Set<Lane>();
+  /** Continues with the calls of a lane that has become free. */
+  readonly goOn: (lane: Lane) => void;
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
-  constructor(workspace: Workspace) {
+  constructor(workspace: Workspace, goOn: (lane: Lane) => void) {
     this.workspace = workspace;
+    this.goOn = goOn;
   }
 
   /** Yields the lanes that may have work. */
@@ -48,6 +51,11 @@ export class Lanes {
     if (isOurs) ofOpen.set(next, lane);
     lane.session = isOurs ? next : null;
     return lane.session;
+  }
+
+  /** Returns the session that a call is about when its turn in a lane comes; null for none. */
+  getSession(lane: Lane, { target }: Call): Session | null {
+    return target === undefined ? this.sessionOf(lane) : target;
   }
 
   /** Returns the open session of a lane of its own; null for the main lane, which serves each current session. */
@@ -179,10 +187,10 @@ export class Lanes {
   }
 
   /** Waits until the lane of a session other than the current one, or of an id, has finished its work. */
-  async finish(session: Session | string, commitPending: () => void): Promise<void> {
+  async finish(session: Session | string, commits: { commitAll(): void }): Promise<void> {
     const lane = typeof session === "string" ? this.waitingFor(session) : this.laneOf(session);
     while (lane && !lane.idle) {
-      commitPending();
+      commits.commitAll();
       await this.when(() => lane.idle);
     }
   }

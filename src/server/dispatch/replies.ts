@@ -4,11 +4,10 @@ import { Failure } from "../../core/failure.ts";
 import { holdsRaw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
-import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { Caller } from "../connection/caller.ts";
 import { makeEvent, type PendingEvent } from "../connection/host.ts";
 import { toPeerEvent } from "../connection/peer-events.ts";
+import type { CallContexts } from "./call-context.ts";
 import { type BatchReply, getReadSource, isReply, type Lane, type ReplySlot, type Slot } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Prepared, Renewed, Sink } from "./sink.ts";
@@ -16,31 +15,45 @@ import type { Prepared, Renewed, Sink } from "./sink.ts";
 /** Slots that may wait for the host before events are dropped. */
 const MAX_HELD = 10_000;
 
-/** Parts of the dispatcher that replies use. */
-export interface ReplyHost extends Caller {
-  readonly sink: Sink;
-  /** Returns whether other processes have joined the session of a lane. */
-  isShared(lane: Lane): boolean;
-  /** Sends the guests of a session an event that `by` caused, or the local host if that is undefined. */
-  report(session: Session | null, event: PendingEvent, by: Call | undefined): void;
-}
-
 export class Replies {
-  private readonly host: ReplyHost;
   private readonly sink: Sink;
-  private readonly lanes: Lanes;
-  /** Returns the context for running a read again. */
-  private readonly contextFor: (lane: Lane, call: Call) => CommandContext;
+  private readonly contexts: CallContexts;
+  private isStarted = false;
+  /** The event of the session at start; null for none, undefined while it is not made. */
+  private startEvent: PendingEvent | null | undefined;
   /** Ids, as JSON text, of calls without a sent reply. */
   readonly awaitedIds = new Set<string>();
   /** Sessions reported as having entries on this machine alone. */
   private readonly local = new WeakSet<Session>();
 
-  constructor(host: ReplyHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
-    this.host = host;
-    this.sink = host.sink;
-    this.lanes = lanes;
-    this.contextFor = contextFor;
+  constructor(sink: Sink, contexts: CallContexts) {
+    this.sink = sink;
+    this.contexts = contexts;
+  }
+
+  /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
+  start(): void {
+    if (this.isStarted) return;
+    this.isStarted = true;
+    this.noteStart();
+    if (this.startEvent) this.sink.event(this.startEvent);
+  }
+
+  /** Makes the start event, with the state before the first call changes it. */
+  noteStart(again = false): void {
+    if (this.startEvent !== undefined && !again) return;
+    const { current } = this.lanes.workspace;
+    this.startEvent = current && makeEvent(current, "session_start", { reason: "startup", sessionFile: current.file });
+  }
+
+  private get lanes(): Lanes {
+    return this.contexts.lanes;
+  }
+
+  /** Returns whether other processes have joined the session of a lane. */
+  private isShared(lane: Lane): boolean {
+    const { lanes, sharing } = this.contexts;
+    return sharing?.hasGuests(lanes.sessionOf(lane)) === true;
   }
 
   /** Sends ready output as far as the host reads. Guests do not wait for the host. */
@@ -53,7 +66,7 @@ export class Replies {
         this.deliver(lane, held);
         continue;
       }
-      if (!hasCapacity && !this.host.isShared(lane)) break;
+      if (!hasCapacity && !this.isShared(lane)) break;
       const slot = lane.shift();
       if (!slot) break;
       this.reportIfLocal(lane, slot);
@@ -68,9 +81,9 @@ export class Replies {
   private answerPeers(lane: Lane, slot: Slot): Slot | undefined {
     const { call, events } = slot;
     const peer = call?.peer;
-    if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
+    if (!peer && !(events.length > 0 && this.isShared(lane))) return slot;
     const session = this.lanes.sessionOf(lane);
-    for (const event of events) this.host.report(session, event, call);
+    for (const event of events) this.contexts.sharing?.report(session, event, call);
     // It keeps its own events until the reply, which precedes them directly.
     if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
@@ -96,20 +109,20 @@ export class Replies {
     if (slot.refusal) this.sink.refuse(slot.refusal);
     else if (slot.batch) this.sendBatch(slot.batch);
     else if (!isReply(slot)) {
-      this.host.start();
+      this.start();
       for (const event of slot.events) this.sink.event(event);
       this.reportFound(this.lanes.sessionOf(lane));
     } else {
       const { call } = slot;
-      const introduces = call.command.name === "initialize";
-      if (!introduces) this.host.start();
+      const introduces = call.command.introduces;
+      if (!introduces) this.start();
       if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
       // The reply ends the turn for pi-acp, which shows earlier notices only.
       if ("error" in slot.outcome && slot.outcome.error instanceof Failure && slot.outcome.error.notice !== undefined)
         this.sink.show(slot.outcome.error.notice);
       if (slot.prepared) this.sink.send(slot.prepared);
       else this.sink.reply(call, this.refresh(lane, slot), this.renewal(lane, slot));
-      if (introduces) this.host.start();
+      if (introduces) this.start();
       for (const event of slot.events) this.sink.event(event);
       this.reportDamage(call);
     }
@@ -118,12 +131,12 @@ export class Replies {
   private sendBatch(batch: BatchReply): void {
     if (batch.sent) return;
     batch.sent = true;
-    const introduces = batch.replies.some(({ call }) => call.command.name === "initialize");
-    if (!introduces && batch.replies.length > 0) this.host.start();
+    const introduces = batch.replies.some(({ call }) => call.command.introduces);
+    if (!introduces && batch.replies.length > 0) this.start();
     for (const { call } of batch.replies) if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
     const prepared = batch.replies.map((reply) => reply.prepared);
     this.sink.batch(prepared, batch.refusals);
-    if (introduces) this.host.start();
+    if (introduces) this.start();
     for (const event of batch.events) this.sink.event(event);
     for (const { call } of batch.replies) this.reportDamage(call);
   }
@@ -189,7 +202,7 @@ export class Replies {
     // Its session may have been closed or replaced since it was run.
     const call = this.lanes.resolved(slot.call);
     try {
-      const result = call.command.run(this.contextFor(lane, call), call.params as never);
+      const result = call.command.run(this.contexts.make(lane, call), call.params as never);
       if (!(result instanceof Promise)) return this.shaped(call, { result });
       // It read files rather than the session, and its result is still true for them.
       result.catch(() => {});
@@ -204,7 +217,7 @@ export class Replies {
     const { pi } = call.command;
     if (call.peer || !pi || "error" in outcome || this.sink.dialectName !== "pi") return outcome;
     try {
-      return { result: pi(this.contextFor(this.lanes.main, call), outcome.result as never) };
+      return { result: pi(this.contexts.make(this.lanes.main, call), outcome.result as never) };
     } catch (error) {
       return { error };
     }
@@ -215,7 +228,7 @@ export class Replies {
   /** Reports damage after a reply: making replies reads stored entries, and finds it. */
   private reportDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
-    const { workspace } = this.host;
+    const { workspace } = this.lanes;
     const named = sessionId === undefined ? undefined : workspace.openWith(sessionId);
     this.reportFound(named ?? workspace.current);
   }
@@ -251,6 +264,6 @@ export class Replies {
 
   private announce(session: Session, event: PendingEvent): void {
     this.sink.event(event);
-    this.host.report(session, event, undefined);
+    this.contexts.sharing?.report(session, event, undefined);
   }
 }

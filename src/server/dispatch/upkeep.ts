@@ -1,13 +1,14 @@
 /** Upkeep between calls: finds writes by other programs, and releases idle sessions. */
 
-import type { Foreign, Session } from "../../core/session/session.ts";
+import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { Sharing } from "../../modules/attach/sharing.ts";
 import type { Call } from "../connection/call.ts";
+import type { Gate } from "./gate.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { OpenLimit } from "./open-limit.ts";
 import type { Replies } from "./replies.ts";
+import type { Sharing } from "./sharing.ts";
 import type { Sink } from "./sink.ts";
 
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
@@ -18,23 +19,11 @@ function mayRest({ externalChanges }: Session): boolean {
   return !externalChanges.resting && !externalChanges.followsFile;
 }
 
-/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as Call;
-
-/** Parts of the dispatcher that upkeep uses. */
-interface UpkeepHost {
-  readonly workspace: Workspace;
-  readonly sink: Sink;
-  readonly lanes: Lanes;
-  readonly replies: Replies;
-  /** Queues the events about changes by other programs. */
-  queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
-  /** Runs the waiting calls. */
-  pump(lane: Lane): void;
-}
-
-export class Upkeep {
-  private readonly host: UpkeepHost;
+export class Upkeep implements Gate {
+  private readonly sink: Sink;
+  private readonly lanes: Lanes;
+  private readonly replies: Replies;
+  private readonly sharing: Sharing | undefined;
   private readonly limit: OpenLimit;
   /** Sessions still to be checked in this round. */
   private turn: Session[] = [];
@@ -44,27 +33,60 @@ export class Upkeep {
   /** Sessions that could not be closed while calls wait for capacity. */
   private unclosable = new WeakSet<Session>();
 
-  constructor(host: UpkeepHost, limit: OpenLimit) {
-    this.host = host;
+  constructor(sink: Sink, lanes: Lanes, replies: Replies, sharing: Sharing | undefined, limit: OpenLimit) {
+    this.sink = sink;
+    this.lanes = lanes;
+    this.replies = replies;
+    this.sharing = sharing;
     this.limit = limit;
+  }
+
+  private get workspace(): Workspace {
+    return this.lanes.workspace;
+  }
+
+  /** Lets a call wait until one more session may be open. Throws storage_failed if too few files may be open. */
+  before(call: Call, session: Session | null): Promise<undefined> | undefined {
+    const isOpening = this.mayOpen(call, session);
+    const admission = isOpening ? this.awaitCapacity() : undefined;
+    const requireHandles = (): undefined => {
+      if (isOpening || (call.command.effect === "write" && !session?.hasLock)) this.limit.requireHandles();
+    };
+    return admission ? admission.then(requireHandles) : requireHandles();
+  }
+
+  /** Returns whether a call may add one more open session. */
+  private mayOpen({ command, target, params }: Call, session: Session | null): boolean {
+    if (target) return false;
+    if (command.effect === "replace") return true;
+    const { sessionId, sessionPath } = (params ?? {}) as { sessionId?: string; sessionPath?: string };
+    // A call to a session that was closed for capacity opens it again.
+    if (!command.opensSession)
+      return target === undefined && session === null && sessionId !== undefined && command.effect !== "server";
+    try {
+      const { workspace } = this;
+      return !(sessionPath === undefined ? workspace.openWith(sessionId ?? "") : workspace.openAt(sessionPath));
+    } catch {
+      // The command reports it.
+      return true;
+    }
   }
 
   /**
    * Looks for writes by other programs in idle sessions: each time in the last used ones, and in the others in turn.
    * One check costs 20 us, and those of a thousand sessions would take 4 % of a processor.
    */
-  poll(sharing: Sharing | undefined): void {
-    const { workspace, sink, lanes, replies } = this.host;
+  poll(): void {
+    const { workspace, sink, lanes, replies, sharing } = this;
     // A reply that is being read still refers to present bytes of a file.
     if (!sink.hasCapacity) return;
     const sessions = this.selectSessions();
     for (const { log } of sessions) log.renewLock?.();
-    sharing?.hosting.renew(sessions);
-    sharing?.sweep(undefined, sessions);
+    sharing?.poll(sessions);
     workspace.stores.uploadPending?.(() => workspace.sessions.map(({ log }) => log));
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
-      if (!lane.idle || sharing?.attaching.of(session)) continue;
+      if (!lane.idle || session.holder) continue;
       this.readForeign(lane, session);
       replies.flush(lane);
       replies.reportFound(session);
@@ -77,7 +99,7 @@ export class Upkeep {
 
   /** Returns the sessions to check now. */
   private selectSessions(): readonly Session[] {
-    const { workspace } = this.host;
+    const { workspace } = this;
     const { sessions, current } = workspace;
     const { lookedAt } = this.limit;
     if (sessions.length <= 2 * lookedAt) {
@@ -94,22 +116,22 @@ export class Upkeep {
   /** Reads entries that other programs wrote to a session. */
   readForeign(lane: Lane, session: Session): void {
     try {
-      this.host.queueForeign(lane, session, session.refresh());
+      lane.pushForeign(session, session.refresh());
     } catch {
       // A missing file is reported when a command wants to write to it.
     }
   }
 
   /** Releases the locks of idle sessions, and closes the least recently used ones over the limit. */
-  evictIdle(sharing: Sharing | undefined): void {
-    const { workspace, sink, lanes } = this.host;
+  evictIdle(): void {
+    const { workspace, sink, lanes, sharing } = this;
     if (!sink.hasCapacity) return;
     const now = workspace.env.now();
     const { sessions, current } = workspace;
     const surplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
-      if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
+      if (!lane.idle || !lane.isDurable || sharing?.hasGuests(session)) continue;
       if (
         session !== current &&
         surplus.has(session) &&
@@ -123,35 +145,35 @@ export class Upkeep {
   }
 
   /** Closes sessions soon after one was opened, if the limit may be exceeded before the next poll. */
-  noteOpened(sharing: Sharing | undefined): void {
-    if (this.limit.mayExceed(this.host.workspace.sessionCount)) this.closeSoon(sharing);
+  noteOpened(): void {
+    if (this.limit.mayExceed(this.workspace.sessionCount)) this.closeSoon();
   }
 
   /** Returns a promise if a call must wait before it opens a session. */
-  awaitCapacity(sharing: Sharing | undefined): Promise<void> | undefined {
-    if (this.waiting.length === 0 && !this.limit.mayExceed(this.host.workspace.sessionCount + 1)) return undefined;
+  private awaitCapacity(): Promise<void> | undefined {
+    if (this.waiting.length === 0 && !this.limit.mayExceed(this.workspace.sessionCount + 1)) return undefined;
     const isAdmitted = new Promise<void>((goOn) => this.waiting.push(goOn));
-    this.closeSoon(sharing);
+    this.closeSoon();
     return isAdmitted;
   }
 
   /** Closes sessions soon, and again after each call, as long as other calls wait for capacity. */
-  private closeSoon(sharing: Sharing | undefined): void {
+  private closeSoon(): void {
     if (this.isPlanned) return;
     this.isPlanned = true;
     setImmediate(() => {
       this.isPlanned = false;
-      this.evictIdle(sharing);
+      this.evictIdle();
       this.admit();
-      if (this.waiting.length > 0) void this.host.lanes.nextEnd().then(() => this.closeSoon(sharing));
+      if (this.waiting.length > 0) void this.lanes.nextEnd().then(() => this.closeSoon());
       else this.unclosable = new WeakSet();
     });
   }
 
   /** Continues as many waiting calls as the limit allows; all of them if no session can be closed any more. */
   private admit(): void {
-    const { waiting, host } = this;
-    const { sessions } = host.workspace;
+    const { waiting } = this;
+    const { sessions } = this.workspace;
     let count = 0;
     while (count < waiting.length && !this.limit.mayExceed(sessions.length + count + 1)) count++;
     const isMoreToCome = count > 0 || sessions.some((session) => this.mayBecomeIdle(session));
@@ -160,14 +182,14 @@ export class Upkeep {
 
   /** Returns whether a session has work after which it can be closed. The host may never answer a question. */
   private mayBecomeIdle(session: Session): boolean {
-    const { workspace, lanes } = this.host;
+    const { workspace, lanes } = this;
     if (session === workspace.current || session.externalChanges.followsFile) return false;
     const lane = lanes.ofSession(session);
     return (!lane.idle || !lane.isDurable) && !lane.isAsking;
   }
 
   private async suspend(session: Session): Promise<void> {
-    const { workspace } = this.host;
+    const { workspace } = this;
     try {
       await workspace.suspend(session);
     } finally {
@@ -176,23 +198,22 @@ export class Upkeep {
   }
 
   private surplus(): ReadonlySet<Session> {
-    const { sessions, current } = this.host.workspace;
+    const { sessions, current } = this.workspace;
     const others = current ? sessions.slice(1) : sessions;
     return this.limit.findSurplus([...(current ? [current] : []), ...others.toReversed()], this.waiting.length);
   }
 
   /** Runs internal work in a lane, whose calls wait for it. */
   private occupy(lane: Lane, run: () => Promise<void>): void {
-    this.host.lanes.use(lane);
-    lane.running = OWN_WORK;
+    this.lanes.use(lane);
+    lane.others++;
     run()
       .catch(() => {
         // The next command meets the same obstacle and reports it.
       })
       .then(() => {
-        lane.running = undefined;
-        this.host.pump(lane);
-        this.host.lanes.wake();
+        lane.others--;
+        this.lanes.goOn(lane);
       });
   }
 }

@@ -1,150 +1,162 @@
 /** Runs writes: once each, on the session's present state, and only in a process that may write. */
 
-import { toNotUndoneFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
-import type { Foreign, Session } from "../../core/session/session.ts";
+import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import {
+  areCertain,
+  becomeWriter,
+  confirmEntries,
+  fetchLostCopy,
+  settleEntries,
+  type WriterOutcome,
+} from "../../core/session/writer.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
-import { isDoneByHolder } from "../../modules/attach/protocol.ts";
-import type { Sharing } from "../../modules/attach/sharing.ts";
 import type { Call } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
-import { guardWrite } from "./guards.ts";
+import { Redirection } from "./gate.ts";
 import type { KeyedParams, KeyedResults } from "./keyed-results.ts";
 import type { Lane } from "./lane.ts";
+import type { Sharing } from "./sharing.ts";
 
-/** Parts of the dispatcher that writes use. */
-interface WritesHost {
-  readonly keyed: KeyedResults;
-  /** Undefined while sessions are not shared. */
-  sharing(): Sharing | undefined;
-  contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext;
-  /** Queues the events about changes by other programs. */
-  queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
+/** A write that is being run, with what was found out about it so far. */
+interface WriteAttempt {
+  readonly lane: Lane;
+  readonly call: Call;
+  readonly context: CommandContext;
+  readonly events: PendingEvent[];
+  /** The log whose replica has just answered. */
+  askedLog?: Log;
+  /** True if the holder of the session could not be joined. */
+  isRefused: boolean;
+  /** True if the session's copy was fetched again. */
+  isFetched: boolean;
 }
 
-/** State of a write between its waits. */
-interface WriteAttempt {
-  readonly context?: CommandContext;
-  /** True if the process that holds the session may be joined for it. */
-  readonly mayJoin?: boolean;
-  /** The log for which the permission to write was checked. */
-  readonly checkedLog?: Log;
-  /** True if the session's copy was fetched again. */
-  readonly isFetched?: boolean;
+/** Returns the session of a write, which a guest sees at a head. */
+function getSession({ call, context }: WriteAttempt): Session {
+  return call.target ?? context.session;
 }
 
 export class Writes {
-  private readonly host: WritesHost;
+  private readonly keyed: KeyedResults;
+  private readonly sharing: Sharing | undefined;
 
-  constructor(host: WritesHost) {
-    this.host = host;
+  constructor(keyed: KeyedResults, sharing: Sharing | undefined) {
+    this.keyed = keyed;
+    this.sharing = sharing;
   }
 
-  /** Runs a write. If another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
-  run(lane: Lane, call: Call, events: PendingEvent[], attempt: WriteAttempt = {}): unknown {
-    const { host } = this;
-    const { keyed } = host;
-    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, checkedLog, isFetched } = attempt;
-    const { command } = call;
-    const { idempotencyKey } = call.params as KeyedParams;
-    const repeated = (): unknown =>
-      idempotencyKey === undefined ? undefined : keyed.ofWrite(context, call, idempotencyKey);
-    const { session } = context;
-    const { log } = session;
-    const again = (): unknown => {
-      if (call.peer) session.heads.resume(call.head);
-      lane.checkedForForeignWrites = undefined;
-      return this.run(lane, call, events, { mayJoin, checkedLog: log, isFetched });
-    };
-    // The answer may have changed during the wait: the check follows below.
-    const before = log === checkedLog ? undefined : repeated();
-    const left = (): number[] => keyed.positionsOf(context, call, idempotencyKey as string);
-    const isCertain = (): boolean => left().every((position) => session.log.isCertain?.(position) !== false);
-    if (before !== undefined && isCertain()) {
-      const confirming = log.confirm?.();
-      return confirming ? confirming.then(again) : before;
-    }
-    host.sharing()?.requireLocal(call, session);
-    const ready = log === checkedLog ? undefined : log.ready?.();
-    if (ready) return ready.then(again);
-    const fetching = (error?: unknown): Promise<unknown> | undefined =>
-      isFetched
-        ? undefined
-        : fetchAgain(context.workspace, session, error)?.then(() => {
-            if (call.peer) session.heads.resume(call.head);
-            lane.checkedForForeignWrites = undefined;
-            return this.run(lane, call, events, { mayJoin, isFetched: true });
-          });
+  /** Runs a write. Returns a redirection if another process runs it. */
+  run(lane: Lane, call: Call, context: CommandContext, events: PendingEvent[]): unknown {
+    return this.begin({ lane, call, context, events, isRefused: false, isFetched: false });
+  }
+
+  private begin(attempt: WriteAttempt): unknown {
+    const session = getSession(attempt);
+    const earlier = this.earlierResult(attempt);
+    if (earlier === undefined || !areCertain(session, this.positionsOf(attempt))) return this.becomeWriter(attempt);
+    const confirming = confirmEntries(session);
+    // The answer may have changed during the wait.
+    return confirming ? confirming.then(() => this.again(attempt, { askedLog: session.log })) : earlier;
+  }
+
+  /** Continues after a wait, with what it has shown. */
+  private again(attempt: WriteAttempt, found: Partial<WriteAttempt>): unknown {
+    attempt.lane.checkedForForeignWrites = undefined;
+    return this.becomeWriter({ ...attempt, ...found });
+  }
+
+  private becomeWriter(attempt: WriteAttempt): unknown {
+    const { lane, context, askedLog, isFetched } = attempt;
+    const session = getSession(attempt);
     // One check serves a whole input chunk; the append itself finds later writes by others.
-    if (lane.checkedForForeignWrites !== session) {
-      try {
-        host.queueForeign(lane, session, session.refreshToWrite());
-      } catch (error) {
-        const fetched = fetching(error);
-        if (!fetched) throw error;
-        return fetched;
-      }
-      const fetched = fetching();
-      if (fetched) return fetched;
-      lane.checkedForForeignWrites = session;
-      // A log that replaced it is checked, too.
-      if (checkedLog && session.log !== checkedLog)
-        return this.run(lane, call, events, { context, mayJoin, checkedLog });
-    }
+    const isRead = lane.checkedForForeignWrites === session;
+    const stores = isFetched ? undefined : context.workspace.stores;
+    const becoming = becomeWriter(session, { askedLog, isRead, stores });
+    if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
+    return becoming.then((outcome) => this.runAsWriter(attempt, outcome));
+  }
+
+  private runAsWriter(attempt: WriteAttempt, { state, changes }: WriterOutcome): unknown {
+    const { lane, call, context, events, isFetched } = attempt;
+    const session = getSession(attempt);
+    lane.pushForeign(session, changes);
+    if (!session.holder) lane.checkedForForeignWrites = session;
     // Another server may have used the key.
-    const since = repeated();
-    if (since !== undefined && isCertain()) return confirm(session.log, since);
-    const { attaching } = host.sharing() ?? {};
-    const { lockedBy } = session.log;
-    // A holder on another machine cannot be joined.
-    const isHere = lockedBy !== null && lockedBy.host === undefined;
-    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
-      return attaching
-        .join(session)
-        .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, checkedLog: session.log }));
-    if (since !== undefined) {
-      // Entries found without the lock are uncertain.
-      if (session.log.acquireLock()) return again();
-      session.log.settle?.();
-      if (left().some((position) => session.log.hasUncertainOutcome?.(position)))
-        throw toNotUndoneFailure(new Failure("storage_failed"));
-      // A result that is not durable yet is answered once it is.
-      return since;
+    const earlier = this.earlierResult(attempt);
+    if (earlier !== undefined && areCertain(session, this.positionsOf(attempt))) {
+      const confirming = confirmEntries(session);
+      return confirming ? confirming.then(() => earlier) : earlier;
     }
-    guardWrite(session, call);
+    if (state === "held" && !attempt.isRefused) {
+      const holder = this.sharing?.findHolder(call, session);
+      if (holder instanceof Redirection) return holder;
+      if (holder)
+        return holder.then(
+          (redirection) => redirection ?? this.again(attempt, { askedLog: session.log, isRefused: true }),
+        );
+    }
+    if (earlier !== undefined) {
+      if (!settleEntries(session, this.positionsOf(attempt))) return this.again(attempt, { askedLog: session.log });
+      // A result that is not durable yet is answered once it is.
+      return earlier;
+    }
+    const { expectedLeafId } = call.params as KeyedParams;
+    context.session.guard(expectedLeafId, call.command.checksReadOnly);
     const { length } = events;
     try {
-      return keyed.remember(call, command.run(context, call.params as never), session);
+      return this.keyed.remember(call, call.command.run(context, call.params as never), session);
     } catch (error) {
-      const fetched = fetching(error);
-      if (!fetched) throw error;
+      const fetching = isFetched ? undefined : fetchLostCopy(session, context.workspace.stores, error);
+      if (!fetching) throw error;
       events.length = length;
-      return fetched;
+      return fetching.then(() => this.again(attempt, { askedLog: undefined, isFetched: true }));
     }
+  }
+
+  /** Runs a write about a closed session, unless this process remembers its key. */
+  runClosed(call: Call, context: CommandContext): unknown {
+    return this.keyed.once(call, () => {
+      guardClosed(context.workspace, call);
+      return call.command.run(context, call.params as never);
+    });
+  }
+
+  /** Returns the result of an earlier call with the same key, if there is one. */
+  private earlierResult({ call, context }: WriteAttempt): unknown {
+    const { idempotencyKey } = call.params as KeyedParams;
+    return idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
+  }
+
+  /** Returns the positions of the entries of that earlier call. */
+  private positionsOf({ call, context }: WriteAttempt): number[] {
+    const { idempotencyKey } = call.params as KeyedParams;
+    return idempotencyKey === undefined ? [] : this.keyed.positionsOf(context, call, idempotencyKey);
   }
 }
 
-/** Returns the result of an earlier request, once its entries are durable. */
-function confirm(log: Log, result: unknown): unknown {
-  const confirming = log.confirm?.();
-  return confirming ? confirming.then(() => result) : result;
-}
-
-/** Returns whether a log lacks its header, or entries that it had. */
-function isDamaged({ readOnly, damage }: Log): boolean {
-  return readOnly?.name === "corrupt" || (readOnly !== null && damage.some(({ kind }) => kind === "bad_header"));
-}
-
-/** Fetches a missing or unreadable copy of a session again, if other machines have the session. */
-function fetchAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
-  if (!stores.arrive || file === null) return undefined;
-  const isGone =
-    error instanceof Failure &&
-    (error.byOthers || error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
-  if (!(isGone || isDamaged(log)) || log.durableCount < log.nodes.count) return undefined;
-  // The lock belongs to the lost file.
-  log.unlock();
-  return stores.arrive({ sessionPath: file }, () => true);
+/**
+ * Throws content_modified unless the closed session of a write has the expected leaf. A command that appends entries
+ * checks this itself.
+ */
+function guardClosed(workspace: Workspace, { command, params }: Call): void {
+  const { expectedLeafId, sessionPath } = params as KeyedParams & { sessionPath?: string };
+  if (expectedLeafId === undefined || command.repeat) return;
+  const path = command.about ? command.about(workspace, params as never) : sessionPath;
+  if (path === undefined) return;
+  let session: Session;
+  try {
+    session = workspace.open({ sessionPath: workspace.stores.migrations.currentPathOf(path) });
+  } catch (error) {
+    // The command reports in its own words why the session cannot be opened.
+    if (error instanceof Failure) return;
+    throw error;
+  }
+  try {
+    session.guard(expectedLeafId, true);
+  } finally {
+    workspace.release(session);
+  }
 }

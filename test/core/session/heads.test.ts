@@ -20,15 +20,15 @@ const said = (text = "more") => makeValueDraft("message", { message: { role: "us
 
 /** Appends through a head; returns the id. */
 function say(session: Session, head: string | null, text?: string): string {
-  return session.heads.at(head, () => session.append([said(text)]).ids[0]);
+  return session.at(head).append([said(text)]).ids[0];
 }
 
 function move(session: Session, head: string | null, leafId: string | null): void {
-  session.heads.at(head, () => session.moveLeaf(leafId === null ? ROOT : session.position(leafId)));
+  session.at(head).moveLeaf(leafId === null ? ROOT : session.position(leafId));
 }
 
 function leafOf(session: Session, head: string | null): string | null {
-  return session.heads.at(head, () => session.leafId);
+  return session.at(head).leafId;
 }
 
 function reopened(disk: FaultDisk, kind: Kind, session: Session): Session {
@@ -76,17 +76,17 @@ acrossTiers(describe, STORES)("heads of a session of %s", (kind) => {
 
   test("answer a repeated key with what it wrote, whichever head repeats it", async () => {
     const { disk, session } = await made(kind);
-    const { ids } = session.heads.at("a", () => session.append([said()], "k"));
+    const { ids } = session.at("a").append([said()], "k");
     await session.commit();
     const again = reopened(disk, kind, session);
-    expect(again.heads.at("b", () => again.repeated("k"))?.ids).toEqual(ids);
+    expect(again.at("b").repeated("k")?.ids).toEqual(ids);
   });
 
   test("are guarded by their own leaf", async () => {
     const { session, second } = await made(kind);
     const a = say(session, "a");
-    expect(() => session.heads.at("a", () => session.guard(second))).toThrow(Failure);
-    expect(() => session.heads.at("a", () => session.guard(a))).not.toThrow();
+    expect(() => session.at("a").guard(second)).toThrow(Failure);
+    expect(() => session.at("a").guard(a)).not.toThrow();
     expect(() => session.guard(second)).not.toThrow();
   });
 
@@ -122,10 +122,7 @@ class History {
     const head = random.pick([null, "a", "b", "c"]);
     const roll = random.int(12);
     const append = (drafts: Parameters<Session["append"]>[0], key?: string): void =>
-      void now.set(
-        head,
-        session.heads.at(head, () => session.append(drafts, key).ids.at(-1) as string),
-      );
+      void now.set(head, session.at(head).append(drafts, key).ids.at(-1) as string);
     if (roll < 4) append([said()]);
     else if (roll === 4) {
       const label = makeValueDraft("label", { targetId: random.pick(this.ids), label: "l" });

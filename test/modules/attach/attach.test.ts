@@ -11,11 +11,11 @@ import { type Entrance, isToken } from "../../../src/core/ports/attach.ts";
 import { confineDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { attachmentsWith, listFolder, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { failingDisk, type Stroke } from "../../support/failing.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { attachmentsWith, listFolder, opened, other, saidTo, sessionIn } from "./support/attaching.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (fs.lstatSync(path).mode & 0o777).toString(8);

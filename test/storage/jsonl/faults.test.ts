@@ -8,6 +8,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import { decodeText, isJson, toBytes } from "../../../src/core/json/json.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import type { Workspace } from "../../../src/core/session/workspace.ts";
+import { becomeWriter } from "../../../src/core/session/writer.ts";
 import {
   appendMessages,
   lastsInFolderOfTheDead,
@@ -208,7 +209,7 @@ test.each([
   };
   expect(() => change(session)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
   expect(disk.paths().filter((path) => /bak|tmp/.test(path))).toEqual([]);
-  session.refreshToWrite();
+  becomeWriter(session);
   change(session);
   await session.commit();
   expect(textsOf(session.log).filter((text) => text.includes("written meanwhile"))).toHaveLength(1);
@@ -243,7 +244,7 @@ describe("a look in the middle of another program's write, when its time is ther
       return info.call(disk, path);
     };
     // Before the entry of ours is durable nothing can be opened anew.
-    expect(session.refreshToWrite()).toMatchObject({ lost: 0, positions: [4] });
+    expect(becomeWriter(session)).toMatchObject({ changes: { lost: 0, positions: [4] } });
     await session.commit();
     expect(idsOf(openOn(disk.after()).log)).toEqual([...THREE_IDS, NEW, id(50)]);
   });

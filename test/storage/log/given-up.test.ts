@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
+import { becomeWriter } from "../../../src/core/session/writer.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type CommittedLog, GroupCommit } from "../../../src/storage/log/group-commit.ts";
 import { KnownEntries } from "../../../src/storage/log/known-entries.ts";
@@ -80,7 +81,7 @@ test.each([
   expect(session.isDurable).toBe(false);
   await expect(session.commit()).rejects.toMatchObject({ name });
   await session.commit();
-  session.refreshToWrite();
+  becomeWriter(session);
   expect(idsOf(session.log)).toEqual(isFollowed ? [...THREE_IDS, OURS] : THREE_IDS);
   await appendMessages(session, id(50));
   session.close();

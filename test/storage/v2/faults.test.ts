@@ -9,6 +9,7 @@ import { makeDraft } from "../../../src/core/format/entry.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
+import { becomeWriter, type WriterOutcome } from "../../../src/core/session/writer.ts";
 import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
@@ -211,7 +212,7 @@ describe("a commit that fails", () => {
 
   async function goesOn(disk: FaultDisk, log: Log, ids: readonly string[]): Promise<void> {
     const session = new Session(log, testEnv(), makeLeafMemory(disk, STATE, true));
-    session.refreshToWrite();
+    becomeWriter(session);
     expect(idsOf(session.log)).toEqual(ids);
     await appendMessages(session, id(50));
     for (const { disk: last } of disk.lasting()) requireSound(last, [...ids, id(50)]);
@@ -372,8 +373,8 @@ test("an append that is to survive the death of the process alone stays where ot
   expect(() => session.append(message("one"), "its key")).toThrow(unknown);
   const kept = idsOf(session.log).slice(3);
   expect(kept).toHaveLength(1);
-  const refreshed = session.refreshToWrite();
-  expect(refreshed?.positions.map((position) => session.log.nodes.id(position))).toEqual(kept);
+  const { changes } = becomeWriter(session) as WriterOutcome;
+  expect(changes?.positions.map((position) => session.log.nodes.id(position))).toEqual(kept);
   expect(session.repeated("its key")?.ids).toEqual(kept);
   expect(session.log.isCertain?.(3)).toBe(false);
   // As after a commit whose entries stay, the leaf is where it was.

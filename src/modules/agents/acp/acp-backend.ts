@@ -4,8 +4,8 @@ import { Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
-import type { Command } from "../../../handlers/shared/command.ts";
-import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
+import type { Call } from "../../../server/connection/call.ts";
+import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
 import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
@@ -19,7 +19,7 @@ const MOST_EARLY_BYTES = 4 << 20;
 /** Capabilities of an agent that are passed to the client; those about sessions are ours. */
 const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
-export class AcpBackend implements AgentBackend, AgentGate {
+export class AcpBackend implements AgentBackend, Gate {
   readonly reportsUsage = true;
   readonly uses = ["mcpServers", "additionalDirectories"];
   promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
@@ -249,13 +249,10 @@ export class AcpBackend implements AgentBackend, AgentGate {
 
   // --- the gate of calls ---------------------------------------------------------------------------------------
 
-  mayHaveWritten(): boolean {
-    return false;
-  }
-
-  before({ effect }: Command, session: Session): Promise<void> | undefined {
-    const acpSession = this.sessions.get(session.id);
-    if (!acpSession?.isAtWork) return effect === "control" ? undefined : acpSession?.writeBetweenTurns(session);
+  before({ command: { effect } }: Call, session: Session | null): Promise<void> | undefined {
+    const acpSession = session && this.sessions.get(session.id);
+    if (!session || !acpSession) return undefined;
+    if (!acpSession.isAtWork) return effect === "control" ? undefined : acpSession.writeBetweenTurns(session);
     return effect === "write" ? Promise.reject(makeBusyError()) : undefined;
   }
 }

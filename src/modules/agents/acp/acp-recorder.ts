@@ -254,7 +254,7 @@ export class AcpRecorder {
     const { session, busy } = recorded;
     if (busy) return busy.then(() => this.write(recorded, written));
     const becoming = becomeWriter(session);
-    if (becoming)
+    if (becoming instanceof Promise)
       return markBusy(
         recorded,
         becoming.then(() => this.append(session, written)),
@@ -264,7 +264,6 @@ export class AcpRecorder {
   }
 
   private append(session: Session, written: readonly AcpDraft[]): void {
-    session.refreshToWrite();
     session.append(written.map(({ type, rest }) => makeDraft(type, rest)));
     // A failure is reported here too, because this commit has no caller that waits.
     session.commit().catch((error) => this.fail(error));

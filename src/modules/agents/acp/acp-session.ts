@@ -299,8 +299,7 @@ export class AcpSession {
   private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
     if (drafts.length === 0) return [];
     const becoming = becomeWriter(session);
-    if (becoming) await becoming;
-    session.refreshToWrite();
+    if (becoming instanceof Promise) await becoming;
     const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
     notifyWrittenEntries(this.handles.dispatcher, session, ids);
     return ids;

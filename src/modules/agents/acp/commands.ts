@@ -13,7 +13,6 @@ import { getContextUsage } from "../../../core/session/stats.ts";
 import type { Workspace } from "../../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../../core/tree/nodes.ts";
 import { type CommandContext, defineCommand } from "../../../handlers/shared/command.ts";
-import { isHeld } from "../../attach/hosting.ts";
 import type { PathEntry } from "./update-mapper.ts";
 
 /** Limits of a page in entries and bytes; one entry alone may have more bytes. */
@@ -198,7 +197,7 @@ function isElsewhere(context: CommandContext): boolean {
   const { session, workspace } = context;
   const { file, log } = session;
   if (context.clientsOf(session).length > 1) return true;
-  return file !== null && log.persisted && !isHeld(session) && workspace.stores.health.holders([file]).size > 0;
+  return file !== null && log.persisted && !session.hasLock && workspace.stores.health.holders([file]).size > 0;
 }
 
 export interface LocatedSession {
@@ -240,6 +239,7 @@ export const createOpenSession = defineCommand({
   name: "acp_new",
   summary: "Makes a session beside those that are open.",
   effect: "control",
+  opensSession: true,
   params: { cwd: z.string() },
   result: () => z.custom<{ sessionId: string }>(),
   example: { params: {}, result: undefined as never },

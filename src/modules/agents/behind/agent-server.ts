@@ -18,7 +18,7 @@ export interface AgentOptions extends AgentLaunch {
   cwdFor(session: Session | null): string;
 }
 
-type AgentDispatcher = Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
+type AgentDispatcher = Pick<Dispatcher, "submit" | "commitPending" | "passOn" | "readForeign">;
 
 /** The parts of the server that agents use. */
 export interface ServerHandles {
@@ -50,6 +50,11 @@ export class AgentServer {
   /** Notifies clients of entries that were written for the agent. */
   notifyWritten(session: Session, entryIds: readonly string[]): void {
     notifyWrittenEntries(this.handles.dispatcher, session, entryIds);
+  }
+
+  /** Reads entries that the agent has written to a session. */
+  readForeign(session: Session): void {
+    this.handles.dispatcher.readForeign(session);
   }
 
   printError(sentence: string): void {

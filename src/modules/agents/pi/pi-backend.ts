@@ -3,8 +3,8 @@
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
-import type { Command } from "../../../handlers/shared/command.ts";
-import type { AgentGate } from "../../../server/dispatch/agent-gate.ts";
+import type { Call } from "../../../server/connection/call.ts";
+import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, INVALID_PARAMS, makeBusyError, REFUSED } from "../acp/errors.ts";
 import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
@@ -26,7 +26,7 @@ const MAX_IDLE = 8;
 /** Milliseconds that an editor waits for the agent's offer when it opens a session. */
 const OFFERED_WITHIN = 5000;
 
-export class PiBackend implements AgentBackend, AgentGate {
+export class PiBackend implements AgentBackend, Gate {
   readonly promptCapabilities = { image: true, audio: false, embeddedContext: true };
   private readonly handles: ServerHandles;
   private readonly options: AgentOptions;
@@ -88,17 +88,12 @@ export class PiBackend implements AgentBackend, AgentGate {
 
   // --- the gate of calls ---------------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session, command: Command): boolean {
-    return this.sessions.get(session.id)?.agent.mayHaveWritten(session, command) === true;
-  }
-
-  before(command: Command, session: Session): Promise<void> | undefined {
+  before(call: Call, session: Session | null): Promise<void> | undefined {
+    const { agent, isAtWork } = (session && this.sessions.get(session.id)) ?? {};
+    const { effect } = call.command;
     // A fork opens a copy, and the session stays open.
-    if (command.effect === "replace") return undefined;
-    const piSession = this.sessions.get(session.id);
-    return piSession?.isAtWork && command.effect === "write"
-      ? Promise.reject(makeBusyError())
-      : piSession?.agent.before(command, session);
+    if (effect === "replace") return session === null ? undefined : agent?.readNews(session);
+    return isAtWork && effect === "write" ? Promise.reject(makeBusyError()) : agent?.before(call, session);
   }
 
   // --- settings ------------------------------------------------------------------------------------------------

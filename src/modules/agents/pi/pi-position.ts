@@ -64,7 +64,6 @@ export class AgentPosition {
     // The header must be there before the agent gets the path, so that no other session takes the path.
     if (!session.log.persisted) session.putIntoStore();
     await becomeWriter(session);
-    session.refreshToWrite();
     requireOurs(session);
     await session.commit();
     // Pi continues at the end of the file.

@@ -6,32 +6,27 @@ import { createConnection } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, type TestOptions, test, vi } from "vitest";
-import type { Entrance } from "../../src/core/ports/attach.ts";
-import { attachmentsWith } from "../support/attaching.ts";
-import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
-import { PID_NAMESPACES, spawnElsewhere } from "../support/namespaces.ts";
-import { needs } from "../support/needs.ts";
-import { serveHere, temporaryPlace } from "../support/server.ts";
+import type { Entrance } from "../../../src/core/ports/attach.ts";
+import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../../support/hosts.ts";
+import { PID_NAMESPACES, spawnElsewhere } from "../../support/namespaces.ts";
+import { needs } from "../../support/needs.ts";
+import { serveHere, temporaryPlace } from "../../support/server.ts";
 import {
   announced,
-  framed,
-  guestOf,
-  HELLO,
   held,
-  joined,
-  knock,
   order,
   QUIET,
   request,
   said,
-  sendTo,
   stopClocks,
   texts,
   turn,
   turns,
   two,
-} from "../support/shared-session.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+} from "../../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { attachmentsWith } from "./support/attaching.ts";
+import { framed, guestOf, HELLO, joined, knock, sendTo } from "./support/false-processes.ts";
 
 acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) => {
   test("has one leaf, and each reads what it wrote", async () => {

@@ -6,15 +6,15 @@
 
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
-import { CONTAINERS, containers, inVolume, spawnContained } from "../support/containers.ts";
-import { lockFiles } from "../support/namespaces.ts";
-import { needs, SQLITE } from "../support/needs.ts";
-import { forSeedsAsync } from "../support/random.ts";
-import { temporaryPlace } from "../support/server.ts";
-import { announced, QUIET, said, texts } from "../support/shared-session.ts";
-import { shareAtRandom } from "../support/sharing.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { findSqlite, type OpenDatabase } from "../../../src/storage/fs/sqlite.ts";
+import { CONTAINERS, containers, inVolume, spawnContained } from "../../support/containers.ts";
+import { lockFiles } from "../../support/namespaces.ts";
+import { needs, SQLITE } from "../../support/needs.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { temporaryPlace } from "../../support/server.ts";
+import { announced, QUIET, said, texts } from "../../support/shared-session.ts";
+import { shareAtRandom } from "../../support/sharing.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const sqlite = findSqlite();
 

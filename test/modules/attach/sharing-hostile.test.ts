@@ -4,21 +4,17 @@ import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync }
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
-import type { Entrance } from "../../src/core/ports/attach.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
-import { isLock, type Locks, makeLock } from "../../src/storage/locks/contract.ts";
-import { makeLocks } from "../../src/storage/locks/locks.ts";
-import { attachmentsWith, listFolder } from "../support/attaching.ts";
-import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
-import { put } from "../support/lifecycle.ts";
-import { chain, fileText, headerText } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import type { Entrance } from "../../../src/core/ports/attach.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { isLock, type Locks, makeLock } from "../../../src/storage/locks/contract.ts";
+import { makeLocks } from "../../../src/storage/locks/locks.ts";
+import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../../support/hosts.ts";
+import { put } from "../../support/lifecycle.ts";
+import { chain, fileText, headerText } from "../../support/lines.ts";
+import { type HereServer, type Json, serveHere, temporaryPlace } from "../../support/server.ts";
 import {
   announced,
-  framed,
-  guestOf,
   held,
-  joined,
   QUIET,
   request,
   said,
@@ -27,8 +23,10 @@ import {
   turn,
   turns,
   two,
-} from "../support/shared-session.ts";
-import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
+} from "../../support/shared-session.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../../support/tiers.ts";
+import { attachmentsWith, listFolder } from "./support/attaching.ts";
+import { framed, guestOf, joined } from "./support/false-processes.ts";
 
 /** Returns the entries in a server's events for its host. */
 const appended = (server: HereServer): string[] =>

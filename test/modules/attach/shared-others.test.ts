@@ -5,13 +5,13 @@
  */
 
 import { expect, onTestFinished, test } from "vitest";
-import { type SpawnedClient, spawnServer as spawnClient } from "../../src/client/index.ts";
-import { PROGRAM } from "../support/build.ts";
-import { user } from "../support/drafts.ts";
-import { type Server, STORES, sessionOf } from "../support/hosts.ts";
-import { type Json, programEnvironment } from "../support/server.ts";
-import { said, turn } from "../support/shared-session.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { type SpawnedClient, spawnServer as spawnClient } from "../../../src/client/index.ts";
+import { PROGRAM } from "../../support/build.ts";
+import { user } from "../../support/drafts.ts";
+import { type Server, STORES, sessionOf } from "../../support/hosts.ts";
+import { type Json, programEnvironment } from "../../support/server.ts";
+import { said, turn } from "../../support/shared-session.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 acrossTiers(test, STORES)(
   "two of Pi's clients share a session of %s, and one goes on when the other's server is killed",

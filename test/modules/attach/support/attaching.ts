@@ -8,12 +8,12 @@ import type { Duplex } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { onTestFinished } from "vitest";
-import type { Attachments, Entrance, FoundHolder } from "../../src/core/ports/attach.ts";
-import { type AttachOptions, makeAttachments } from "../../src/modules/attach/attach.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
-import { temporaryFolder } from "./server.ts";
+import type { Attachments, Entrance, FoundHolder } from "../../../../src/core/ports/attach.ts";
+import { type AttachOptions, makeAttachments } from "../../../../src/modules/attach/attach.ts";
+import { realDisk } from "../../../../src/storage/fs/disk.ts";
+import { temporaryFolder } from "../../../support/server.ts";
 
-const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
+const STORAGE = fileURLToPath(new URL("../../../../src/storage/", import.meta.url));
 
 type StoreName = "jsonl" | "v2";
 

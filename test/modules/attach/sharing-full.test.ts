@@ -8,11 +8,11 @@ import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { PROGRAM } from "../support/build.ts";
-import { programBelowTmp } from "../support/containers.ts";
-import { need, needs } from "../support/needs.ts";
-import { type Place, type SpawnedServer, spawnCommand, temporaryPlace } from "../support/server.ts";
-import { said, texts } from "../support/shared-session.ts";
+import { PROGRAM } from "../../support/build.ts";
+import { programBelowTmp } from "../../support/containers.ts";
+import { need, needs } from "../../support/needs.ts";
+import { type Place, type SpawnedServer, spawnCommand, temporaryPlace } from "../../support/server.ts";
+import { said, texts } from "../../support/shared-session.ts";
 
 /**
  * Mounts a tmpfs of one page at each folder and fills it. What comes before "--" has its place there, too, where the

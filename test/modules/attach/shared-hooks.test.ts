@@ -1,10 +1,11 @@
 /** Whom hooks ask where several hosts share a session. */
 
 import { describe, expect, test } from "vitest";
-import { guestAt, TREE } from "../support/hosts.ts";
-import { type HereServer, type Json, spawnServer } from "../support/server.ts";
-import { type Guest, guestOf, held, QUIET, request, said, texts } from "../support/shared-session.ts";
-import { SYSTEM } from "../support/tiers.ts";
+import { guestAt, TREE } from "../../support/hosts.ts";
+import { type HereServer, type Json, spawnServer } from "../../support/server.ts";
+import { held, QUIET, request, said, texts } from "../../support/shared-session.ts";
+import { SYSTEM } from "../../support/tiers.ts";
+import { type Guest, guestOf } from "./support/false-processes.ts";
 
 /** A session whose holder says something if it does, those who joined it in turn, and the ids of its entries. */
 async function shared(ofHolder: Json | undefined, ofGuests: Json[], args = QUIET) {

@@ -2,14 +2,14 @@
 
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { assistantExample } from "../../src/handlers/shared/shapes.ts";
-import { commandTable } from "../../src/handlers/shared/table.ts";
-import { STORES, sessionOf } from "../support/hosts.ts";
-import { put } from "../support/lifecycle.ts";
-import { chain, fileText, headerText } from "../support/lines.ts";
-import { type Json, serveHere } from "../support/server.ts";
-import { QUIET, request, said, texts, turn, two } from "../support/shared-session.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { assistantExample } from "../../../src/handlers/shared/shapes.ts";
+import { commandTable } from "../../../src/handlers/shared/table.ts";
+import { STORES, sessionOf } from "../../support/hosts.ts";
+import { put } from "../../support/lifecycle.ts";
+import { chain, fileText, headerText } from "../../support/lines.ts";
+import { type Json, serveHere } from "../../support/server.ts";
+import { QUIET, request, said, texts, turn, two } from "../../support/shared-session.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** Commands that a guest has done by the holder, and those that only the holder's own host has done. */
 const DONE_FOR_GUESTS = (

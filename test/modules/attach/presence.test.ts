@@ -4,10 +4,11 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { guestAt, heard, hostOf, paramsOf, STORES, sessionOf } from "../support/hosts.ts";
-import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { framed, type Guest, guestOf, held, joined, said, turn, two } from "../support/shared-session.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { guestAt, heard, hostOf, paramsOf, STORES, sessionOf } from "../../support/hosts.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { held, said, turn, two } from "../../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { framed, type Guest, guestOf, joined } from "./support/false-processes.ts";
 
 /** The names of clients, and which of them holds the session and which one asks. */
 const names = (clients: Json[]): string[] =>

@@ -1,0 +1,12 @@
+/** The optional modules. Without the folder of one, its lines here and the folder of its tests, the rest compiles and works. */
+
+import * as attach from "./modules/attach/index.ts";
+import type { AttachModule } from "./server/attach-module.ts";
+
+export interface Modules {
+  readonly attach?: AttachModule;
+}
+
+export const modules: Modules = {
+  attach,
+};
