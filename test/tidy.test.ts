@@ -153,8 +153,6 @@ test("no options have more than 3 functions", () => {
     LifeCyclePlace: "the copies of this machine, for operations on a fleet's sessions",
     ArrivalPlace: "the folders of this machine, for the sessions that come to it",
     CopyParts: "the parts of one copy",
-    AttachmentOptions: "the session that joins another process's",
-    GuestHost: "named in the next test",
     AgentHost: "named in the next test",
     AgentPlace: "one agent's formats and folders",
   };
@@ -165,13 +163,8 @@ test("no options have more than 3 functions", () => {
 test("no part calls back into the whole that made it", () => {
   const allowed = {
     AgentHost: "an agent behind, and the server that it runs in",
-    GuestHost: "a guest's calls in the holder's lanes",
-    HostingHost: "the lanes of the sessions that are shared",
-    ReplyHost: "the sessions that replies are about",
-    SharingHost: "the lanes of the dispatcher",
-    UpkeepHost: "the lanes of the dispatcher",
+    AskedHost: "the connection to a holder, for the calls that wait there",
     ViewHost: "the server that a viewer asks: another program's side, and no callback",
-    WritesHost: "the lanes of the dispatcher",
   };
   const hosts = BAGS.filter(({ name }) => name.endsWith("Host")).map(({ name }) => name);
   expect(hosts.sort()).toEqual(Object.keys(allowed));
