@@ -107,9 +107,13 @@ test("what touches the world has one importer each", () => {
     [...TEXTS].flatMap(([file, text]) => (pattern.test(text) ? file : [])).join(" ");
   expect(naming(/["'](?:node:sqlite|@photostructure\/sqlite)["']/)).toBe("storage/fs/sqlite.ts");
   expect(naming(/["']pg(?:-[\w-]+)?["']/)).toBe("modules/fleet/postgres/driver.ts");
+  // The contract of the agents has its types only.
   expect(naming(/"node:child_process"/)).toBe(
-    "cli/agent-version.ts cli/terminal/pager.ts cli/terminal/programs.ts client/spawn.ts conformance/launch.ts " +
-      "modules/agents/behind/process.ts storage/fs/processes.ts storage/lifecycle/desktop-trash.ts storage/locks/flock.ts",
+    present(
+      "cli/agent-version.ts cli/terminal/pager.ts cli/terminal/programs.ts client/spawn.ts conformance/launch.ts " +
+        "modules/agents/behind/process.ts server/agents-module.ts storage/fs/processes.ts " +
+        "storage/lifecycle/desktop-trash.ts storage/locks/flock.ts",
+    ),
   );
 });
 
@@ -153,9 +157,6 @@ test("no options have more than 3 functions", () => {
     LifeCyclePlace: "the copies of this machine, for operations on a fleet's sessions",
     ArrivalPlace: "the folders of this machine, for the sessions that come to it",
     CopyParts: "the parts of one copy",
-    AttachmentOptions: "the session that joins another process's",
-    GuestHost: "named in the next test",
-    AgentHost: "named in the next test",
     AgentPlace: "one agent's formats and folders",
   };
   const wide = BAGS.filter(({ count }) => count > 3).map(({ name }) => name);
@@ -164,14 +165,8 @@ test("no options have more than 3 functions", () => {
 
 test("no part calls back into the whole that made it", () => {
   const allowed = {
-    AgentHost: "an agent behind, and the server that it runs in",
-    GuestHost: "a guest's calls in the holder's lanes",
-    HostingHost: "the lanes of the sessions that are shared",
-    ReplyHost: "the sessions that replies are about",
-    SharingHost: "the lanes of the dispatcher",
-    UpkeepHost: "the lanes of the dispatcher",
+    AskedHost: "the calls of a session that wait for a host",
     ViewHost: "the server that a viewer asks: another program's side, and no callback",
-    WritesHost: "the lanes of the dispatcher",
   };
   const hosts = BAGS.filter(({ name }) => name.endsWith("Host")).map(({ name }) => name);
   expect(hosts.sort()).toEqual(Object.keys(allowed));
