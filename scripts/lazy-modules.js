@@ -25,18 +25,11 @@ const STORAGE = {
 const LATER = {
   "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
-  "src/server/host-connection.ts": [
-    "../modules/agents/acp/conversation.ts",
-    "../modules/agents/acp/acp-backend.ts",
-    "../modules/agents/pi/pi-backend.ts",
-    "../modules/agents/pi/pi-forwarder.ts",
-  ],
+  "src/compose.ts": ["./modules/agents/index.ts"],
   "src/server/main.ts": [
     "../modules/fleet/connect.ts",
     "../modules/fleet/postgres/identity.ts",
     "../modules/fleet/catalog/late-sweep.ts",
-    "../modules/agents/acp/acp-proxy.ts",
-    "../modules/agents/behind/process.ts",
     "./openrpc.ts",
   ],
   "src/storage/stores.ts": [

@@ -1,12 +1,16 @@
 /** The optional modules. Without the folder of one, its lines here and the folder of its tests, the rest compiles and works. */
 
+import * as agents from "./modules/agents/index.ts";
 import * as attach from "./modules/attach/index.ts";
+import type { AgentsModule } from "./server/agents-module.ts";
 import type { AttachModule } from "./server/attach-module.ts";
 
 export interface Modules {
+  readonly agents?: AgentsModule;
   readonly attach?: AttachModule;
 }
 
 export const modules: Modules = {
+  agents,
   attach,
 };

@@ -1,8 +1,7 @@
 /** The version of Pi that stands behind the server, for clients of Pi, which ask the program that they start. */
 
-import { makeAgentVariables } from "../modules/agents/behind/variables.ts";
-import type { AgentSettings } from "../server/settings.ts";
-import type { Variables } from "../storage/fs/paths.ts";
+import type { AgentSettings } from "../server/agents-module.ts";
+import { makeAgentVariables, type Variables } from "../storage/fs/paths.ts";
 
 /** Milliseconds for an agent to report its version. Pi takes about one second. */
 const WITHIN = 10_000;

@@ -8,7 +8,7 @@ import { parse } from "../core/json/json.ts";
 import { isPath } from "../core/search/named.ts";
 import { AddressError } from "../modules/fleet/postgres/address.ts";
 import { type Service, serve, type World } from "../server/main.ts";
-import type { ServerSettings } from "../server/settings.ts";
+import { type ServerSettings, SettingsError } from "../server/settings.ts";
 import { type Disk, hasReader, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
@@ -109,7 +109,7 @@ async function main(): Promise<number> {
   try {
     service = serve(settings, { ...WORLD, input: process.stdin, output, isHeard: () => hasReader(1) });
   } catch (error) {
-    if (!(error instanceof AddressError)) throw error;
+    if (!(error instanceof AddressError || error instanceof SettingsError)) throw error;
     WORLD.printError(error.message);
     return 2;
   }

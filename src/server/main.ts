@@ -3,17 +3,13 @@
 import { homedir, tmpdir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
-import { modules } from "../compose.ts";
+import { type Modules, modules } from "../compose.ts";
 import type { Catalog } from "../core/ports/catalog.ts";
 import { type Env, makeTimestamp } from "../core/ports/env.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
-import { AcpProxy } from "../modules/agents/acp/acp-proxy.ts";
-import type { AgentBackend } from "../modules/agents/acp/agent.ts";
-import type { AgentOptions } from "../modules/agents/behind/agent-server.ts";
-import { type AgentLaunch, ShownComplaints } from "../modules/agents/behind/process.ts";
 import { LateSweep } from "../modules/fleet/catalog/late-sweep.ts";
 import { connectFleet } from "../modules/fleet/connect.ts";
 import { openKnownStore } from "../modules/fleet/postgres/identity.ts";
@@ -39,11 +35,12 @@ import { getCommonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { getConfines, makeStores } from "../storage/stores.ts";
+import type { AgentOptions, AgentSettings, AgentsModule } from "./agents-module.ts";
 import { OpenLimit } from "./dispatch/open-limit.ts";
 import type { SharingStart } from "./dispatch/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
-import type { AgentSettings, ServerSettings } from "./settings.ts";
+import { type ServerSettings, SettingsError } from "./settings.ts";
 
 /** Milliseconds before deferred work starts; the reply has been sent long before. */
 const PUT_OFF_MS = 50;
@@ -65,14 +62,14 @@ export interface World {
   readonly heldReplyBytes?: number;
   /** The limit of open sessions; by default that of this process. */
   readonly room?: OpenLimit;
-  /** The agent that runs turns for an editor, if there is one. */
-  readonly agent?: AgentBackend;
   /** Overrides of how the agents in the settings are started and ended. */
-  readonly agentLaunch?: Pick<AgentLaunch, "spawn" | "patience">;
+  readonly agentLaunch?: Pick<AgentOptions, "spawn" | "patience">;
   /** The locks against other writers; by default those of the system. */
   readonly locks?: Locks;
   /** The shared database, which has the sessions, too. */
   readonly fleet?: FleetConnection;
+  /** The optional modules; by default those of this build. */
+  readonly modules?: Modules;
 }
 
 export interface Service {
@@ -89,7 +86,9 @@ export interface Service {
   readonly fleet: Stores["fleet"];
 }
 
+/** Starts a server. Throws SettingsError, and AddressError for the address of a fleet. */
 export function serve(settings: ServerSettings, world: World): Service {
+  const agents = getAgents(settings, world.modules ?? modules);
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containDisk(world.disk);
@@ -135,7 +134,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     name: "pi-session-server",
     version: world.version,
     framings: ["lines", "headers"],
-    dialects: ["jsonrpc", "pi", "acp"],
+    dialects: ["jsonrpc", "pi", ...(agents ? ["acp"] : [])],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     asPi: settings.asPi,
@@ -163,13 +162,13 @@ export function serve(settings: ServerSettings, world: World): Service {
   };
   const { catalog, offered } = stores;
   const found = { catalog, offered, fleet: stores.fleet, sha256: world.env.sha256 };
-  if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
-    const proxy = new AcpProxy(
-      { ...world, workspace, outage: fleet?.outage },
-      { ...makeAgentOptions(settings.agent, settings, world), cwd: world.cwd },
-    );
-    return { ...found, done: proxy.serve().finally(ended), stop: () => proxy.stop() };
+  const agent = settings.agent && makeAgentOptions(settings.agent, settings, world);
+  const isEditor = settings.dialect === "acp";
+  if (agents && agent?.protocol === "acp" && !isEditor) {
+    const recording = agents.recordAgent({ ...world, workspace, outage: fleet?.outage }, agent);
+    return { ...found, done: recording.serve().finally(ended), stop: () => recording.stop() };
   }
+  const facts = { version: world.version, readOnly: settings.readOnly };
   const connection = new Connection({
     input: world.input,
     output: world.output,
@@ -179,10 +178,10 @@ export function serve(settings: ServerSettings, world: World): Service {
     isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
     room: world.room ?? new OpenLimit(undefined, undefined, undefined, countOpenFiles(world.disk)),
-    acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
+    faces: agents ? { acp: (wire) => agents.startEditorFace(wire, facts, isEditor ? agent : undefined) } : {},
+    startPi: agents && agent && !isEditor ? (wire) => agents.startPiBehind(wire, agent) : undefined,
     // The system's temporary folder may be in memory. It is used only if the state folder cannot be written.
     sharing,
-    agent: settings.agent && makeAgentOptions(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(ended);
@@ -194,19 +193,31 @@ function prepareSharing(settings: ServerSettings, world: World, disk: Disk): Sha
   const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
   const { env, version, variables, disk: ownDisk } = world;
-  return modules.attach?.makeSharing({ disk, ownDisk, variables, env, version, durability, holderTimeout });
+  return (world.modules ?? modules).attach?.makeSharing({
+    disk,
+    ownDisk,
+    variables,
+    env,
+    version,
+    durability,
+    holderTimeout,
+  });
+}
+
+/** Returns the module with agents, if this build has it. Throws SettingsError if the settings need it. */
+function getAgents({ agent, dialect }: ServerSettings, { agents }: Modules): AgentsModule | undefined {
+  if (!agents && (agent || dialect === "acp"))
+    throw new SettingsError(`This build has no agents. Leave out ${agent ? "--agent" : "--dialect acp"}.`);
+  return agents;
 }
 
 /** Returns the options to start the agent behind this server. It works in the session's directory if that exists. */
-function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentOptions {
-  const complaints = new ShownComplaints(world.printError);
+function makeAgentOptions(agent: AgentSettings, settings: ServerSettings, world: World): AgentOptions {
   return {
-    words,
-    within,
+    ...agent,
     variables: world.variables,
     maxLineBytes: settings.maxMessageBytes,
     ...world.agentLaunch,
-    complain: (sentence) => complaints.take(sentence),
     printError: world.printError,
     cwdFor: (session) => {
       const { cwd = "" } = session ?? {};

@@ -1,6 +1,7 @@
 /** The settings of a server. */
 
-import type { DialectName } from "./connection/dialect.ts";
+import type { AgentSettings } from "./agents-module.ts";
+import type { DialectName, FaceName } from "./connection/dialect.ts";
 import type { FramingName } from "./connection/framing.ts";
 
 export interface ServerSettings {
@@ -20,7 +21,7 @@ export interface ServerSettings {
   /** Indexes words for the search of other machines; by default as PI_FLEET_SEARCH says. */
   readonly fleetSearch?: "on" | "off";
   readonly framing: FramingName | "auto";
-  readonly dialect: DialectName | "acp" | "auto";
+  readonly dialect: DialectName | FaceName | "auto";
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
   /** Sharing of sessions with other processes, which may join their holder. */
@@ -42,12 +43,5 @@ export interface ServerSettings {
   readonly action: "serve" | "help" | "version";
 }
 
-/** An agent that this server starts. */
-export interface AgentSettings {
-  /** The program and its arguments. */
-  readonly words: readonly string[];
-  /** Pi's dialect, or the Agent Client Protocol, whose lines are passed on and recorded. */
-  readonly protocol: "pi" | "acp";
-  /** Milliseconds that the agent has to answer a question of ours, and to read its pending input. */
-  readonly within: number;
-}
+/** Reports settings that this build cannot serve. */
+export class SettingsError extends Error {}

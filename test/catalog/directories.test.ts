@@ -3,7 +3,6 @@
 import { mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { editorHere } from "../support/acp.ts";
 import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText } from "../support/lines.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
@@ -26,10 +25,9 @@ function place(): { place: Place; ways: string[] } {
 
 const BOTH = [sessionId(1), sessionId(2)];
 
-test("lists, searches, usage and editors find the sessions of a directory by each", async () => {
+test("lists, searches and usage find the sessions of a directory by each", async () => {
   const { place: there, ways } = place();
   const server = serveLibrary(there);
-  const editor = await editorHere([], { place: there });
   const ids = (sessions: Json[]): string[] => [...new Set(sessions.map((session) => session.sessionId))].sort();
   for (const cwd of ways) {
     expect([cwd, ids((await server.result("list_sessions", { cwd })).sessions)]).toEqual([cwd, BOTH]);
@@ -37,7 +35,6 @@ test("lists, searches, usage and editors find the sessions of a directory by eac
     expect([cwd, ids((await server.result("search_sessions", { query: "say", cwd })).hits)]).toEqual([cwd, BOTH]);
     const { rows } = await server.result("get_usage", { cwd, groupBy: ["session"] });
     expect([cwd, rows.map((row: Json) => row.sessionId).sort()]).toEqual([cwd, BOTH]);
-    expect([cwd, ids((await editor.result("session/list", { cwd })).sessions)]).toEqual([cwd, BOTH]);
     const { sessions } = await server.result("list_sessions", { cwd, quick: true });
     expect(ids(sessions).length, cwd).toBeGreaterThan(0);
   }

@@ -5,7 +5,7 @@ import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { createContext, Script } from "node:vm";
-import type { AgentPatience, SpawnAgent } from "../../src/modules/agents/behind/process.ts";
+import type { AgentPatience, SpawnAgent } from "../../src/server/agents-module.ts";
 
 type Handle = NodeJS.Timeout | NodeJS.Immediate;
 

@@ -1,9 +1,9 @@
 /** Recognizes the host's dialect by its first message. */
 
-import type { DialectName } from "./dialect.ts";
+import type { DialectName, FaceName } from "./dialect.ts";
 
 /** Returns the dialect of a first message; undefined if it is unknown. */
-export function detectDialect(value: unknown): DialectName | "acp" | undefined {
+export function detectDialect(value: unknown): DialectName | FaceName | undefined {
   if (Array.isArray(value))
     return value.some(
       (item) => !Array.isArray(item) && detectDialect(item) !== undefined && detectDialect(item) !== "pi",

@@ -9,6 +9,8 @@ import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
+/** A dialect that a face speaks, which takes the whole wire over. */
+export type FaceName = "acp";
 export type Pieces = (string | Uint8Array)[];
 
 export type Decoded =

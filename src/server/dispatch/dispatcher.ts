@@ -445,6 +445,7 @@ export class Dispatcher implements Caller, SharingServer {
   introduce(introduction: Introduction): void {
     this.introduced = true;
     this.sink.introduce(introduction);
+    if (introduction.hooks) this.hooks.register(introduction.hooks);
     this.presence.introduce(introduction);
     this.sharing?.introduce();
   }

@@ -106,8 +106,11 @@ export class Replies {
   }
 
   private send(lane: Lane, slot: Slot): void {
-    if (slot.refusal) this.sink.refuse(slot.refusal);
-    else if (slot.batch) this.sendBatch(slot.batch);
+    if (slot.refusal) {
+      // session_start cannot be sent before the first payload has decided the dialect.
+      if (this.sink.canSendEvents) this.start();
+      this.sink.refuse(slot.refusal);
+    } else if (slot.batch) this.sendBatch(slot.batch);
     else if (!isReply(slot)) {
       this.start();
       for (const event of slot.events) this.sink.event(event);
@@ -132,7 +135,7 @@ export class Replies {
     if (batch.sent) return;
     batch.sent = true;
     const introduces = batch.replies.some(({ call }) => call.command.introduces);
-    if (!introduces && batch.replies.length > 0) this.start();
+    if (!introduces && (batch.replies.length > 0 || this.sink.canSendEvents)) this.start();
     for (const { call } of batch.replies) if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
     const prepared = batch.replies.map((reply) => reply.prepared);
     this.sink.batch(prepared, batch.refusals);

@@ -143,3 +143,12 @@ export function isSessionName(name: string): boolean {
 export function toAbsolutePath(path: string, cwd: string): string {
   return isAbsolute(path) ? path : resolve(cwd, path);
 }
+
+/**
+ * Returns the variables without those that open the fleet's database: the agent runs commands of a model. Every agent
+ * must be started with these.
+ */
+export function makeAgentVariables(variables: Variables): NodeJS.ProcessEnv {
+  const { PI_FLEET_URL, PGPASSWORD, ...rest } = variables;
+  return rest;
+}

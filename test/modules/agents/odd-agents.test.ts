@@ -3,6 +3,8 @@
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import type { AgentBackend, AgentSession, ClientChannel } from "../../../src/modules/agents/acp/agent.ts";
+import { AcpConversation } from "../../../src/modules/agents/acp/conversation.ts";
+import * as agents from "../../../src/modules/agents/index.ts";
 import { editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
 import { HERE, PROCESS } from "../../support/agents-here.ts";
@@ -284,9 +286,16 @@ test("the mode that is in force is told by a load, and where an agent that was s
 });
 
 describe("an agent in this process", () => {
+  const inPlace = (agent: Echo): HereOptions => ({
+    modules: {
+      agents: { ...agents, startEditorFace: (wire, facts) => new AcpConversation(wire, { ...facts, agent }) },
+    },
+  });
+
   /** An agent that fails, waits for its end, or asks, as its prompt says. */
   class Echo implements AgentBackend {
     readonly promptCapabilities = { image: true, audio: false, embeddedContext: false };
+    readonly isFull = false;
     readonly done: Json[] = [];
     private readonly ends = new Map<string, (reply: Json) => void>();
 
@@ -298,6 +307,9 @@ describe("an agent in this process", () => {
       const toolCall = { toolCallId: "1", title: "think" };
       return client.ask("session/request_permission", { toolCall, options: [] });
     }
+
+    resume(): void {}
+    async end(): Promise<void> {}
 
     cancel(sessionId: string): void {
       this.ends.get(sessionId)?.({ stopReason: "cancelled" });
@@ -318,7 +330,7 @@ describe("an agent in this process", () => {
 
   test("that fails is reported like a bug of ours; a refusal of the client goes to it, and so do settings", async () => {
     const agent = new Echo();
-    const editor = await editorHere([], { agent });
+    const editor = await editorHere([], inPlace(agent));
     const { sessionId } = await editor.make();
     vi.spyOn(process.stderr, "write").mockReturnValue(true);
     const { error } = await editor.turn(sessionId, "fail");
@@ -333,7 +345,7 @@ describe("an agent in this process", () => {
   });
 
   test("has no turn left when its client goes, whether that has begun or not; others are answered meanwhile", async () => {
-    const editor = await editorHere([], { agent: new Echo() });
+    const editor = await editorHere([], inPlace(new Echo()));
     const [one, two] = [await editor.make(), await editor.make()];
     editor.begins(one.sessionId, "ask");
     await editor.question();

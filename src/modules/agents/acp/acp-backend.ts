@@ -6,7 +6,8 @@ import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
-import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
+import type { FaceWire } from "../../../server/face.ts";
+import type { AgentSetup } from "../behind/agent-server.ts";
 import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, ClientDescription, PromptBlock } from "./agent.ts";
@@ -23,8 +24,8 @@ export class AcpBackend implements AgentBackend, Gate {
   readonly reportsUsage = true;
   readonly uses = ["mcpServers", "additionalDirectories"];
   promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
-  private readonly handles: ServerHandles;
-  private readonly options: AgentOptions;
+  private readonly wire: FaceWire;
+  private readonly options: AgentSetup;
   private readonly version: string;
   private client: ClientDescription = {};
   private agent: Promise<ConnectedAgent> | undefined;
@@ -38,9 +39,10 @@ export class AcpBackend implements AgentBackend, Gate {
   private opening = 0;
   private isEnding = false;
 
-  constructor(handles: ServerHandles, options: AgentOptions, version: string) {
-    this.handles = handles;
+  constructor(wire: FaceWire, options: AgentSetup, version: string) {
+    this.wire = wire;
     this.options = options;
+    wire.dispatcher.addGate(this);
     this.version = version;
   }
 
@@ -103,7 +105,7 @@ export class AcpBackend implements AgentBackend, Gate {
         if (!acpSession) throw makeUnknownMethodError(method);
         return acpSession.asked(method, params);
       },
-      drained: () => this.handles.resumeInput(),
+      drained: () => this.wire.resumeInput(),
       ended: () => {
         if (this.link !== link) return;
         this.link = undefined;
@@ -130,7 +132,7 @@ export class AcpBackend implements AgentBackend, Gate {
   }
 
   private getSession(sessionId: string): AcpSession {
-    const acpSession = this.sessions.get(sessionId) ?? new AcpSession(sessionId, this.handles, this.options);
+    const acpSession = this.sessions.get(sessionId) ?? new AcpSession(sessionId, this.wire, this.options);
     this.sessions.set(sessionId, acpSession);
     return acpSession;
   }

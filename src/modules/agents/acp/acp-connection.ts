@@ -3,8 +3,8 @@
 import { Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
-import { parseDroppedMessage } from "../behind/line-cutter.ts";
-import { isJsonObject, parseMembers } from "../behind/pi-lines.ts";
+import { PendingRequests } from "../../../server/connection/pending-requests.ts";
+import { isJsonObject, parseDroppedMessage, parseMembers } from "../behind/lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "../behind/process.ts";
 import { AcpError } from "./errors.ts";
 
@@ -26,17 +26,12 @@ interface AcpHandler {
   ended(failure: Failure): void;
 }
 
-interface SentRequest {
-  resolve(result: LooseMembers): void;
-  reject(error: Error): void;
-}
-
 export class AcpConnection implements AgentSink {
   private readonly process: AgentProcess;
   private readonly handler: AcpHandler;
   private readonly launch: AgentLaunch;
   private readonly within: number;
-  private readonly waiting = new Map<number, SentRequest>();
+  private readonly waiting = new PendingRequests<unknown, LooseMembers>();
   private count = 0;
   private waitingBytes = 0;
   /** Unanswered requests of the agent, and bytes of answers that it has not read. */
@@ -64,26 +59,12 @@ export class AcpConnection implements AgentSink {
    * ended, except after a request that may take long.
    */
   request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
+    if (this.hasEnded) return Promise.reject(makeGoneFailure("has ended"));
     const id = ++this.count;
-    return new Promise((resolve, reject) => {
-      if (this.hasEnded) return reject(makeGoneFailure("has ended"));
-      let late: NodeJS.Timeout | undefined;
-      if (!mayTakeLong) {
-        late = setTimeout(() => this.stop(`did not answer ${method} for ${this.within} ms and was ended`), this.within);
-        late.unref();
-      }
-      this.waiting.set(id, {
-        resolve: (result) => {
-          clearTimeout(late);
-          resolve(result);
-        },
-        reject: (error) => {
-          clearTimeout(late);
-          reject(error);
-        },
-      });
-      this.send({ id, method, params });
-    });
+    const expire = (): void => this.stop(`did not answer ${method} for ${this.within} ms and was ended`);
+    const result = this.waiting.wait(id, method, mayTakeLong ? undefined : { within: this.within, expire });
+    this.send({ id, method, params });
+    return result;
   }
 
   notify(method: string, params: object): void {
@@ -137,11 +118,8 @@ export class AcpConnection implements AgentSink {
   }
 
   private answered(id: unknown, result: unknown, error: unknown): void {
-    const request = typeof id === "number" ? this.waiting.get(id) : undefined;
-    if (!request) return;
-    this.waiting.delete(id as number);
-    if (error === undefined) return request.resolve(toMembers(result));
-    request.reject(AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
+    if (error === undefined) this.waiting.resolve(id, toMembers(result));
+    else this.waiting.reject(id, AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
   }
 
   private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {
@@ -185,8 +163,7 @@ export class AcpConnection implements AgentSink {
     this.hasEnded = true;
     clearTimeout(this.stall);
     const failure = makeGoneFailure(this.reason ?? how);
-    for (const request of this.waiting.values()) request.reject(failure);
-    this.waiting.clear();
+    this.waiting.rejectAll(failure);
     this.handler.ended(failure);
   }
 }

@@ -1,7 +1,9 @@
-/** Matches a session of ours to the session of an ACP agent that continues it. */
+/** Matches a session of ours to the session of an ACP agent that continues it, or makes the seed for a new one. */
 
+import { toParagraphs } from "../../../core/context/summary.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
+import { parse } from "../../../core/json/json.ts";
 import type { Session } from "../../../core/session/session.ts";
 
 /** The `customType` of the entry that names the agent's session. */
@@ -43,4 +45,28 @@ export function matchAgentSession(session: Session, agentName: string): AgentSes
     break;
   }
   return { leafId, isEmpty, ...match };
+}
+
+/** Characters of a seed: some 50,000 tokens, which leaves most models room to work. The newest ones are kept. */
+const LONGEST = 200_000;
+
+/** Returns the seed, the conversation at the leaf as text for an agent that cannot load it; undefined when it is empty. */
+export function makeSeed(session: Session): string | undefined {
+  const { items } = session.context();
+  const words: string[] = [];
+  for (const text of session.messageTexts(items)) words.push(...toParagraphs(parse(text) as Record<string, unknown>));
+  if (words.length === 0) return undefined;
+  const kept: string[] = [];
+  let length = 0;
+  for (const paragraph of words.reverse()) {
+    if (length + paragraph.length > LONGEST) {
+      kept.push(kept.length === 0 ? paragraph.slice(-LONGEST) : "[What came before is left out.]");
+      break;
+    }
+    length += paragraph.length;
+    kept.push(paragraph);
+  }
+  const intro =
+    "This conversation was begun in another session, which follows. Go on with it: what comes after it is the next message of the person.";
+  return `${intro}\n\n<conversation>\n${kept.reverse().join("\n\n")}\n</conversation>\n\n`;
 }

@@ -3,12 +3,12 @@
  * turns before it passes them on. The agent ends with the editor, and its end ends the proxy.
  */
 
-import type { Readable, Writable } from "node:stream";
-import type { Workspace } from "../../../core/session/workspace.ts";
-import { LineCutter, type LineSink, parseDroppedMessage } from "../behind/line-cutter.ts";
-import { isJsonObject, parseMembers } from "../behind/pi-lines.ts";
-import { type AgentLaunch, AgentProcess, type AgentSink } from "../behind/process.ts";
-import { AcpRecorder, type RemoteOutage } from "./acp-recorder.ts";
+import type { AgentRecording, RecordedStreams } from "../../../server/agents-module.ts";
+import { LineDecoder } from "../../../server/connection/framing.ts";
+import type { AgentSetup } from "../behind/agent-server.ts";
+import { isJsonObject, parseDroppedMessage, parseMembers } from "../behind/lines.ts";
+import { AgentProcess, type AgentSink, type LineSink, passLines } from "../behind/process.ts";
+import { AcpRecorder } from "./acp-recorder.ts";
 
 /** Bytes of lines that wait behind one that is being written, above which no more is read. */
 const FULL_AT = 4 << 20;
@@ -16,19 +16,6 @@ const FULL_AT = 4 << 20;
 const REFRESH_INTERVAL = 500;
 /** The code of an internal error in JSON-RPC. */
 const INTERNAL = -32603;
-
-interface ProxyOptions extends AgentLaunch {
-  readonly cwd: string;
-  printError(sentence: string): void;
-}
-
-interface ProxyStreams {
-  readonly input: Readable;
-  readonly output: Writable;
-  readonly workspace: Workspace;
-  /** See {@link AcpRecorder}. */
-  readonly outage?: RemoteOutage;
-}
 
 /** Passes lines on one after the other. */
 class LineQueue {
@@ -77,20 +64,20 @@ class LineQueue {
   }
 }
 
-export class AcpProxy {
-  private readonly streams: ProxyStreams;
-  private readonly options: ProxyOptions;
+export class AcpProxy implements AgentRecording {
+  private readonly streams: RecordedStreams;
+  private readonly options: AgentSetup;
   private readonly recorder: AcpRecorder;
   private readonly fromClient: LineQueue;
   private readonly fromAgent: LineQueue;
-  private readonly cutter: LineCutter;
+  private readonly decoder: LineDecoder;
   private agent: AgentProcess | undefined;
   /** The way the agent ended, if it has. */
   private ended: string | undefined;
   private isHostGone = false;
   private over: (() => void) | undefined;
 
-  constructor(streams: ProxyStreams, options: ProxyOptions) {
+  constructor(streams: RecordedStreams, options: AgentSetup) {
     this.streams = streams;
     this.options = options;
     this.recorder = new AcpRecorder(streams.workspace, (sentence) => options.printError(sentence), streams.outage);
@@ -102,16 +89,15 @@ export class AcpProxy {
       (line) => this.toClient(line),
       () => this.balance(),
     );
-    const sink: LineSink = {
+    this.decoder = new LineDecoder(options.maxLineBytes, true);
+  }
+
+  async serve(): Promise<number> {
+    const { input, output } = this.streams;
+    const fromClient: LineSink = {
       line: (line) => this.fromClient.push(line),
       tooLong: (beginning, size) => this.refuseLong(beginning, size),
     };
-    this.cutter = new LineCutter(sink, options.maxLineBytes);
-  }
-
-  /** Serves until either side ends. Resolves to the exit status. */
-  async serve(): Promise<number> {
-    const { input, output } = this.streams;
     output.on("error", () => {
       this.isHostGone = true;
       this.stop();
@@ -120,15 +106,16 @@ export class AcpProxy {
     const keepingUp = setInterval(() => this.recorder.synchronize(), REFRESH_INTERVAL).unref();
     await new Promise<void>((resolve) => {
       this.over = resolve;
-      this.agent = new AgentProcess(this.options, this.options.cwd, this.sink());
+      this.agent = new AgentProcess(this.options, this.options.cwdFor(null), this.sink());
       input.on("data", (chunk: Buffer) => {
-        this.cutter.push(chunk);
+        this.decoder.push(chunk);
+        passLines(this.decoder, fromClient);
         this.balance();
       });
       for (const end of ["end", "error", "close"]) input.on(end, () => this.stop());
     });
     const diedItself = this.ended !== undefined;
-    this.cutter.end();
+    passLines(this.decoder, fromClient, true);
     // A received prompt is always recorded and passed on.
     await this.fromClient.idle();
     await this.agent?.end();

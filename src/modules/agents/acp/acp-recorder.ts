@@ -6,10 +6,12 @@
 
 import { Failure } from "../../../core/failure.ts";
 import { makeDraft, SESSION_ID } from "../../../core/format/entry.ts";
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Workspace } from "../../../core/session/workspace.ts";
-import { becomeWriter } from "../../../core/session/writer.ts";
-import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, toLoose, toUserBlocks } from "./acp-turn.ts";
+import type { RemoteOutage } from "../../../server/agents-module.ts";
+import { prepareToWrite } from "../behind/recorder.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, makePermissionDraft } from "./acp-turn.ts";
 
 /** A session of the agent, and its record. */
 interface RecordedSession {
@@ -28,15 +30,7 @@ interface RecordedSession {
 /** A request without a reply. */
 interface OpenRequest {
   readonly method: string;
-  readonly params: Loose;
-}
-
-/** An outage of the database that other machines share, during which recording continues without them. */
-export interface RemoteOutage {
-  /** True if other machines should not be asked. */
-  readonly lasts: boolean;
-  /** Returns whether the outage has begun, because they do not answer. */
-  begins(): Promise<boolean>;
+  readonly params: LooseMembers;
 }
 
 /** Requests of either side that are kept until their reply. */
@@ -53,7 +47,7 @@ export class AcpRecorder {
   private readonly clientRequests = new Map<string, OpenRequest>();
   private readonly agentRequests = new Map<string, OpenRequest>();
   private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
-  private agentInfo: Loose = {};
+  private agentInfo: LooseMembers = {};
   private hasFailed = false;
   /** Sessions whose last read failed. */
   private readonly unread = new WeakSet<Session>();
@@ -76,9 +70,9 @@ export class AcpRecorder {
    * Takes a message of the client. Returns a promise that must resolve before the message is passed on: a prompt is
    * durable before the agent gets it. Rejects when it cannot be written.
    */
-  fromClient(message: Loose): Promise<void> | undefined {
+  fromClient(message: LooseMembers): Promise<void> | undefined {
     const { id, method } = message;
-    const params = toLoose(message.params);
+    const params = toMembers(message.params);
     if (typeof method !== "string") {
       return this.answered(this.agentRequests, message);
     }
@@ -89,22 +83,13 @@ export class AcpRecorder {
     return undefined;
   }
 
-  private async prompted({ sessionId, prompt }: Loose): Promise<void> {
+  private async prompted({ sessionId, prompt }: LooseMembers): Promise<void> {
     const recorded = this.sessions.get(String(sessionId)) ?? (await this.begin({ sessionId }, false));
-    const { blocks, isWhole } = toUserBlocks(Array.isArray(prompt) ? prompt : []);
-    const content = blocks;
-    const written: AcpDraft[] = recorded.turn.flush("stop");
-    written.push({
-      type: "message",
-      rest: { message: { role: "user", content, timestamp: this.workspace.env.now() } },
-    });
-    if (!isWhole) written.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
-    await this.write(recorded, written);
-    await recorded.session.commit();
+    await this.writeDurably(recorded, recorded.turn.begin(Array.isArray(prompt) ? prompt : []));
   }
 
   /** Starts or continues the record of a session of the agent, also when another machine has recorded it. */
-  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
+  private async begin({ sessionId, cwd }: LooseMembers, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
     const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
     const mayHaveId = !isMeant || (await this.fetchRemote(agentSessionId, isNew));
@@ -185,7 +170,7 @@ export class AcpRecorder {
   }
 
   /** Forgets a request of the client that was not passed on. */
-  forget({ id }: Loose): void {
+  forget({ id }: LooseMembers): void {
     this.clientRequests.delete(JSON.stringify(id ?? null));
   }
 
@@ -195,13 +180,13 @@ export class AcpRecorder {
    * Takes a message of the agent. Finished messages are written before it is passed on. At the end of a turn, returns a
    * promise that resolves when they are durable.
    */
-  fromAgent(message: Loose): Promise<void> | undefined {
+  fromAgent(message: LooseMembers): Promise<void> | undefined {
     const { id, method } = message;
-    const params = toLoose(message.params);
+    const params = toMembers(message.params);
     if (method === "session/update") {
       const recorded = this.sessions.get(String(params.sessionId));
       if (!recorded || recorded.isReplay) return undefined;
-      return this.write(recorded, recorded.turn.take(toLoose(params.update)));
+      return this.write(recorded, recorded.turn.update(toMembers(params.update)));
     }
     if (typeof method === "string") {
       if (id !== undefined) remember(this.agentRequests, id, { method, params });
@@ -210,13 +195,13 @@ export class AcpRecorder {
     return this.answered(this.clientRequests, message);
   }
 
-  private answered(asked: Map<string, OpenRequest>, { id, result, error }: Loose): Promise<void> | undefined {
+  private answered(asked: Map<string, OpenRequest>, { id, result, error }: LooseMembers): Promise<void> | undefined {
     const key = JSON.stringify(id ?? null);
     const request = asked.get(key);
     if (!request) return undefined;
     asked.delete(key);
     const { method, params } = request;
-    const outcome = toLoose(result);
+    const outcome = toMembers(result);
     const recorded = this.sessions.get(String(params.sessionId));
     if (method === "initialize") this.identify(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
@@ -230,18 +215,16 @@ export class AcpRecorder {
       recorded.isReplay = false;
       if (!isReplay) return this.write(recorded, recorded.turn.end({}));
     } else if (method === "session/request_permission" && recorded)
-      return this.write(recorded, [
-        { type: "custom", rest: { customType: "acp_permission", data: { request: params, result, error } } },
-      ]);
+      return this.write(recorded, [makePermissionDraft(params, { result, error })]);
     else if (method === "session/prompt" && recorded) {
-      const failed = error === undefined ? undefined : String(toLoose(error).message ?? "The agent refused.");
-      return this.writeDurably(recorded, recorded.turn.end(outcome, failed));
+      const failed = error === undefined ? undefined : String(toMembers(error).message ?? "The agent refused.");
+      return this.writeDurably(recorded, recorded.turn.end({ ...outcome, errorMessage: failed }));
     }
     return undefined;
   }
 
-  private identify({ agentInfo }: Loose): void {
-    this.agentInfo = toLoose(agentInfo);
+  private identify({ agentInfo }: LooseMembers): void {
+    this.agentInfo = toMembers(agentInfo);
     const name = typeof this.agentInfo.name === "string" && this.agentInfo.name !== "" ? this.agentInfo.name : "acp";
     this.speaker = { api: "acp", provider: name, model: name };
   }
@@ -253,11 +236,11 @@ export class AcpRecorder {
     if (written.length === 0) return undefined;
     const { session, busy } = recorded;
     if (busy) return busy.then(() => this.write(recorded, written));
-    const becoming = becomeWriter(session);
-    if (becoming instanceof Promise)
+    const ready = prepareToWrite(session);
+    if (ready)
       return markBusy(
         recorded,
-        becoming.then(() => this.append(session, written)),
+        ready.then(() => this.append(session, written)),
       );
     this.append(session, written);
     return undefined;
@@ -323,7 +306,7 @@ export class AcpRecorder {
       const { agentSessionId, turn } = recorded;
       await this.finishRecord(
         recorded,
-        running.has(agentSessionId) ? turn.end({ stopReason }, errorMessage) : turn.end({}),
+        running.has(agentSessionId) ? turn.end({ stopReason, errorMessage }) : turn.end({}),
       );
     }
     this.sessions.clear();

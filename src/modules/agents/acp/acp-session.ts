@@ -5,13 +5,13 @@ import { makeDraft } from "../../../core/format/entry.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
-import { becomeWriter } from "../../../core/session/writer.ts";
-import { type AgentOptions, notifyWrittenEntries, runInOrder, type ServerHandles } from "../behind/agent-server.ts";
-import { makeSeed } from "../behind/seed.ts";
+import type { FaceWire } from "../../../server/face.ts";
+import { type AgentSetup, notifyWrittenEntries, runInOrder } from "../behind/agent-server.ts";
+import { prepareToWrite } from "../behind/recorder.ts";
 import type { AcpConnection } from "./acp-connection.ts";
-import { matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
+import { makeSeed, matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
 import { SessionSettings } from "./acp-settings.ts";
-import { type AcpDraft, type AcpSpeaker, AcpTurn, toUserBlocks } from "./acp-turn.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, makePermissionDraft } from "./acp-turn.ts";
 import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "./agent.ts";
 import { type PathEntry, SERVER_NAME } from "./update-mapper.ts";
 
@@ -63,7 +63,7 @@ interface RunningTurn {
 export class AcpSession {
   readonly sessionId: string;
   channel: ClientChannel | undefined;
-  private readonly handles: ServerHandles;
+  private readonly wire: FaceWire;
   private binding: AgentBinding | undefined;
   private turn: RunningTurn | undefined;
   /** Resolves when all updates so far are sent and recorded. */
@@ -82,9 +82,9 @@ export class AcpSession {
   private readonly within: number;
   private readonly printError: (sentence: string) => void;
 
-  constructor(sessionId: string, handles: ServerHandles, { within, printError }: AgentOptions) {
+  constructor(sessionId: string, wire: FaceWire, { within, printError }: AgentSetup) {
     this.sessionId = sessionId;
-    this.handles = handles;
+    this.wire = wire;
     this.within = within;
     this.printError = printError;
   }
@@ -103,16 +103,8 @@ export class AcpSession {
 
   /** Runs work on the session in the order of its calls. */
   private inOrder<T>(work: (session: Session) => Promise<T> | T): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const run = async (): Promise<void> => {
-        try {
-          resolve(await work(this.handles.workspace.session(this.sessionId)));
-        } catch (error) {
-          reject(error);
-        }
-      };
-      void runInOrder(this.handles.dispatcher, run, this.sessionId);
-    });
+    const run = async (): Promise<T> => work(this.wire.workspace.session(this.sessionId));
+    return runInOrder(this.wire.dispatcher, run, this.sessionId);
   }
 
   // --- the session of the agent --------------------------------------------------------------------------------
@@ -214,7 +206,7 @@ export class AcpSession {
   async prompt(binding: AgentBinding, blocks: readonly PromptBlock[], channel: ClientChannel): Promise<AgentReply> {
     const { agent, agentSessionId } = binding;
     const speaker: AcpSpeaker = { api: "acp", provider: agent.name, model: agent.name };
-    const recorded = new AcpTurn(speaker, () => this.handles.workspace.env.now());
+    const recorded = new AcpTurn(speaker, () => this.wire.workspace.env.now());
     let recordedAll = (): void => {};
     const whenRecorded = new Promise<void>((resolve) => {
       recordedAll = resolve;
@@ -229,14 +221,10 @@ export class AcpSession {
     let hasBegun = false;
     try {
       await this.inOrder(async (session) => {
-        await becomeWriter(session);
+        await prepareToWrite(session);
         const seed = binding.needsSeed ? makeSeed(session) : undefined;
         if (seed !== undefined) sent = [{ type: "text", text: seed }, ...blocks];
-        await this.append(session, [
-          ...this.makeNote(binding),
-          ...this.takeBetweenTurns(),
-          ...makePromptDrafts(blocks, this.handles.workspace.env.now()),
-        ]);
+        await this.append(session, [...this.makeNote(binding), ...this.takeBetweenTurns(), ...recorded.begin(blocks)]);
         // The prompt is durable before the agent gets it.
         await session.commit();
         hasBegun = true;
@@ -283,7 +271,7 @@ export class AcpSession {
     await this.whenDelivered();
     try {
       await this.inOrder(async (session) => {
-        await this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
+        await this.append(session, turn.recorded.end({ ...result, errorMessage: turn.failure?.message ?? why }));
         await session.commit();
         binding.leafId = session.leafId;
       });
@@ -298,10 +286,10 @@ export class AcpSession {
 
   private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
     if (drafts.length === 0) return [];
-    const becoming = becomeWriter(session);
-    if (becoming instanceof Promise) await becoming;
+    const ready = prepareToWrite(session);
+    if (ready) await ready;
     const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
-    notifyWrittenEntries(this.handles.dispatcher, session, ids);
+    notifyWrittenEntries(this.wire.dispatcher, session, ids);
     return ids;
   }
 
@@ -397,7 +385,7 @@ export class AcpSession {
     turn: RunningTurn | undefined,
     channel: ClientChannel | undefined,
   ): Promise<void> {
-    const drafts = turn?.recorded.take(update) ?? [];
+    const drafts = turn?.recorded.update(update) ?? [];
     if (turn && drafts.length > 0) await this.record(turn, drafts);
     else if (!turn && MESSAGE_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
     await channel?.update(moveMessageId(update));
@@ -421,10 +409,8 @@ export class AcpSession {
   /** Collects the agent's messages between turns. */
   private async collectBetweenTurns(update: LooseMembers): Promise<void> {
     const { name } = this.binding?.agent ?? { name: "acp" };
-    this.betweenTurns ??= new AcpTurn({ api: "acp", provider: name, model: name }, () =>
-      this.handles.workspace.env.now(),
-    );
-    const said = this.betweenTurns.take(update);
+    this.betweenTurns ??= new AcpTurn({ api: "acp", provider: name, model: name }, () => this.wire.workspace.env.now());
+    const said = this.betweenTurns.update(update);
     if (said.length > 0) await this.inOrder((session) => this.write(session, said));
   }
 
@@ -437,11 +423,7 @@ export class AcpSession {
     const { sessionId: _, ...rest } = params;
     const result = await channel.ask(method, rest);
     if (method === "session/request_permission" && turn && turn === this.turn)
-      await this.inOrder(async (session) =>
-        this.append(session, [
-          { type: "custom", rest: { customType: "acp_permission", data: { request: rest, result } } },
-        ]),
-      );
+      await this.inOrder((session) => this.append(session, [makePermissionDraft(rest, { result })]));
     return result;
   }
 }
@@ -451,14 +433,6 @@ function moveMessageId(update: LooseMembers): never {
   const { messageId, ...rest } = update;
   if (messageId === undefined || messageId === null) return update as never;
   return { ...rest, _meta: { ...toMembers(rest._meta), [SERVER_NAME]: { agentMessageId: messageId } } } as never;
-}
-
-function makePromptDrafts(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
-  const { blocks, isWhole } = toUserBlocks(prompt);
-  const message = { role: "user", content: blocks, timestamp };
-  const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
-  if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
-  return drafts;
 }
 
 /** Has the agent fork one of its sessions. Returns undefined if it cannot. */

@@ -3,15 +3,14 @@
  * by their results, and all other updates are kept raw.
  */
 
+import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import type { MessageValue } from "../behind/messages.ts";
-
-/** An object whose members may be missing or of any kind. */
-export type Loose = Readonly<Record<string, unknown>>;
+import type { Recorder } from "../behind/recorder.ts";
 
 /** An entry to write: a message, or a custom one. */
 export interface AcpDraft {
   readonly type: "message" | "custom";
-  readonly rest: Loose;
+  readonly rest: LooseMembers;
 }
 
 /** The author of answers, as in messages. */
@@ -21,10 +20,17 @@ export interface AcpSpeaker {
   readonly model: string;
 }
 
+/** The end of a turn: the reply to the prompt, or an error. */
+interface AcpTurnEnd {
+  readonly stopReason?: unknown;
+  readonly usage?: unknown;
+  readonly errorMessage?: string;
+}
+
 interface SeenCall {
   readonly name: string;
   /** The merged updates of the call. */
-  state: Loose;
+  state: LooseMembers;
 }
 
 /** Characters of an answer, above which the rest becomes another one. */
@@ -38,11 +44,8 @@ const STOPS: Readonly<Record<string, string>> = {
 };
 const ENDED = new Set(["completed", "failed"]);
 
-export function toLoose(value: unknown): Loose {
-  return typeof value === "object" && value !== null ? (value as Loose) : {};
-}
-
-export class AcpTurn {
+/** Each method returns the entries that are complete, for the caller to write. */
+export class AcpTurn implements Recorder<readonly unknown[], LooseMembers, AcpTurnEnd> {
   private readonly speaker: AcpSpeaker;
   private readonly now: () => number;
   /** Blocks of the pending answer. */
@@ -54,7 +57,7 @@ export class AcpTurn {
   private kind: "text" | "thinking" | undefined;
   private user: Record<string, unknown>[] = [];
   private readonly calls = new Map<string, SeenCall>();
-  private readonly kept = new Map<string, Loose>();
+  private readonly kept = new Map<string, LooseMembers>();
   private lost = 0;
 
   constructor(speaker: AcpSpeaker, now: () => number) {
@@ -62,22 +65,29 @@ export class AcpTurn {
     this.now = now;
   }
 
-  /** Takes an update of the agent. Returns the drafts that it completes. */
-  take(update: Loose): AcpDraft[] {
+  /** Begins a turn with a prompt, whose parts that messages lack are kept whole. */
+  begin(prompt: readonly unknown[]): AcpDraft[] {
+    const { blocks, isWhole } = toUserBlocks(prompt);
+    const message = makeMessageDraft({ role: "user", content: blocks, timestamp: this.now() });
+    const whole: AcpDraft = { type: "custom", rest: { customType: "acp_prompt", data: { prompt } } };
+    return [...this.flush("stop"), message, ...(isWhole ? [] : [whole])];
+  }
+
+  update(update: LooseMembers): AcpDraft[] {
     const { sessionUpdate, content } = update;
     if (sessionUpdate === "user_message_chunk") return this.heard(update);
     const before = this.user.length > 0 ? this.endUser() : [];
-    if (sessionUpdate === "agent_message_chunk" && toLoose(content).type === "text")
-      return [...before, ...this.say("text", String(toLoose(content).text ?? ""))];
-    if (sessionUpdate === "agent_thought_chunk" && toLoose(content).type === "text")
-      return [...before, ...this.say("thinking", String(toLoose(content).text ?? ""))];
+    if (sessionUpdate === "agent_message_chunk" && toMembers(content).type === "text")
+      return [...before, ...this.say("text", String(toMembers(content).text ?? ""))];
+    if (sessionUpdate === "agent_thought_chunk" && toMembers(content).type === "text")
+      return [...before, ...this.say("thinking", String(toMembers(content).text ?? ""))];
     if (sessionUpdate === "tool_call" || sessionUpdate === "tool_call_update") return [...before, ...this.call(update)];
     this.keep(String(sessionUpdate), update);
     return before;
   }
 
   /** Takes a user's message in a replay. */
-  private heard({ content }: Loose): AcpDraft[] {
+  private heard({ content }: LooseMembers): AcpDraft[] {
     const written = this.flush("stop");
     this.user.push(...toUserBlocks([content]).blocks);
     return written;
@@ -106,7 +116,7 @@ export class AcpTurn {
     this.pieces = [];
   }
 
-  private call(update: Loose): AcpDraft[] {
+  private call(update: LooseMembers): AcpDraft[] {
     const id = String(update.toolCallId);
     const { sessionUpdate: _, ...said } = update;
     let call = this.calls.get(id);
@@ -127,14 +137,14 @@ export class AcpTurn {
     return [...written, makeResultDraft(id, call, this.now())];
   }
 
-  private keep(kind: string, update: Loose): void {
+  private keep(kind: string, update: LooseMembers): void {
     // The last update of each kind counts.
     if (this.kept.size >= MAX_KEPT && !this.kept.has(kind)) this.lost++;
     else this.kept.set(kind, update);
   }
 
   /** Ends the pending answer, with its stop reason. */
-  flush(stopReason: string, more: Loose = {}): AcpDraft[] {
+  private flush(stopReason: string, more: LooseMembers = {}): AcpDraft[] {
     this.endBlock();
     const { blocks } = this;
     this.blocks = [];
@@ -154,8 +164,7 @@ export class AcpTurn {
     return [...user, makeMessageDraft({ ...message, ...rest })];
   }
 
-  /** Ends the turn by the reply to the prompt, or by an error. */
-  end({ stopReason, usage }: Loose, errorMessage?: string): AcpDraft[] {
+  end({ stopReason, usage, errorMessage }: AcpTurnEnd): AcpDraft[] {
     const named = STOPS[String(stopReason)];
     const reason = named ?? (errorMessage === undefined ? "stop" : "error");
     const written = this.flush(reason, { usage, ...(errorMessage === undefined ? {} : { errorMessage }) });
@@ -172,12 +181,17 @@ export class AcpTurn {
   }
 }
 
+/** Returns the draft about a request for a permission, and its answer. */
+export function makePermissionDraft(request: LooseMembers, answer: { result?: unknown; error?: unknown }): AcpDraft {
+  return { type: "custom", rest: { customType: "acp_permission", data: { request, ...answer } } };
+}
+
 function makeMessageDraft(message: MessageValue): AcpDraft {
   return { type: "message", rest: { message } };
 }
 
-function getArguments({ rawInput, title, locations }: Loose): Loose {
-  if (typeof rawInput === "object" && rawInput !== null && !Array.isArray(rawInput)) return rawInput as Loose;
+function getArguments({ rawInput, title, locations }: LooseMembers): LooseMembers {
+  if (typeof rawInput === "object" && rawInput !== null && !Array.isArray(rawInput)) return rawInput as LooseMembers;
   return {
     title,
     ...(rawInput === undefined ? {} : { input: rawInput }),
@@ -186,7 +200,9 @@ function getArguments({ rawInput, title, locations }: Loose): Loose {
 }
 
 function makeResultDraft(toolCallId: string, { name, state }: SeenCall, timestamp: number): AcpDraft {
-  const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) => toResultBlocks(toLoose(part)));
+  const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) =>
+    toResultBlocks(toMembers(part)),
+  );
   if (content.length === 0 && state.rawOutput !== undefined)
     content.push({
       type: "text",
@@ -204,16 +220,16 @@ function makeResultDraft(toolCallId: string, { name, state }: SeenCall, timestam
   });
 }
 
-function toResultBlocks({ type, content, path }: Loose): Record<string, unknown>[] {
+function toResultBlocks({ type, content, path }: LooseMembers): Record<string, unknown>[] {
   if (type === "content") return toUserBlocks([content]).blocks;
   // The change itself is in the details.
   if (type === "diff") return [{ type: "text", text: `Changed ${String(path)}` }];
   return [];
 }
 
-function toUsage(usage: unknown): Loose {
+function toUsage(usage: unknown): LooseMembers {
   const number = (value: unknown): number => (typeof value === "number" ? value : 0);
-  const { inputTokens, outputTokens, cachedReadTokens, cachedWriteTokens, totalTokens } = toLoose(usage);
+  const { inputTokens, outputTokens, cachedReadTokens, cachedWriteTokens, totalTokens } = toMembers(usage);
   const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
   const counts = { input: number(inputTokens), output: number(outputTokens) };
   return {
@@ -226,15 +242,15 @@ function toUsage(usage: unknown): Loose {
 }
 
 /** Converts content of the protocol to blocks of a user's message. `isWhole`: whether nothing was lost. */
-export function toUserBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
+function toUserBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
   let isWhole = true;
   const blocks = content.map((one): Record<string, unknown> => {
-    const { type, text, data, mimeType, uri, name, resource } = toLoose(one);
+    const { type, text, data, mimeType, uri, name, resource } = toMembers(one);
     if (type === "text") return { type: "text", text: String(text ?? "") };
     if (type === "image" && typeof data === "string") return { type: "image", data, mimeType };
     isWhole = false;
     if (type === "resource_link") return { type: "text", text: `[${String(name ?? uri)}](${String(uri)})` };
-    const { uri: from, text: embedded } = toLoose(resource);
+    const { uri: from, text: embedded } = toMembers(resource);
     if (type === "resource" && typeof embedded === "string")
       return { type: "text", text: `${String(from)}:\n${embedded}` };
     return { type: "text", text: `[${String(type)}]` };

@@ -50,6 +50,12 @@ export interface ClientDescription {
  * session during its turn are shown when the turn has ended, or by `sendNewEntries`.
  */
 export interface AgentBackend {
+  /** True if an agent does not read its input. */
+  readonly isFull: boolean;
+  /** Called when the client reads again. */
+  resume(): void;
+  /** Ends the running turns and the agents. */
+  end(): Promise<void>;
   /** Members of `promptCapabilities`. */
   readonly promptCapabilities: AgentReply;
   /** Params of the methods that open sessions, which the agent uses. */

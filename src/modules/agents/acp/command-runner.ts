@@ -6,61 +6,38 @@ import type { Command } from "../../../handlers/shared/command.ts";
 import { findCommand } from "../../../handlers/shared/find.ts";
 import type { Call, Outcome } from "../../../server/connection/call.ts";
 import { checkParams } from "../../../server/connection/dialect.ts";
-
-/** The receiver of calls. */
-export interface CallSubmitter {
-  /** Runs a call in its turn, and makes its writes durable. */
-  submit(call: Call): void;
-}
+import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 
 type CommandParams = Readonly<Record<string, unknown>>;
 
-export class CommandRunner {
-  private readonly server: CallSubmitter;
-  private calls = 0;
-
-  constructor(server: CallSubmitter) {
-    this.server = server;
-  }
-
-  /** Runs a command of the table. Rejects with its failure. */
-  ask(name: string, params: CommandParams): Promise<CommandParams> {
-    const command = findCommand(name) as Command;
+/** Runs a command of the table. Rejects with its failure. */
+export function runCommand(dispatcher: Dispatcher, name: string, params: CommandParams): Promise<CommandParams> {
+  const command = findCommand(name) as Command;
+  return new Promise((resolve, reject) => {
+    const answer = (outcome: Outcome): void => {
+      try {
+        if ("error" in outcome) reject(outcome.error);
+        else resolve(parseResult(outcome.result));
+      } catch (error) {
+        // Stored entries are read only here.
+        reject(error);
+      }
+    };
+    let bytes: Buffer | undefined;
+    const messageText: Call["messageText"] = () => {
+      bytes ??= Buffer.from(JSON.stringify(params));
+      return { bytes, range: { start: 0, end: bytes.length }, toParams: [] };
+    };
     // Bad params are reported as the host's mistake.
-    return this.submit(command, checkParams(command, params, false), params) as Promise<CommandParams>;
-  }
-
-  /** Runs a command of ours, whose params and result are values. */
-  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: CommandParams): Promise<R> {
-    return this.submit(command, { params, fault: undefined }, params) as Promise<R>;
-  }
-
-  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: CommandParams): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const answer = (outcome: Outcome): void => {
-        try {
-          if ("error" in outcome) reject(outcome.error);
-          else resolve(parsedResult(outcome.result));
-        } catch (error) {
-          // Stored entries are read only here.
-          reject(error);
-        }
-      };
-      let bytes: Buffer | undefined;
-      const messageText: Call["messageText"] = () => {
-        bytes ??= Buffer.from(JSON.stringify(given));
-        return { bytes, range: { start: 0, end: bytes.length }, toParams: [] };
-      };
-      this.calls++;
-      const idText = JSON.stringify(`acp ${this.calls}`);
-      this.server.submit({ command, name: command.name, ...checked, idText, messageText, answer });
-    });
-  }
+    const checked = checkParams(command, params, false);
+    dispatcher.submit({ command, name, ...checked, idText: undefined, messageText, answer });
+    dispatcher.commitPending();
+  });
 }
 
 /** Returns a result whose stored entries are read and parsed. */
-function parsedResult(result: unknown): unknown {
-  if (!holdsRaw(result)) return result;
+function parseResult(result: unknown): CommandParams {
+  if (!holdsRaw(result)) return result as CommandParams;
   const pieces = [...toTextPieces(result)].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece));
-  return parse(Buffer.concat(pieces));
+  return parse(Buffer.concat(pieces)) as CommandParams;
 }

@@ -1,9 +1,8 @@
 /**
- * Commands for the conversation with an editor only; they are in no table. They run in the order of the other calls, so
- * that a page has durable entries only, and a new session does not replace those that are open.
+ * Work on sessions for the conversation with an editor. It runs in the order of the calls, so that a page has durable
+ * entries only, and a new session does not replace those that are open.
  */
 
-import * as z from "zod";
 import { Failure } from "../../../core/failure.ts";
 import { holdsAttachment, resolveAttachments } from "../../../core/format/attachments.ts";
 import { toMembers } from "../../../core/format/loose.ts";
@@ -12,12 +11,15 @@ import type { Session } from "../../../core/session/session.ts";
 import { getContextUsage } from "../../../core/session/stats.ts";
 import type { Workspace } from "../../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../../core/tree/nodes.ts";
-import { type CommandContext, defineCommand } from "../../../handlers/shared/command.ts";
+import type { CommandContext } from "../../../handlers/shared/command.ts";
+import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { PathEntry } from "./update-mapper.ts";
 
 /** Limits of a page in entries and bytes; one entry alone may have more bytes. */
 const PAGE_ENTRIES = 256;
 const PAGE_BYTES = 1 << 20;
+
+const READ = { effect: "read" } as const;
 
 /** A path that is read page by page. It is walked once, and again when the entries were read anew between two pages. */
 interface PathWalk {
@@ -36,28 +38,18 @@ export interface EntryPage {
   readonly isMore: boolean;
 }
 
-/** Schema of a param that is a value of this process. */
-function customValue<T>() {
-  return z.custom<T>();
+/**
+ * Reads a page of a path, parsed, after the entry `since`; null for the beginning. `walk`: that of the page before.
+ * Without one, the page is of the path to the current leaf.
+ */
+export function readPage(
+  dispatcher: Dispatcher,
+  sessionId: string,
+  since: string | null,
+  walk?: PathWalk,
+): Promise<EntryPage> {
+  return dispatcher.runInOrder(sessionId, ({ session }) => readPageAfter(session, since, walk), READ);
 }
-
-const page = {
-  sessionId: z.string(),
-  /** The last entry that was read; null for none. */
-  since: customValue<string | null>(),
-  /** The walk of the page before. Without one, the page is of the path to the current leaf. */
-  walk: customValue<PathWalk | undefined>(),
-};
-
-export const readPage = defineCommand({
-  name: "acp_page",
-  summary: "Entries of a path, parsed.",
-  effect: "read",
-  params: page,
-  result: () => z.custom<EntryPage>(),
-  example: { params: {}, result: undefined as never },
-  run: ({ session }, { since, walk }): EntryPage => readPageAfter(session, since, walk),
-});
 
 function readPageAfter(session: Session, since: string | null, before: PathWalk | undefined): EntryPage {
   const walk = before && isCurrent(before, session) ? before : walkPath(session, before?.leafId);
@@ -137,15 +129,10 @@ export interface SessionOutline {
   readonly isElsewhere: boolean;
 }
 
-export const readOutline = defineCommand({
-  name: "acp_outline",
-  summary: "The session as clients show it beside its messages.",
-  effect: "read",
-  params: { sessionId: z.string() },
-  result: () => z.custom<SessionOutline>(),
-  example: { params: {}, result: undefined as never },
-  run: getSessionOutline,
-});
+/** Reads the session as clients show it next to its messages. */
+export function readOutline(dispatcher: Dispatcher, sessionId: string): Promise<SessionOutline> {
+  return dispatcher.runInOrder(sessionId, getSessionOutline, READ);
+}
 
 function getSessionOutline(context: CommandContext): SessionOutline {
   const { session } = context;
@@ -168,30 +155,26 @@ interface OutlineAndPage {
   readonly first: EntryPage;
 }
 
-/** Reads the outline and the first page in one command, because each prompt waits for them. */
-export const readOutlineAndPage = defineCommand({
-  name: "acp_look",
-  summary: "The session as it is now, and what follows an entry.",
-  effect: "read",
-  params: { sessionId: z.string(), since: customValue<string | null>() },
-  result: () => z.custom<OutlineAndPage>(),
-  example: { params: {}, result: undefined as never },
-  run: (context, { since }): OutlineAndPage => ({
+/** Reads the outline and the page after an entry together, because each prompt waits for them. */
+export function readOutlineAndPage(
+  dispatcher: Dispatcher,
+  sessionId: string,
+  since: string | null,
+): Promise<OutlineAndPage> {
+  const read = (context: CommandContext): OutlineAndPage => ({
     facts: getSessionOutline(context),
     first: readPageAfter(context.session, since, undefined),
-  }),
-});
+  });
+  return dispatcher.runInOrder(sessionId, read, READ);
+}
 
 /** Returns how full the model's context is, if known. Walks the context, so that no turn should wait for it. */
-export const readContextUsage = defineCommand({
-  name: "acp_usage",
-  summary: "How full the context of the model is.",
-  effect: "read",
-  params: { sessionId: z.string() },
-  result: () => z.custom<{ readonly usage: ReturnType<typeof getContextUsage> }>(),
-  example: { params: {}, result: undefined as never },
-  run: ({ session }) => ({ usage: getContextUsage(session) }),
-});
+export function readContextUsage(
+  dispatcher: Dispatcher,
+  sessionId: string,
+): Promise<{ readonly usage: ReturnType<typeof getContextUsage> }> {
+  return dispatcher.runInOrder(sessionId, ({ session }) => ({ usage: getContextUsage(session) }), READ);
+}
 
 function isElsewhere(context: CommandContext): boolean {
   const { session, workspace } = context;
@@ -207,15 +190,9 @@ export interface LocatedSession {
   readonly sessionPath: string | null;
 }
 
-/** Finds a session by its full id. Throws session_not_found, ambiguous_id, invalid_id. */
-export const locateSession = defineCommand({
-  name: "acp_locate",
-  summary: "Where a session is.",
-  effect: "control",
-  params: { sessionId: z.string() },
-  result: () => z.custom<LocatedSession>(),
-  example: { params: {}, result: undefined as never },
-  run({ workspace }, { sessionId }): LocatedSession | Promise<LocatedSession> {
+/** Finds a session by its full id. Rejects with session_not_found, ambiguous_id, invalid_id. */
+export function locateSession(dispatcher: Dispatcher, sessionId: string): Promise<LocatedSession> {
+  return dispatcher.runInOrder(sessionId, ({ workspace }): LocatedSession | Promise<LocatedSession> => {
     const open = workspace.openWith(sessionId);
     if (open) return { isOpen: true, isStored: open.log.persisted && open.file !== null, sessionPath: open.file };
     try {
@@ -224,8 +201,8 @@ export const locateSession = defineCommand({
     } catch (error) {
       return locateForeign(workspace, sessionId, error);
     }
-  },
-});
+  });
+}
 
 /** Returns the file of another agent's session. Throws the given failure without one. */
 async function locateForeign({ stores }: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
@@ -235,35 +212,31 @@ async function locateForeign({ stores }: Workspace, sessionId: string, failure: 
   return { isOpen: false, isStored: true, sessionPath };
 }
 
-export const createOpenSession = defineCommand({
-  name: "acp_new",
-  summary: "Makes a session beside those that are open.",
-  effect: "control",
-  opensSession: true,
-  params: { cwd: z.string() },
-  result: () => z.custom<{ sessionId: string }>(),
-  example: { params: {}, result: undefined as never },
-  run({ workspace }, { cwd }) {
+/** Makes a session next to those that are open. Returns its id. */
+export function createOpenSession(dispatcher: Dispatcher, cwd: string): Promise<string> {
+  const create = ({ workspace }: CommandContext): string => {
     const made = workspace.create({ cwd });
     workspace.keep(made);
-    return { sessionId: made.id };
-  },
-});
+    return made.id;
+  };
+  return dispatcher.runInOrder(undefined, create, { opensSession: true });
+}
 
-export const forkOpenSession = defineCommand({
-  name: "acp_fork",
-  summary: "Copies the path to an entry into a new session beside those that are open.",
-  effect: "replace",
-  params: { entryId: customValue<string | undefined>(), position: customValue<"at" | "before">() },
-  result: () => z.custom<{ sessionId: string }>(),
-  example: { params: {}, result: undefined as never },
-  async run(context, { entryId, position }) {
+/** Copies the path to an entry, by default to the leaf, into a new session next to those that are open. Returns its id. */
+export function forkOpenSession(
+  dispatcher: Dispatcher,
+  sessionId: string,
+  entryId: string | undefined,
+  position: "at" | "before",
+): Promise<string> {
+  const fork = async (context: CommandContext): Promise<string> => {
     const { session, workspace } = context;
     const made = await workspace.fork(session, findForkEnd(context, entryId, position), { comesOf: session });
     workspace.keep(made);
-    return { sessionId: made.id };
-  },
-});
+    return made.id;
+  };
+  return dispatcher.runInOrder(sessionId, fork, { effect: "replace" });
+}
 
 /** Returns the last entry of the copy. Throws entry_not_found. */
 function findForkEnd({ session }: CommandContext, entryId: string | undefined, position: "at" | "before"): number {

@@ -4,67 +4,22 @@ import { Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { replaceHalves } from "../../../core/json/halves.ts";
 import { toJsonText } from "../../../core/json/json.ts";
+import type { EditorFacts } from "../../../server/agents-module.ts";
 import { getIdText } from "../../../server/connection/call.ts";
 import type { PendingEvent } from "../../../server/connection/host.ts";
-import type { Output } from "../../../server/connection/output.ts";
+import { PendingRequests } from "../../../server/connection/pending-requests.ts";
 import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
+import type { Face, FaceWire } from "../../../server/face.ts";
 import type { AgentBackend } from "./agent.ts";
 import { encodeUpdate } from "./bounds.ts";
 import { ClientSession, type SessionJob } from "./client-session.ts";
-import { type CallSubmitter, CommandRunner } from "./command-runner.ts";
 import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED, toErrorText } from "./errors.ts";
 import type { AcpRequest, MethodContext } from "./method.ts";
 import { methods } from "./methods.ts";
 import { sendNewEntries } from "./replay.ts";
 import type { AcpUpdate, ClientFeatures } from "./update-mapper.ts";
 
-/** The connection that the conversation runs over. */
-interface AcpWire extends CallSubmitter {
-  /** True if the client reads its input. */
-  readonly hasCapacity: boolean;
-  /** True if the client has gone; then nothing is sent any more. */
-  readonly isGone: boolean;
-  /** Sends a message. */
-  send(text: string): void;
-  flush(): void;
-  /** Resumes reading after {@link AcpConversation.isFull} was true. */
-  resumeInput(): void;
-}
-
-/** The parts of a connection that a conversation runs over. */
-interface WireParts {
-  readonly output: Output;
-  readonly dispatcher: Dispatcher;
-  /** Resumes reading. */
-  resumeInput(): void;
-}
-
-/** Starts a conversation over a connection. */
-export function startConversation({ output, dispatcher, resumeInput }: WireParts, facts: AcpFacts): AcpConversation {
-  return new AcpConversation(
-    {
-      get hasCapacity() {
-        return output.hasCapacity;
-      },
-      get isGone() {
-        return output.isGone;
-      },
-      submit(call) {
-        dispatcher.submit(call);
-        dispatcher.commitPending();
-      },
-      send: (text) => output.send([replaceHalves(text)]),
-      flush: () => output.flush(),
-      resumeInput,
-    },
-    facts,
-  );
-}
-
-/** Facts about the server for the client. */
-export interface AcpFacts {
-  readonly version: string;
-  readonly readOnly: boolean;
+interface AcpFacts extends EditorFacts {
   /** The agent that runs turns, if there is one. */
   readonly agent: AgentBackend | undefined;
 }
@@ -95,10 +50,10 @@ interface OngoingRequest {
   readonly afterwards: (() => void)[];
 }
 
-export class AcpConversation {
-  readonly runner: CommandRunner;
+export class AcpConversation implements Face {
+  readonly dispatcher: Dispatcher;
   readonly facts: AcpFacts;
-  private readonly wire: AcpWire;
+  private readonly wire: FaceWire;
   /** The sessions that the client has open, or that a job works on, by id. */
   private readonly sessions = new Map<string, ClientSession>();
   private readonly requests = new Map<string, OngoingRequest>();
@@ -106,7 +61,7 @@ export class AcpConversation {
   private waiters: (() => void)[] = [];
   private whenIdle: (() => void)[] = [];
   /** Unanswered requests to the client, by their ids. */
-  private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
+  private readonly asked = new PendingRequests<unknown, unknown>();
   private asks = 0;
   /** True if the client's input has ended. */
   isOver = false;
@@ -119,20 +74,22 @@ export class AcpConversation {
   /** Undefined before `initialize`. */
   features: ClientFeatures | undefined;
 
-  constructor(wire: AcpWire, facts: AcpFacts) {
+  constructor(wire: FaceWire, facts: AcpFacts) {
     this.wire = wire;
     this.facts = facts;
-    this.runner = new CommandRunner(wire);
+    this.dispatcher = wire.dispatcher;
   }
 
-  /** True if reading should pause. */
   get isFull(): boolean {
+    return this.hasMostRequests || this.facts.agent?.isFull === true;
+  }
+
+  private get hasMostRequests(): boolean {
     return this.requests.size >= MAX_REQUESTS;
   }
 
   // --- input ---------------------------------------------------------------------------------------------------
 
-  /** Takes a message; `bytes` are its text. */
   receive(value: unknown, bytes: Buffer): void {
     if (typeof value !== "object" || value === null || Array.isArray(value))
       return this.refuse("null", new AcpError(INVALID_REQUEST, "A message is one JSON object a line, and no batch."));
@@ -153,28 +110,23 @@ export class AcpConversation {
   // --- requests of ours ----------------------------------------------------------------------------------------
 
   askClient(method: string, params: LooseMembers): Promise<unknown> {
+    if (this.isOver) return Promise.reject(new AcpError(CANCELLED, GONE));
     const id = `ask ${++this.asks}`;
-    return new Promise((resolve, reject) => {
-      if (this.isOver) return reject(new AcpError(CANCELLED, GONE));
-      this.asked.set(id, { resolve, reject });
-      this.wire.send(toJsonText({ jsonrpc: "2.0", id, method, params }));
-      this.wire.flush();
-    });
+    const answer = this.asked.wait(id, method);
+    this.send(toJsonText({ jsonrpc: "2.0", id, method, params }));
+    this.wire.output.flush();
+    return answer;
   }
 
   /** Resolves a request of ours. An unknown id is ignored. */
   private answered(id: unknown, { result, error }: LooseMembers): void {
-    const asked = this.asked.get(id);
-    this.asked.delete(id);
-    if (error === undefined) asked?.resolve(result);
-    else asked?.reject(AcpError.fromReply(error, REFUSED, "The client refused."));
+    if (error === undefined) this.asked.resolve(id, result);
+    else this.asked.reject(id, AcpError.fromReply(error, REFUSED, "The client refused."));
   }
 
-  /** Rejects everything that waits for the client, whose input has ended. */
   abandon(): void {
     this.isOver = true;
-    for (const { reject } of this.asked.values()) reject(new AcpError(CANCELLED, GONE));
-    this.asked.clear();
+    this.asked.rejectAll(new AcpError(CANCELLED, GONE));
     for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
   }
 
@@ -211,10 +163,10 @@ export class AcpConversation {
         (error) => `"error":${toErrorText(this.asCancelled(ongoing, error))}`,
       )
       .then((outcome) => {
-        const wasFull = this.isFull;
+        const wasFull = this.hasMostRequests;
         this.requests.delete(idText);
-        this.wire.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
-        this.wire.flush();
+        this.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
+        this.wire.output.flush();
         if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
         if (wasFull) this.wire.resumeInput();
         this.release();
@@ -255,9 +207,9 @@ export class AcpConversation {
   };
 
   private get replayContext() {
-    const { runner, features = { compaction: false, notices: false, forms: false } } = this;
+    const { dispatcher, features = { compaction: false, notices: false, forms: false } } = this;
     return {
-      runner,
+      dispatcher,
       features,
       agentReportsUsage: this.facts.agent?.reportsUsage === true,
       findClassifier: (id: string) => this.facts.agent?.findClassifier?.(id),
@@ -276,13 +228,11 @@ export class AcpConversation {
     });
   }
 
-  /** Handles an event of the server. */
   receiveEvent({ name, sessionId }: PendingEvent): void {
     const session = this.sessions.get(sessionId);
     if (session && NEWS.has(name)) this.queueCatchUp(session);
   }
 
-  /** Sends new entries of all sessions, because events were lost. */
   catchUpAll(): void {
     for (const session of this.sessions.values()) this.queueCatchUp(session);
   }
@@ -299,22 +249,26 @@ export class AcpConversation {
       // The next load reports the reason.
       .catch(() => {})
       .then(() => {
-        this.wire.flush();
+        this.wire.output.flush();
         this.release();
       });
   }
 
   // --- output --------------------------------------------------------------------------------------------------
 
+  private send(text: string): void {
+    this.wire.output.send([replaceHalves(text)]);
+  }
+
   private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
-    while (!this.wire.hasCapacity && !isStopped()) {
-      this.wire.flush();
-      if (this.wire.hasCapacity) break;
+    while (!this.wire.output.hasCapacity && !isStopped()) {
+      this.wire.output.flush();
+      if (this.wire.output.hasCapacity) break;
       await new Promise<void>((resolve) => this.waiters.push(resolve));
     }
-    if (this.wire.isGone) throw new Failure("cancelled");
+    if (this.wire.output.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
-    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`);
+    this.send(`{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`);
     this.flushSoon();
   }
 
@@ -324,18 +278,18 @@ export class AcpConversation {
     const now = performance.now();
     const isAfterPause = now - this.flushedAt > PAUSE;
     this.flushedAt = now;
-    if (isAfterPause) return this.wire.flush();
+    if (isAfterPause) return this.wire.output.flush();
     this.isFlushing = true;
     setImmediate(() => {
       this.isFlushing = false;
       this.flushedAt = performance.now();
-      this.wire.flush();
+      this.wire.output.flush();
     });
   }
 
   private refuse(idText: string, error: AcpError): void {
-    this.wire.send(`{"jsonrpc":"2.0","id":${idText},"error":${toErrorText(error)}}`);
-    this.wire.flush();
+    this.send(`{"jsonrpc":"2.0","id":${idText},"error":${toErrorText(error)}}`);
+    this.wire.output.flush();
   }
 
   /** Wakes the updates that wait for the client to read, or for their job to stop. */
@@ -343,10 +297,14 @@ export class AcpConversation {
     for (const wake of this.waiters.splice(0)) wake();
   }
 
-  /** Resolves when every request has its reply. */
-  idle(): Promise<void> {
-    if (this.jobs === 0) return Promise.resolve();
-    return new Promise((resolve) => this.whenIdle.push(resolve));
+  resume(): void {
+    this.wake();
+    this.facts.agent?.resume();
+  }
+
+  async end(): Promise<void> {
+    await this.facts.agent?.end();
+    if (this.jobs > 0) await new Promise<void>((resolve) => this.whenIdle.push(resolve));
   }
 
   private hold(): void {

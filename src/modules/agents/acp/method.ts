@@ -1,9 +1,9 @@
 /** The type of the methods of the Agent Client Protocol, and their context. */
 
 import type { LooseMembers } from "../../../core/format/loose.ts";
+import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { AgentBackend } from "./agent.ts";
 import type { ClientSession } from "./client-session.ts";
-import type { CommandRunner } from "./command-runner.ts";
 import type { ReplayContext } from "./replay.ts";
 import type { ClientFeatures } from "./update-mapper.ts";
 
@@ -19,7 +19,7 @@ export interface AcpRequest {
 
 /** The conversation, for methods. */
 export interface ConversationAccess {
-  readonly runner: CommandRunner;
+  readonly dispatcher: Dispatcher;
   readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBackend | undefined };
   features: ClientFeatures | undefined;
   /** Wakes updates that wait for capacity, after their jobs were stopped. */

@@ -4,12 +4,13 @@ import { BadParams, Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toPreview } from "../../../core/format/message.ts";
 import { type ClientSession, requireNotStopped } from "./client-session.ts";
-import { createOpenSession, forkOpenSession, type LocatedSession, locateSession } from "./commands.ts";
+import { runCommand } from "./command-runner.ts";
+import { createOpenSession, forkOpenSession, type LocatedSession, locateSession, readOutline } from "./commands.ts";
 import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND } from "./errors.ts";
 import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
 import { getMeta, getMetaText, listUnusedParams, parseListCwd, parseParams } from "./params.ts";
 import { type ReplayResult, replay, sendNewEntries } from "./replay.ts";
-import { getAgentSettings, getOutline, prompt, setConfigOption, setMode } from "./turns.ts";
+import { getAgentSettings, prompt, setConfigOption, setMode } from "./turns.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
 /** The version of the Agent Client Protocol. A client that requests another one gets this in the reply. */
@@ -37,7 +38,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
   };
   // Clients that share a session see this name.
   if (typeof name === "string")
-    await conversation.runner.ask("initialize", {
+    await runCommand(conversation.dispatcher, "initialize", {
       clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
     });
   const met = toMembers(
@@ -80,9 +81,9 @@ const authenticate: Method = async ({ conversation: { facts } }, { params }) => 
 const newSession: Method = async (context, request) => {
   const { conversation, inOrder } = context;
   const given = parseParams(request.params, "cwd", "mcpServers", "additionalDirectories");
-  const { sessionId } = await conversation.runner.run(createOpenSession, { cwd: given.cwd });
+  const sessionId = await createOpenSession(conversation.dispatcher, given.cwd);
   await inOrder(sessionId, async (session) => {
-    const { leafId } = await getOutline(conversation, sessionId);
+    const { leafId } = await readOutline(conversation.dispatcher, sessionId);
     session.position = { lastId: leafId, mapper: undefined };
   });
   const settings = await getAgentSettings(context, request, sessionId);
@@ -117,7 +118,7 @@ function openForClient(context: MethodContext, request: AcpRequest, isShown: boo
 
 /** Records that the client has all entries of a session from elsewhere. */
 async function markAllShown(conversation: ConversationAccess, session: ClientSession): Promise<ReplayResult> {
-  const facts = await getOutline(conversation, session.id);
+  const facts = await readOutline(conversation.dispatcher, session.id);
   session.position = { lastId: facts.leafId, mapper: undefined };
   return { facts, after: facts.leafId, entries: 0 };
 }
@@ -127,18 +128,18 @@ function describeReplay({ facts, after, entries }: ReplayResult): LooseMembers {
 }
 
 /** Opens a session. Throws session_not_found unless the id matches exactly. */
-async function open({ runner }: ConversationAccess, sessionId: string, sessionPath?: string): Promise<void> {
+async function open({ dispatcher }: ConversationAccess, sessionId: string, sessionPath?: string): Promise<void> {
   if (sessionPath !== undefined) {
-    const opened = await runner.ask("open_session", { sessionPath });
+    const opened = await runCommand(dispatcher, "open_session", { sessionPath });
     if (opened.sessionId === sessionId) return;
     throw new AcpError(NOT_FOUND, "The session at the path in _meta has another id.");
   }
-  const found = await runner.run(locateSession, { sessionId });
+  const found = await locateSession(dispatcher, sessionId);
   if (found.isOpen || found.sessionPath === null) return;
-  await runner.ask("open_session", { sessionPath: found.sessionPath });
+  await runCommand(dispatcher, "open_session", { sessionPath: found.sessionPath });
 }
 
-const list: Method = async ({ conversation: { runner } }, { params }) => {
+const list: Method = async ({ conversation: { dispatcher } }, { params }) => {
   const given = parseParams(params, "cursor", "archived");
   const wanted = given.archived ?? "exclude";
   const cwd = parseListCwd(given);
@@ -146,7 +147,7 @@ const list: Method = async ({ conversation: { runner } }, { params }) => {
   const sessions: object[] = [];
   for (;;) {
     const limit = LISTED - sessions.length;
-    const found = await runner.ask("list_sessions", { cwd, cursor, archived: isArchived, limit });
+    const found = await runCommand(dispatcher, "list_sessions", { cwd, cursor, archived: isArchived, limit });
     sessions.push(...(found.sessions as LooseMembers[]).map(toSessionInfo));
     const next = found.nextCursor as string | undefined;
     if (next !== undefined) return { sessions, nextCursor: `${isArchived ? ARCHIVED : ""}${next}` };
@@ -203,16 +204,16 @@ function stopJobs(conversation: ConversationAccess, session: ClientSession | und
 }
 
 /** Closes a session. Returns its location. Throws session_not_found when it does not exist. */
-async function closeSession({ runner, facts }: ConversationAccess, sessionId: string): Promise<LocatedSession> {
-  const found = await runner.run(locateSession, { sessionId });
+async function closeSession({ dispatcher, facts }: ConversationAccess, sessionId: string): Promise<LocatedSession> {
+  const found = await locateSession(dispatcher, sessionId);
   await facts.agent?.close(sessionId);
-  if (found.isOpen) await runner.ask("close_session", { sessionId });
+  if (found.isOpen) await runCommand(dispatcher, "close_session", { sessionId });
   return found;
 }
 
 const deleteSession: Method = async (context, { params }) =>
   whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
-    if (isStored) await context.conversation.runner.ask("delete_session", { sessionId });
+    if (isStored) await runCommand(context.conversation.dispatcher, "delete_session", { sessionId });
   }).catch((error: unknown) => {
     // A session that does not exist counts as deleted.
     if (error instanceof Failure && /^(?:session_not_found|invalid_id)$/.test(error.name)) return {};
@@ -223,7 +224,7 @@ const deleteSession: Method = async (context, { params }) =>
 function makeMoveMethod(command: "archive_session" | "unarchive_session"): Method {
   return async (context, { params }) =>
     whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId) => {
-      await context.conversation.runner.ask(command, { sessionId });
+      await runCommand(context.conversation.dispatcher, command, { sessionId });
     });
 }
 
@@ -265,12 +266,12 @@ const fork: Method = async (context, request) => {
   const { entryId, position } = parseForkPoint(given);
   const made = await inOrder(sessionId, async () => {
     await open(conversation, sessionId, getMetaText(given, "sessionPath"));
-    return conversation.runner.run(forkOpenSession, { sessionId, entryId, position });
+    return forkOpenSession(conversation.dispatcher, sessionId, entryId, position);
   });
-  const shown = await inOrder(made.sessionId, (session) => markAllShown(conversation, session));
+  const shown = await inOrder(made, (session) => markAllShown(conversation, session));
   const { cwd } = shown.facts;
   const details = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...listIgnored(context, given) };
-  return { sessionId: made.sessionId, ...withMeta(await getAgentSettings(context, request, made.sessionId), details) };
+  return { sessionId: made, ...withMeta(await getAgentSettings(context, request, made), details) };
 };
 
 /** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
@@ -286,8 +287,8 @@ function parseForkPoint(params: LooseMembers): { entryId: string | undefined; po
   return { entryId: getMetaText(params, "entryId") ?? (theirs as string | undefined), position };
 }
 
-const status: Method = async ({ conversation: { runner } }, { params }) => {
-  const { isOpen } = await runner.run(locateSession, { sessionId: parseParams(params, "sessionId").sessionId });
+const status: Method = async ({ conversation: { dispatcher } }, { params }) => {
+  const { isOpen } = await locateSession(dispatcher, parseParams(params, "sessionId").sessionId);
   return { status: isOpen ? "open" : "saved" };
 };
 
@@ -295,9 +296,9 @@ const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
   const { sessionId, title } = parseParams(params, "sessionId", "title");
   requireWritable(conversation);
   return inOrder(sessionId, async () => {
-    const { isOpen, sessionPath } = await conversation.runner.run(locateSession, { sessionId });
+    const { isOpen, sessionPath } = await locateSession(conversation.dispatcher, sessionId);
     const where = isOpen || sessionPath === null ? { sessionId } : { sessionPath };
-    await conversation.runner.ask("set_session_name", { ...where, name: title });
+    await runCommand(conversation.dispatcher, "set_session_name", { ...where, name: title });
     return { title: title.replace(/[\r\n]+/g, " ").trim() };
   });
 };
@@ -310,7 +311,7 @@ function makeQueryMethod(name: string): Method {
     const { sessionId, ...rest } = parseParams(params, "sessionId");
     return inOrder(sessionId, async () => {
       await open(conversation, sessionId);
-      return conversation.runner.ask(name, { ...rest, sessionId });
+      return runCommand(conversation.dispatcher, name, { ...rest, sessionId });
     });
   };
 }
@@ -320,7 +321,7 @@ const branch: Method = async ({ conversation, inOrder, replayContext }, { params
   const { sessionId, ...rest } = parseParams(params, "sessionId", "entryId");
   return inOrder(sessionId, async (session, isClosed) => {
     await open(conversation, sessionId);
-    const moved = await conversation.runner.ask("branch", { ...rest, sessionId });
+    const moved = await runCommand(conversation.dispatcher, "branch", { ...rest, sessionId });
     const shown = await sendNewEntries(replayContext(), session, () => isClosed() || isCancelled());
     return { ...moved, ...(shown ? { after: shown.after } : {}) };
   });

@@ -2,9 +2,9 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Failure } from "../../../core/failure.ts";
+import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { EntryVisibility } from "./agent.ts";
 import { type ClientPosition, type ClientSession, requireNotStopped } from "./client-session.ts";
-import type { CommandRunner } from "./command-runner.ts";
 import { type EntryPage, readContextUsage, readOutlineAndPage, readPage, type SessionOutline } from "./commands.ts";
 import {
   type AcpUpdate,
@@ -19,7 +19,7 @@ const REPLACED = "The session was changed by another program while it was read. 
 
 /** The client and the server, for a replay. */
 export interface ReplayContext {
-  readonly runner: CommandRunner;
+  readonly dispatcher: Dispatcher;
   readonly features: ClientFeatures;
   /** True if the agent itself reports how full its context is. */
   readonly agentReportsUsage: boolean;
@@ -44,7 +44,7 @@ export async function replay(
   since: string | undefined,
   isStopped: () => boolean,
 ): Promise<ReplayResult> {
-  const now = await context.runner.run(readOutlineAndPage, { sessionId: session.id, since: since ?? null });
+  const now = await readOutlineAndPage(context.dispatcher, session.id, since ?? null);
   const { facts } = now;
   const fromStart = since === undefined ? makeMapper(context, facts) : undefined;
   const position: ClientPosition = { lastId: since ?? null, mapper: fromStart };
@@ -70,7 +70,7 @@ export async function sendNewEntries(
 ): Promise<ReplayResult | undefined> {
   const { position } = session;
   if (!position) return undefined;
-  const now = await context.runner.run(readOutlineAndPage, { sessionId: session.id, since: position.lastId });
+  const now = await readOutlineAndPage(context.dispatcher, session.id, position.lastId);
   const { facts } = now;
   const sending = { context, session, position, isStopped, ...now, sendsPosition: false, classify };
   const { after, entries } = await sendEntries(sending);
@@ -111,7 +111,7 @@ export async function prepareTurn(
   position?.mapper?.forgetClaims();
   if (!facts || !position || position.mapper) return facts;
   const mapper = makeMapper(context, facts);
-  const first = await readNextPage(context, session, position.lastId);
+  const first = await readPage(context.dispatcher, session.id, position.lastId);
   const sending = { context, session, position, isStopped, facts, first, sendsPosition: false };
   if (position.lastId !== null) await mapSilently(sending, mapper, first);
   position.mapper = mapper;
@@ -150,7 +150,7 @@ async function sendEntries(sending: EntrySending): Promise<{ after: string | nul
 
 /** Maps all entries up to the one before a page, without sending them. */
 async function mapSilently(sending: EntrySending, mapper: UpdateMapper, { after, walk }: EntryPage): Promise<void> {
-  const first = await readNextPage(sending.context, sending.session, null, walk);
+  const first = await readPage(sending.context.dispatcher, sending.session.id, null, walk);
   for await (const item of readEntriesFrom(sending, first, null)) {
     for (const _ of mapper.mapEntry(item));
     if (item.id === after) return;
@@ -170,18 +170,9 @@ async function* readEntriesFrom({ context, session, isStopped }: EntrySending, f
     if (!page.isMore) return;
     // A long path would keep the process from reading the client's input.
     await nextTurn();
-    page = await readNextPage(context, session, last, page.walk);
+    page = await readPage(context.dispatcher, session.id, last, page.walk);
     if (page.after !== last) throw new Failure("content_modified", REPLACED);
   }
-}
-
-function readNextPage(
-  { runner }: ReplayContext,
-  { id }: ClientSession,
-  since: string | null,
-  walk?: EntryPage["walk"],
-): Promise<EntryPage> {
-  return runner.run(readPage, { sessionId: id, since, walk });
 }
 
 function makeMapper({ features }: ReplayContext, { cwd }: SessionOutline): UpdateMapper {
@@ -203,7 +194,7 @@ async function sendUsage(
 ): Promise<void> {
   position.isUsagePending = false;
   if (context.agentReportsUsage) return;
-  const { usage } = await context.runner.run(readContextUsage, { sessionId: session.id });
+  const { usage } = await readContextUsage(context.dispatcher, session.id);
   if (!usage || usage.tokens === null) return;
   const { cost = 0 } = position.mapper ?? {};
   const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};

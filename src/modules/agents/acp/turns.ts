@@ -9,12 +9,8 @@ import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./me
 import { parseParams } from "./params.ts";
 import { prepareTurn, sendNewEntries } from "./replay.ts";
 
-export function getOutline({ runner }: Pick<ConversationAccess, "runner">, sessionId: string): Promise<SessionOutline> {
-  return runner.run(readOutline, { sessionId });
-}
-
-async function readAgentSession({ runner }: ConversationAccess, sessionId: string): Promise<AgentSession> {
-  return toAgentSession(sessionId, await getOutline({ runner }, sessionId));
+async function readAgentSession({ dispatcher }: ConversationAccess, sessionId: string): Promise<AgentSession> {
+  return toAgentSession(sessionId, await readOutline(dispatcher, sessionId));
 }
 
 function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
@@ -65,7 +61,7 @@ export const prompt: Method = async (context, request) => {
   if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
   const { agent } = conversation.facts;
   if (agent) return runTurn(context, request, agent, session, blocks);
-  const { isStored } = await conversation.runner.run(locateSession, { sessionId });
+  const { isStored } = await locateSession(conversation.dispatcher, sessionId);
   throw new AcpError(
     REFUSED,
     "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, " +

@@ -1,9 +1,10 @@
 /** The process of an agent: reads its lines, queues lines for it, and ends it in order. */
 
-import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
+import type { ChildProcessByStdio } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
-import { LineCutter, type LineSink } from "./line-cutter.ts";
-import { makeAgentVariables } from "./variables.ts";
+import type { AgentOptions, AgentPatience } from "../../../server/agents-module.ts";
+import { type Cut, LineDecoder } from "../../../server/connection/framing.ts";
+import { makeAgentVariables } from "../../../storage/fs/paths.ts";
 
 /** Bytes of an agent's pending input, above which nothing more is read for it. */
 const FULL_AT = 4 << 20;
@@ -14,31 +15,28 @@ const SHOWN = 32_000;
 const LAST_WORDS = 400;
 const IS_WINDOWS = process.platform === "win32";
 
-export interface AgentPatience {
-  /** Milliseconds after the end of its input until a living agent gets SIGTERM, and SIGKILL. */
-  readonly terminatedAfter: number;
-  readonly killedAfter: number;
-  /** Milliseconds after its exit until its output is closed; a process that it started may hold it. */
-  readonly outputEndsWithin: number;
-}
-
-export type SpawnAgent = (
-  program: string,
-  args: readonly string[],
-  options: SpawnOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
-) => ChildProcessByStdio<Writable, Readable, Readable>;
-
 /** Options to start an agent. */
-export interface AgentLaunch {
-  /** The program and its arguments. */
-  readonly words: readonly string[];
-  readonly variables: Readonly<Record<string, string | undefined>>;
-  readonly maxLineBytes: number;
+export interface AgentLaunch extends Pick<AgentOptions, "words" | "variables" | "maxLineBytes" | "spawn" | "patience"> {
   /** Shows a person a line of the agent's stderr. */
   readonly complain: (sentence: string) => void;
-  /** By default Node's `spawn`. */
-  readonly spawn?: SpawnAgent;
-  readonly patience?: AgentPatience;
+}
+
+/** The receiver of lines. */
+export interface LineSink {
+  /** Takes a line with its line feed. Its bytes are not reused. */
+  line(bytes: Buffer): void;
+  /** Takes the beginning of a line that was over the limit and is dropped. */
+  tooLong(beginning: Buffer, size: number): void;
+}
+
+/** Passes on the lines that a decoder has, with their bytes unchanged; at the end also the bytes after the last one. */
+export function passLines(decoder: LineDecoder, sink: LineSink, isEnd = false): void {
+  const cuts: Cut[] = [];
+  for (let cut = decoder.next(); cut; cut = decoder.next()) cuts.push(cut);
+  const rest = isEnd ? decoder.end() : undefined;
+  for (const cut of rest ? [...cuts, rest] : cuts)
+    if (cut.kind === "payload") sink.line(cut.bytes);
+    else if (cut.kind === "too_large") sink.tooLong(cut.bytes, cut.size ?? 0);
 }
 
 /** The receiver of an agent's lines and events. */
@@ -71,7 +69,7 @@ export class ShownComplaints {
 export class AgentProcess {
   private readonly child: ChildProcessByStdio<Writable, Readable, Readable>;
   private readonly sink: AgentSink;
-  private readonly cutter: LineCutter;
+  private readonly decoder: LineDecoder;
   private readonly patience: AgentPatience;
   private isOver = false;
   private isPaused = false;
@@ -88,7 +86,7 @@ export class AgentProcess {
   constructor(launch: AgentLaunch, cwd: string, sink: AgentSink) {
     const { words, variables, maxLineBytes, complain } = launch;
     this.sink = sink;
-    this.cutter = new LineCutter(sink, maxLineBytes);
+    this.decoder = new LineDecoder(maxLineBytes, true);
     this.patience = launch.patience ?? DEFAULT_PATIENCE;
     const [program, ...args] = words;
     // Loading the module takes time, and most servers start no agent.
@@ -108,7 +106,8 @@ export class AgentProcess {
   private listen(complain: (sentence: string) => void): void {
     const { child } = this;
     child.stdout.on("data", (chunk: Buffer) => {
-      this.cutter.push(chunk);
+      this.decoder.push(chunk);
+      passLines(this.decoder, this.sink);
       this.sink.through();
     });
     let begun = "";
@@ -174,7 +173,7 @@ export class AgentProcess {
     process.removeListener("exit", this.atExit);
     // The rest of its process group ends with it.
     this.kill("SIGKILL");
-    this.cutter.end();
+    passLines(this.decoder, this.sink, true);
     this.sink.through();
     this.sink.ended(how);
     for (const wake of this.whenOver.splice(0)) wake();

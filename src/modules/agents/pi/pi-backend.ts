@@ -5,20 +5,11 @@ import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
+import type { FaceWire } from "../../../server/face.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, INVALID_PARAMS, makeBusyError, REFUSED } from "../acp/errors.ts";
-import type { AgentOptions, ServerHandles } from "../behind/agent-server.ts";
-import type { PiReply } from "../behind/pi-lines.ts";
-import {
-  LEVEL_OPTION,
-  listLevels,
-  MODEL_OPTION,
-  type PiOffer,
-  type PiSelection,
-  toCommandsUpdate,
-  toModelName,
-  toSettings,
-} from "./pi-offer.ts";
+import type { AgentSetup } from "../behind/agent-server.ts";
+import type { PiReply } from "../behind/lines.ts";
 import { PiSession } from "./pi-session.ts";
 
 /** Idle processes that are kept; above that, those used longest ago are ended. */
@@ -26,10 +17,31 @@ const MAX_IDLE = 8;
 /** Milliseconds that an editor waits for the agent's offer when it opens a session. */
 const OFFERED_WITHIN = 5000;
 
+/** Pi's offer in a directory. */
+interface PiOffer {
+  readonly models: readonly LooseMembers[];
+  readonly commands: readonly LooseMembers[];
+  /** Pi's initial model and level. */
+  readonly model: LooseMembers | undefined;
+  readonly thinkingLevel: string;
+}
+
+/** The current model and level of a session. */
+interface PiSelection {
+  readonly model: LooseMembers | undefined;
+  readonly thinkingLevel: string;
+  /** The levels of the model, from Pi itself. */
+  readonly levels?: readonly string[];
+}
+
+const LEVELS = ["off", "minimal", "low", "medium", "high"];
+const MODEL_OPTION = "model";
+const LEVEL_OPTION = "thought_level";
+
 export class PiBackend implements AgentBackend, Gate {
   readonly promptCapabilities = { image: true, audio: false, embeddedContext: true };
-  private readonly handles: ServerHandles;
-  private readonly options: AgentOptions;
+  private readonly wire: FaceWire;
+  private readonly options: AgentSetup;
   /** In the order of their last use. */
   private readonly sessions = new Map<string, PiSession>();
   /** Sessions that are ending. */
@@ -40,16 +52,17 @@ export class PiBackend implements AgentBackend, Gate {
   private readonly lateSettings = new Map<string, Promise<AgentReply>>();
   private isEnding = false;
 
-  constructor(handles: ServerHandles, options: AgentOptions) {
-    this.handles = handles;
+  constructor(wire: FaceWire, options: AgentSetup) {
+    this.wire = wire;
     this.options = options;
+    wire.dispatcher.addGate(this);
   }
 
   // --- processes -----------------------------------------------------------------------------------------------
 
   private async getSession(sessionId: string): Promise<PiSession> {
     for (let left = this.leaving.get(sessionId); left; left = this.leaving.get(sessionId)) await left;
-    const piSession = this.sessions.get(sessionId) ?? new PiSession(sessionId, this.handles, this.options);
+    const piSession = this.sessions.get(sessionId) ?? new PiSession(sessionId, this.wire, this.options);
     this.sessions.delete(sessionId);
     this.sessions.set(sessionId, piSession);
     if (this.isEnding) await piSession.end();
@@ -133,7 +146,7 @@ export class PiBackend implements AgentBackend, Gate {
 
   /** Returns Pi's offer in the directory of a session. */
   private async getOffer(piSession: PiSession, { cwd }: AgentSession): Promise<PiOffer> {
-    const place = this.options.cwdFor({ cwd } as Session);
+    const place = this.options.cwdFor({ cwd });
     const known = this.offers.get(place);
     if (known) return known;
     const asked = requestOffer(piSession);
@@ -201,7 +214,7 @@ export class PiBackend implements AgentBackend, Gate {
   }
 
   private async levelChanged(session: AgentSession, level: string, channel: ClientChannel): Promise<void> {
-    const offer = await this.offers.get(this.options.cwdFor({ cwd: session.cwd } as Session))?.catch(() => undefined);
+    const offer = await this.offers.get(this.options.cwdFor({ cwd: session.cwd }))?.catch(() => undefined);
     if (!offer || level === "") return;
     await channel.update({ sessionUpdate: "current_mode_update", currentModeId: level });
   }
@@ -260,4 +273,61 @@ function requireSuccess({ success, error }: PiReply): void {
 
 function pickOptions({ configOptions }: LooseMembers): { configOptions: unknown } {
   return { configOptions: configOptions ?? [] };
+}
+
+// --- the offer, as modes and options of an editor ---------------------------------------------------------------
+
+/** Returns the option value of a model. */
+function toModelName(model: LooseMembers): string {
+  return `${toStored(model.provider)}/${toStored(model.id)}`;
+}
+
+/** Returns the declared levels of a model, or the usual ones. */
+function listLevels(model: LooseMembers | undefined): readonly string[] {
+  if (model?.reasoning !== true) return [];
+  const map = toMembers(model.thinkingLevelMap);
+  const more = ["xhigh", "max"].filter((level) => typeof map[level] === "string");
+  return [...LEVELS.filter((level) => map[level] !== null), ...more];
+}
+
+/** Returns the thinking levels as modes, and `configOptions`; a setting with a single value is left out. */
+function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }: PiSelection): LooseMembers {
+  const offered = levels ?? listLevels(model);
+  const known = offered.includes(thinkingLevel) ? offered : [thinkingLevel, ...offered];
+  const configOptions: object[] = [];
+  const listed = model && !models.some((one) => toModelName(one) === toModelName(model)) ? [model, ...models] : models;
+  if (model && listed.length > 0)
+    configOptions.push({
+      ...{ id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue: toModelName(model) },
+      options: listed.map((one) => ({
+        value: toModelName(one),
+        name: toStored(one.name) || toStored(one.id),
+        description: toStored(one.provider),
+      })),
+    });
+  if (offered.length < 2) return { configOptions };
+  configOptions.push({
+    ...{
+      id: LEVEL_OPTION,
+      name: "Thinking",
+      category: "thought_level",
+      type: "select",
+      currentValue: thinkingLevel,
+    },
+    options: known.map((value) => ({ value, name: value })),
+  });
+  const availableModes = known.map((id) => ({ id, name: `Thinking: ${id}` }));
+  return { modes: { currentModeId: thinkingLevel, availableModes }, configOptions };
+}
+
+/** Returns Pi's slash commands: prompts, skills and those of extensions. */
+function toCommandsUpdate({ commands }: PiOffer): object {
+  const availableCommands = commands
+    .filter(({ name }) => typeof name === "string" && name !== "")
+    .map(({ name, description, source }) => ({
+      name,
+      description: toStored(description) || toStored(source) || "A command of the agent",
+      input: { hint: "arguments" },
+    }));
+  return { sessionUpdate: "available_commands_update", availableCommands };
 }

@@ -2,29 +2,17 @@
 
 import type { Failure } from "../../../core/failure.ts";
 import type { Session } from "../../../core/session/session.ts";
-import type { Command, CommandContext } from "../../../handlers/shared/command.ts";
+import type { Command, CommandContext, RunnableCommand } from "../../../handlers/shared/command.ts";
 import { findCommand } from "../../../handlers/shared/find.ts";
+import type { PiBehind, PiWire } from "../../../server/agents-module.ts";
 import { type Call, getIdText, type Outcome } from "../../../server/connection/call.ts";
 import { checkParams } from "../../../server/connection/dialect.ts";
-import type { Output } from "../../../server/connection/output.ts";
 import { isNotice, makeNotice, piDialect } from "../../../server/connection/pi.ts";
-import {
-  AGENT_COMMAND,
-  type AgentOptions,
-  AgentServer,
-  runInOrder,
-  type ServerHandles,
-} from "../behind/agent-server.ts";
+import { type AgentSetup, runInOrder } from "../behind/agent-server.ts";
 import type { MessageValue } from "../behind/messages.ts";
 import { type AgentRoute, findRoute, PROMPT_COMMANDS } from "../behind/routes.ts";
-import { type AgentHost, PiAgent } from "./pi-agent.ts";
+import { type AgentClient, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
-
-/** The parts of the server, with the output to the host. */
-interface ForwarderHandles extends ServerHandles {
-  readonly output: Output;
-  reply(call: Call, outcome: Outcome): void;
-}
 
 /** The outcome of a forwarded command: the reply is the agent's own. */
 const FORWARDED = Symbol("forwarded");
@@ -38,17 +26,28 @@ const SESSION_MEMBERS = ["model", "thinkingLevel", "isStreaming", "isCompacting"
 
 type HostParams = Readonly<Record<string, unknown>>;
 
-export class PiForwarder implements AgentHost {
-  readonly server: AgentServer;
-  private readonly handles: ForwarderHandles;
-  readonly agent: PiAgent;
+export class PiForwarder implements AgentClient, PiBehind {
+  private readonly wire: PiWire;
+  private readonly agent: PiAgent;
   /** The last sentence shown to the person. */
   private shown: string | undefined;
 
-  constructor(handles: ForwarderHandles, options: AgentOptions) {
-    this.handles = handles;
-    this.server = new AgentServer(handles, options);
-    this.agent = new PiAgent(options, this, options.within);
+  constructor(wire: PiWire, options: AgentSetup) {
+    this.wire = wire;
+    this.agent = new PiAgent(options, wire, this);
+    wire.dispatcher.addGate(this.agent);
+  }
+
+  get isFull(): boolean {
+    return this.agent.isFull;
+  }
+
+  resume(): void {
+    this.agent.resume();
+  }
+
+  end(): Promise<void> {
+    return this.agent.end();
   }
 
   // --- from the host -------------------------------------------------------------------------------------------
@@ -65,7 +64,7 @@ export class PiForwarder implements AgentHost {
     const ours = findCommand(type);
     if (type === "get_state" && ours) {
       const { command: stated, ...rest } = this.makeCall(value as HostParams, bytes, this.makeStateCommand(ours));
-      this.handles.dispatcher.submit({
+      this.wire.dispatcher.submit({
         ...rest,
         command: stated,
         ...checkParams(ours, pickParams(value as HostParams), true),
@@ -85,7 +84,7 @@ export class PiForwarder implements AgentHost {
     return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);
   }
 
-  private makeCall(value: HostParams, bytes: Buffer, asked: Command): Call {
+  private makeCall(value: HostParams, bytes: Buffer, asked: RunnableCommand): Call {
     const { id, type } = value;
     const range = { start: 0, end: bytes.length };
     const idText = id === undefined ? undefined : getIdText(id, bytes, range);
@@ -104,13 +103,13 @@ export class PiForwarder implements AgentHost {
       this.shown = undefined;
       return FORWARDED;
     };
-    const call = this.makeCall(value, bytes, { ...AGENT_COMMAND, run: run as Command["run"] });
+    const call = this.makeCall(value, bytes, { name: "", effect: "control", run });
     const answer = (outcome: Outcome): void => {
       if ("result" in outcome && outcome.result === FORWARDED) return;
       if ("error" in outcome && PROMPT_COMMANDS.has(call.name)) this.show((outcome.error as Error).message);
-      this.handles.reply(call, outcome);
+      this.wire.reply(call, outcome);
     };
-    this.handles.dispatcher.submit({ ...call, answer });
+    this.wire.dispatcher.submit({ ...call, answer });
   }
 
   /** Makes the command that returns our state with the members that only the agent has. */
@@ -137,27 +136,27 @@ export class PiForwarder implements AgentHost {
   // --- to the host ---------------------------------------------------------------------------------------------
 
   get current(): Session | null {
-    return this.handles.workspace.current;
+    return this.wire.workspace.current;
   }
 
   get hasCapacity(): boolean {
-    return this.handles.output.hasCapacity;
+    return this.wire.output.hasCapacity;
   }
 
   passOn(line: Buffer): void {
-    this.handles.output.sendLine(line);
+    this.wire.output.sendLine(line);
   }
 
   flush(): void {
-    this.handles.output.flush();
+    this.wire.output.flush();
   }
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    return runInOrder(this.handles.dispatcher, work);
+    return runInOrder(this.wire.dispatcher, work);
   }
 
   fail({ command: name, idText }: ForwardedRequest, failure: Failure): void {
-    this.handles.output.send([...piDialect.reply({ name, idText } as Call, { error: failure })]);
+    this.wire.output.send([...piDialect.reply({ name, idText } as Call, { error: failure })]);
   }
 
   reportTurnEnd(message: MessageValue | undefined, isAborted: boolean): void {
@@ -169,13 +168,13 @@ export class PiForwarder implements AgentHost {
       : [];
     events.push({ type: "agent_end", messages: message ? [message] : [], willRetry: false });
     events.push({ type: "agent_settled", aborted: isAborted });
-    for (const event of events) this.handles.output.send([JSON.stringify(event)]);
+    for (const event of events) this.wire.output.send([JSON.stringify(event)]);
   }
 
   show(notice: string): void {
     if (notice === this.shown) return;
     this.shown = notice;
-    this.handles.output.send(makeNotice(notice));
+    this.wire.output.send(makeNotice(notice));
   }
 
   agentEnded(): void {}

@@ -1,15 +1,8 @@
 /** Our own questions to an agent that speaks Pi's dialect, and the requests of its host. */
 
 import { Failure } from "../../../core/failure.ts";
-import type { PiReply } from "../behind/pi-lines.ts";
-
-/** An unanswered question. */
-interface OwnQuestion {
-  readonly command: string;
-  readonly resolve: (reply: PiReply) => void;
-  readonly reject: (failure: Failure) => void;
-  readonly late: NodeJS.Timeout;
-}
+import { PendingRequests } from "../../../server/connection/pending-requests.ts";
+import type { PiReply } from "../behind/lines.ts";
 
 /** The prefix of our ids, which neither hosts nor agents use. */
 const ID_PREFIX = "pi-session-server";
@@ -17,7 +10,7 @@ const ID_PREFIX = "pi-session-server";
 export class PiQuestions {
   private readonly send: (line: string) => void;
   private readonly prefix: string;
-  private readonly waiting = new Map<string, OwnQuestion>();
+  private readonly waiting = new PendingRequests<string, PiReply>();
   private count = 0;
 
   /** `nonce` makes the ids unique to this program. */
@@ -29,15 +22,10 @@ export class PiQuestions {
   /** Asks a question. Rejects with agent_failed after `within` milliseconds, or when the agent ends. */
   ask(command: string, params: Readonly<Record<string, unknown>>, within: number): Promise<PiReply> {
     const id = `${this.prefix}${++this.count}`;
-    return new Promise((resolve, reject) => {
-      const late = setTimeout(() => {
-        this.waiting.delete(id);
-        reject(makeTimeoutFailure(command, within));
-      }, within);
-      late.unref();
-      this.waiting.set(id, { command, resolve, reject, late });
-      this.send(`${JSON.stringify({ id, type: command, ...params })}\n`);
-    });
+    const expire = (): void => this.waiting.reject(id, makeTimeoutFailure(command, within));
+    const reply = this.waiting.wait(id, command, { within, expire });
+    this.send(`${JSON.stringify({ id, type: command, ...params })}\n`);
+    return reply;
   }
 
   /**
@@ -45,26 +33,16 @@ export class PiQuestions {
    * out of the refusal of an unknown command: `isOurs` says that no host request has this command.
    */
   take(reply: PiReply, isOurs: boolean): boolean {
-    if (reply.id === undefined && reply.success === false && isOurs) {
-      const meant = [...this.waiting].find(([, { command }]) => command === reply.command);
-      return meant !== undefined && this.take({ ...reply, id: meant[0] }, false);
-    }
-    if (typeof reply.id !== "string" || !reply.id.startsWith(this.prefix)) return false;
-    const asked = this.waiting.get(reply.id);
-    this.waiting.delete(reply.id);
-    if (!asked) return true;
-    clearTimeout(asked.late);
-    asked.resolve(reply);
+    let { id } = reply;
+    if (id === undefined && reply.success === false && isOurs) id = this.waiting.findByName(reply.command);
+    if (typeof id !== "string" || !id.startsWith(this.prefix)) return false;
+    this.waiting.resolve(id, reply);
     return true;
   }
 
   /** Rejects all questions. */
   abandon(failure: Failure): void {
-    for (const { late, reject } of this.waiting.values()) {
-      clearTimeout(late);
-      reject(failure);
-    }
-    this.waiting.clear();
+    this.waiting.rejectAll(failure);
   }
 }
 

@@ -4,14 +4,15 @@ import type { Failure } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
+import type { FaceWire } from "../../../server/face.ts";
 import type { AgentReply, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
-import { type AgentOptions, AgentServer, runInOrder, type ServerHandles } from "../behind/agent-server.ts";
+import { type AgentSetup, runInOrder } from "../behind/agent-server.ts";
+import { type PiReply, parseMembers } from "../behind/lines.ts";
 import type { MessageValue } from "../behind/messages.ts";
-import { type PiReply, parseMembers } from "../behind/pi-lines.ts";
 import type { AgentRoute } from "../behind/routes.ts";
-import { type AgentHost, PiAgent } from "./pi-agent.ts";
+import { type AgentClient, PiAgent } from "./pi-agent.ts";
 import { askPerson, isDialog } from "./pi-dialogs.ts";
 import { toPiPrompt } from "./pi-prompt.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
@@ -43,9 +44,8 @@ interface QueuedEvent {
   readonly bytes: number;
 }
 
-export class PiSession implements AgentHost {
-  readonly server: AgentServer;
-  private readonly handles: ServerHandles;
+export class PiSession implements AgentClient {
+  private readonly wire: FaceWire;
   readonly sessionId: string;
   readonly agent: PiAgent;
   current: Session | null = null;
@@ -65,11 +65,10 @@ export class PiSession implements AgentHost {
   /** Open dialogs, by the function that dismisses each. */
   private readonly dialogs = new Set<() => void>();
 
-  constructor(sessionId: string, handles: ServerHandles, options: AgentOptions) {
-    this.handles = handles;
-    this.server = new AgentServer(handles, options);
+  constructor(sessionId: string, wire: FaceWire, options: AgentSetup) {
+    this.wire = wire;
     this.sessionId = sessionId;
-    this.agent = new PiAgent(options, this, options.within);
+    this.agent = new PiAgent(options, wire, this);
   }
 
   get isAtWork(): boolean {
@@ -78,17 +77,11 @@ export class PiSession implements AgentHost {
 
   /** Runs work on the session in the order of its calls. Rejects with its error. */
   private inOrder<T>(work: () => Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const run = async (): Promise<void> => {
-        try {
-          this.current = this.handles.workspace.session(this.sessionId);
-          resolve(await work());
-        } catch (error) {
-          reject(error);
-        }
-      };
-      void runInOrder(this.handles.dispatcher, run, this.sessionId);
-    });
+    const run = async (): Promise<T> => {
+      this.current = this.wire.workspace.session(this.sessionId);
+      return work();
+    };
+    return runInOrder(this.wire.dispatcher, run, this.sessionId);
   }
 
   /** Asks Pi a question, or changes a setting. Rejects when it does not answer. */
@@ -323,7 +316,7 @@ export class PiSession implements AgentHost {
     this.agent.send(Buffer.from(`${JSON.stringify({ type: "extension_ui_response", id, ...answer })}\n`));
   }
 
-  // --- the host of the agent -----------------------------------------------------------------------------------
+  // --- the client of the agent ---------------------------------------------------------------------------------
 
   get hasCapacity(): boolean {
     return this.queuedBytes < FULL_AT;
@@ -332,7 +325,7 @@ export class PiSession implements AgentHost {
   flush(): void {}
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    return runInOrder(this.handles.dispatcher, work, this.sessionId);
+    return runInOrder(this.wire.dispatcher, work, this.sessionId);
   }
 
   fail(_request: ForwardedRequest, failure: Failure): void {

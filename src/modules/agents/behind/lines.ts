@@ -1,4 +1,4 @@
-/** Reads the lines of an agent that speaks Pi's dialect, without parsing those that can be passed on. */
+/** Reads the lines of agents, without parsing those that can be passed on. */
 
 import { isJson, parse, skipSpace } from "../../../core/json/json.ts";
 
@@ -41,4 +41,20 @@ export function parseMembers(line: Buffer): Readonly<Record<string, unknown>> {
   } catch {
     return {};
   }
+}
+
+/** The JSON-RPC message of a dropped line. */
+interface DroppedMessage {
+  /** JSON text of its id. */
+  readonly idText: string;
+  readonly isReply: boolean;
+}
+
+const OF_MESSAGE =
+  /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?(\s*"method"\s*:\s*"[^"\\]*"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,\s*("method")?/;
+
+/** Parses the beginning of a dropped line: the usual members in their usual order. */
+export function parseDroppedMessage(beginning: Buffer): DroppedMessage | undefined {
+  const found = OF_MESSAGE.exec(beginning.toString("utf8"));
+  return found ? { idText: found[2], isReply: (found[1] ?? found[3]) === undefined } : undefined;
 }
