@@ -31,20 +31,9 @@ const LATER = {
     "../modules/agents/pi/pi-backend.ts",
     "../modules/agents/pi/pi-forwarder.ts",
   ],
-  "src/server/main.ts": [
-    "../modules/fleet/connect.ts",
-    "../modules/fleet/postgres/identity.ts",
-    "../modules/fleet/catalog/late-sweep.ts",
-    "../modules/agents/acp/acp-proxy.ts",
-    "../modules/agents/behind/process.ts",
-    "./openrpc.ts",
-  ],
-  "src/storage/stores.ts": [
-    "../modules/fleet/admin/admin-files.ts",
-    "../modules/fleet/postgres/failures.ts",
-    "../modules/fleet/replica/quarantined-entries.ts",
-    "../modules/fleet/store.ts",
-  ],
+  "src/server/main.ts": ["../modules/agents/acp/acp-proxy.ts", "../modules/agents/behind/process.ts", "./openrpc.ts"],
+  "src/compose.ts": ["./modules/fleet/index.ts"],
+  "src/storage/stores.ts": ["./quarantined-entries.ts"],
 };
 
 const edgesOf = (part, files) =>

@@ -1,12 +1,16 @@
 /** The optional modules. Without the folder of one, its lines here and the folder of its tests, the rest compiles and works. */
 
 import * as attach from "./modules/attach/index.ts";
+import * as fleet from "./modules/fleet/index.ts";
 import type { AttachModule } from "./server/attach-module.ts";
+import type { FleetModule } from "./storage/fleet-module.ts";
 
 export interface Modules {
   readonly attach?: AttachModule;
+  readonly fleet?: FleetModule;
 }
 
 export const modules: Modules = {
   attach,
+  fleet,
 };

@@ -5,11 +5,11 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetServer } from "../../support/fleet-server.ts";
+import { FleetServer } from "./support/server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
-import { AWAY, fleetSuite, meddle, newSession } from "../../support/sql-machines.ts";
+import { AWAY, fleetSuite, meddle, newSession } from "./support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];

@@ -10,7 +10,7 @@ import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "./support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const LONG_AGO = 40;

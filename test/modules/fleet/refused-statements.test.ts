@@ -25,7 +25,7 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, meddle } from "../../support/sql-machines.ts";
+import { AWAY, fleetSuite, instead, meddle } from "./support/sql-machines.ts";
 import { acrossTiers, SWEEP, UNIT } from "../../support/tiers.ts";
 
 const OF_PROCESSES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];

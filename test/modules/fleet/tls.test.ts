@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { needProgram, needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
-import { sqlFleet } from "../../support/sql-fleet.ts";
+import { sqlFleet } from "./support/sql-fleet.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
 const OPENSSL = needProgram("openssl");

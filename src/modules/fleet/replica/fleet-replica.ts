@@ -9,8 +9,8 @@
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
 import type { FleetBatch, FleetEnd, LeaseResult } from "../../../core/ports/fleet.ts";
-import type { Holder, Log } from "../../../core/ports/store.ts";
-import type { Replica, ReplicatedLog } from "../../../storage/log/replica.ts";
+import type { Replica, ReplicaStatus } from "../../../core/ports/replica.ts";
+import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, fetchLinesBetween, NOTHING } from "../postgres/ends.ts";
 import {
   isAway,
@@ -24,18 +24,18 @@ import {
   toQuarantinedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
-import { isLong, prepareStep, readUploadLines } from "./batch.ts";
+import { fetchMissing } from "./attachments.ts";
+import { findCommonSource, isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
-import { findCommonSource } from "./common-source.ts";
 import { CopyFacts } from "./facts.ts";
-import { IdleSync, type ReplicaStatus } from "./idle-sync.ts";
+import { IdleSync } from "./idle-sync.ts";
 import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
 import { PendingUploads } from "./pending-uploads.ts";
 import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
-import { getLastingRefusal, makeIdTakenFailure } from "./refusals.ts";
+import { makeIdTakenFailure } from "./refusals.ts";
 import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
 
 export class FleetReplica implements Replica {
@@ -49,7 +49,6 @@ export class FleetReplica implements Replica {
   /** Adds facts that the fleet lacks. */
   private readonly late: LateWork;
   private readonly idleSync: IdleSync;
-  private readonly status: ReplicaStatus = { holder: null, refusal: null, reached: undefined };
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
@@ -62,6 +61,8 @@ export class FleetReplica implements Replica {
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
+  /** See ReplicaStatus. */
+  private hasReplicated = false;
   /** True if the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
 
@@ -74,9 +75,9 @@ export class FleetReplica implements Replica {
     this.facts = new CopyFacts(log);
     this.pending = new PendingUploads(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.lease));
-    const { lease, known, pending, status } = this;
+    const { lease, known, pending } = this;
     this.idleSync = new IdleSync({
-      ...{ log, options, lease, known, pending, status },
+      ...{ log, options, lease, known, pending },
       isAlone: () => this.isAlone,
       isBegun: () => this.isBegun,
       isBecoming: () => this.readying !== undefined,
@@ -91,12 +92,16 @@ export class FleetReplica implements Replica {
     return this.log.header.id;
   }
 
-  get holder(): Holder | null {
-    return this.status.holder;
+  get status(): ReplicaStatus {
+    const { hasReplicated, log } = this;
+    const { holder, refusal } = this.lease;
+    // A process before this one may have gone on alone.
+    const durability = this.isBegun && this.pending.hasEntries ? "local" : this.known.durability;
+    return { durability, holder, refusal, changeCount: log.remoteChangeCount, hasReplicated };
   }
 
-  requireOurs(): void {
-    if (this.status.refusal) throw this.status.refusal;
+  get renamed(): Replica["renamed"] {
+    return this.log.renamed;
   }
 
   /** The common end of fleet and copy, as far as it is known. */
@@ -108,11 +113,6 @@ export class FleetReplica implements Replica {
   madeOf(end: FleetEnd): void {
     this.known.raise(end);
     this.lease.server = this.options.fleet.server;
-  }
-
-  get durability(): Log["durability"] {
-    // A process before this one may have gone on alone.
-    return this.isBegun && this.pending.hasEntries ? "local" : this.status.reached;
   }
 
   /** True if this process works on without the fleet for now. */
@@ -128,22 +128,21 @@ export class FleetReplica implements Replica {
   }
 
   ready(): Promise<void> | undefined {
-    if (this.log.isDisturbed) this.lease.epoch = null;
+    if (this.log.isDisturbed) this.lease.note("doubts");
     if (this.lease.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nothing is written here during an upload.
     const given = this.options.journal.uploading.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // The owner is unknown. If another machine wrote meanwhile, the entries of this one become a branch.
-      this.status.refusal = getLastingRefusal(this.status.refusal);
-      this.status.holder = null;
+      this.lease.note("goesAlone");
       return undefined;
     }
     this.readying ??= this.becomeWriter(true)
       .catch(async (error) => {
-        this.lease.epoch = null;
+        this.lease.note("doubts");
         const reported = await this.toReportedError(error);
-        if (reported !== null) this.status.refusal = requireFailure(reported);
+        if (reported !== null) this.lease.refuse(requireFailure(reported));
       })
       .finally(() => {
         this.readying = undefined;
@@ -151,24 +150,26 @@ export class FleetReplica implements Replica {
     return this.readying;
   }
 
-  followNow(asked?: number): Promise<void> | undefined {
-    return this.idleSync.followNow(asked);
+  follow(asked?: number): Promise<void> | undefined {
+    return this.idleSync.follow(asked);
   }
 
   upload(): Promise<void> | undefined {
     return this.idleSync.upload();
   }
 
-  /** `most`: bytes of the copy that are compared, at most. */
-  follow(most?: number): Promise<void> {
-    return this.idleSync.follow(false, most);
+  sync(most?: number): Promise<void> {
+    return this.idleSync.sync(false, most);
+  }
+
+  fetchAttachments(): Promise<void> {
+    return fetchMissing(this.options.fleet, this.log, this.id);
   }
 
   /** `isHost`: a host reads the reports. */
   private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
-    this.status.refusal = null;
-    this.status.holder = null;
+    this.lease.note("asks");
     // Entries that wait for a commit take the lease there.
     if (log.durableCount < log.nodes.count) return;
     try {
@@ -211,12 +212,12 @@ export class FleetReplica implements Replica {
    * reader sees the session without the acknowledged entries. The other program's entries become a branch.
    */
   private async makeFileAnew(): Promise<void> {
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     const next = this.openAnew();
     // An unreadable file is fetched again before the write.
     if (!next) return this.log.markReplaced();
     try {
-      await next.ready?.();
+      await next.replica?.ready();
       next.acquireLock();
       if (!this.isAlone && !next.isBehind) this.log.markReplaced();
     } finally {
@@ -243,7 +244,7 @@ export class FleetReplica implements Replica {
 
   /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
   private goOnAlone(count: number): Promise<void> {
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     return this.pending.begin(this.known.now, this.known.firstUnsent, count);
   }
 
@@ -328,7 +329,7 @@ export class FleetReplica implements Replica {
       // The disk does not read them. An earlier end is known.
       return;
     }
-    const { durability = "primary" } = this;
+    const { durability = "primary" } = this.status;
     const place = { sessionId: id, sessionPath: log.file, server: lease.server };
     this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
   }
@@ -351,13 +352,13 @@ export class FleetReplica implements Replica {
       const there = await this.options.fleet.look(this.id);
       if (there && this.idleSync.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       this.isConfirming = true;
       await this.ready();
       if (this.isAlone) await this.confirmAlone();
-      else this.requireOurs();
+      else if (this.lease.refusal) throw this.lease.refusal;
     } catch (error) {
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       const reported = await this.toReportedError(error);
       if (reported !== null) throw reported;
       await this.confirmAlone();
@@ -368,9 +369,7 @@ export class FleetReplica implements Replica {
 
   /** Acknowledges the entries of the file without the fleet: they are on the medium, and no process removes them. */
   private async confirmAlone(): Promise<void> {
-    // An earlier owner of the session does not count now.
-    this.status.refusal = getLastingRefusal(this.status.refusal);
-    this.status.holder = null;
+    this.lease.note("goesAlone");
     settleLocal(this.log);
     return this.goOnAlone(this.log.durableCount);
   }
@@ -379,7 +378,6 @@ export class FleetReplica implements Replica {
   private async take(begins = false): Promise<LeaseResult> {
     const { headerLine, nodes } = this.log;
     const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
-    this.status.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
@@ -431,15 +429,17 @@ export class FleetReplica implements Replica {
         await this.pushThrough(commit);
         // The next owner applies the entries that the copy lacks.
         if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
-        else if (pending.hasEntries) this.lease.epoch = null;
+        else if (pending.hasEntries) this.lease.note("doubts");
       }
       this.noteAcknowledged(count);
+      this.hasReplicated = true;
     } catch (error) {
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       let failure = await this.toReportedError(error);
       if (failure === null)
         try {
           await this.goOnAlone(count);
+          this.hasReplicated = true;
           return this.noteAcknowledged(count);
         } catch (refused) {
           failure = refused;
@@ -507,7 +507,7 @@ export class FleetReplica implements Replica {
       else this.committed(step.batch, outcome.durability);
       return undefined;
     }
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     if (outcome.kind === "refused") {
       commit.beginAgain();
       // Nothing can be copied from a session that is gone.
@@ -524,7 +524,7 @@ export class FleetReplica implements Replica {
     if (line) this.lastSent = { count: after.entries, last: hashLine(line) };
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
-    this.status.reached = durability;
+    this.known.durability = durability;
     this.facts.committed(after);
   }
 
@@ -552,10 +552,10 @@ export class FleetReplica implements Replica {
     }
     this.known.raise(here);
     // The lease has the durability of existing lines; it is unknown if another process has the lease.
-    this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
+    this.known.durability = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // Later entries are fetched before the next write.
-    if (isAll) this.lease.epoch = null;
+    if (isAll) this.lease.note("doubts");
     return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
   }
 
@@ -574,7 +574,7 @@ export class FleetReplica implements Replica {
     if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps the change and uploads it later";
     this.pending.forgetKept();
     const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     this.known.goBack(NOTHING);
     return requireFailure(failure);
   }

@@ -1,14 +1,12 @@
 /** Syncs an idle working copy in the background: applies the entries of others, and uploads those that the fleet lacks. */
 
-import type { Failure } from "../../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../../core/ports/fleet.ts";
-import type { Holder } from "../../../core/ports/store.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { isSameEnd } from "../postgres/ends.ts";
-import { Inquiry } from "./inquiry.ts";
 import { COMPARED_FIRST, type KnownEnd } from "./known-end.ts";
 import type { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
+import { Inquiry } from "./outage.ts";
 import type { PendingUploads } from "./pending-uploads.ts";
 import { getLastingRefusal, RefusedLines, uploadOrNote } from "./refusals.ts";
 
@@ -18,16 +16,6 @@ import { getLastingRefusal, RefusedLines, uploadOrNote } from "./refusals.ts";
  */
 const LONGEST_PAUSE = 180_000;
 
-/** The last known state of a working copy at the fleet. */
-export interface ReplicaStatus {
-  /** Another process that writes to the session there. */
-  holder: Holder | null;
-  /** The reason why this process may not write. */
-  refusal: Failure | null;
-  /** Durability of the last committed entries. */
-  reached: "replicated" | "primary" | undefined;
-}
-
 /** A working copy, with the operations of its replica. */
 interface CopyParts {
   readonly log: ReplicatedLog;
@@ -35,7 +23,6 @@ interface CopyParts {
   readonly lease: Lease;
   readonly known: KnownEnd;
   readonly pending: PendingUploads;
-  readonly status: ReplicaStatus;
   /** Returns whether this process works on without the fleet for now. */
   isAlone(): boolean;
   /** Returns whether the fleet may have some of the session. */
@@ -68,8 +55,8 @@ export class IdleSync {
     this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
   }
 
-  /** See Outside. */
-  followNow(asked?: number): Promise<void> | undefined {
+  /** See Replica. */
+  follow(asked?: number): Promise<void> | undefined {
     const { copy, news } = this;
     if (!copy.isBegun()) return undefined;
     const isAlone = copy.isAlone();
@@ -78,7 +65,7 @@ export class IdleSync {
     if (copy.lease.isOurs || isAlone) return this.uploadAgain();
     if (news.take()) {
       this.heard = copy.options.elapsed();
-      return this.follow(true).then(() => this.uploadAgain());
+      return this.sync(true).then(() => this.uploadAgain());
     }
     news.renew(this.pauseAfter(asked));
     return undefined;
@@ -97,13 +84,13 @@ export class IdleSync {
     return this.refused.holds ? undefined : this.upload();
   }
 
-  /** See Outside. */
+  /** See Replica. */
   upload(): Promise<void> | undefined {
     const { copy, refused } = this;
-    const { known, pending, status } = copy;
+    const { known, pending, lease } = copy;
     const isAlone = copy.isAlone();
     const mayNote = known.mayBePending && !pending.hasEntries;
-    if (!known.isAhead || getLastingRefusal(status.refusal) || (isAlone && !mayNote)) return undefined;
+    if (!known.isAhead || getLastingRefusal(lease.refusal) || (isAlone && !mayNote)) return undefined;
     // Calls of the session wait meanwhile.
     const note = async (): Promise<void> => (mayNote ? copy.confirmAlone() : undefined);
     const { of } = refused;
@@ -118,21 +105,21 @@ export class IdleSync {
   }
 
   private async hasNews(): Promise<boolean> {
-    const { lease, pending, known, status } = this.copy;
+    const { lease, pending, known } = this.copy;
     const { epoch } = lease;
     const { there, server } = await this.look();
     if (epoch !== null && there?.epoch !== epoch) lease.letGo(epoch);
     const hadPending = pending.hasEntries;
     pending.renew();
     // Another process of this machine may have uploaded the entries that this one acknowledged.
-    if (hadPending && !pending.hasEntries) status.reached = "primary";
+    if (hadPending && !pending.hasEntries) known.durability = "primary";
     // The process that prevented a write may have exited.
-    if (status.holder && !lease.isSure) status.holder = there?.holder ?? null;
+    if (lease.holder && !lease.isSure) lease.noteHolder(there?.holder ?? null);
     const { holds } = this.refused;
     // Its owner has to release it first.
     if (!holds && !there?.holder && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
-    const isAhead = known.isAhead && !getLastingRefusal(status.refusal, there);
+    const isAhead = known.isAhead && !getLastingRefusal(lease.refusal, there);
     return !holds && !there?.holder && (pending.isDue(true) || isAhead) && !known.isLeftTo(there);
   }
 
@@ -152,15 +139,15 @@ export class IdleSync {
     return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
   }
 
-  /** See Outside. `most`: bytes of the copy that are compared, at most. */
-  async follow(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
+  /** See Replica. `isHost`: a host reads the reports. */
+  async sync(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
     const { copy } = this;
-    const { log, pending, lease, known, status } = copy;
+    const { log, pending, lease, known } = copy;
     if (lease.isSure || !copy.isBegun() || log.durableCount < log.nodes.count) return;
-    lease.epoch = null;
+    lease.note("doubts");
     const { there, server } = await this.look();
     pending.renew();
-    status.refusal = getLastingRefusal(status.refusal, there);
+    lease.note("looks", there);
     const isDue = pending.isDue(isHost) && !known.isLeftTo(there);
     const isLost = await known.isLostIn(there, copy.options.fleet);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
@@ -177,7 +164,7 @@ export class IdleSync {
       else if (there && (await copy.catchUp(there.end))) lease.server ??= server;
     } catch (error) {
       // The rest is done the next time, also for a reader.
-      lease.epoch = null;
+      lease.note("doubts");
       this.refused.note(error);
       throw error;
     } finally {
