@@ -7,14 +7,14 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { FleetPruning } from "../../src/modules/fleet/admin/pruning.ts";
-import { user } from "../support/drafts.ts";
 import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../modules/fleet/support/databases.ts";
+import { type SqlFleet, sqlFleet } from "../modules/fleet/support/sql-fleet.ts";
+import { user } from "../support/drafts.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { HereLives } from "../support/proof.ts";
 import { Random, range } from "../support/random.ts";
 import type { Json, Place, Wire } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
-import { type SqlFleet, sqlFleet } from "../modules/fleet/support/sql-fleet.ts";
 
 const LEASE = 300;
 const STEPS = 80;

@@ -4,8 +4,8 @@ import { makeTimestamp } from "../../core/ports/env.ts";
 import type { FleetDatabase } from "../../core/ports/fleet-database.ts";
 import type { ConnectedFleet, FleetAddress, FleetPlace } from "../../storage/fleet-module.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
-import { makeFleetDatabase } from "./admin/database.ts";
 import { connectFleet, type PostgresConnection } from "./connect.ts";
+import { makeFleetDatabase } from "./database.ts";
 import { openKnownStore } from "./postgres/identity.ts";
 import { FleetProcesses } from "./postgres/processes.ts";
 

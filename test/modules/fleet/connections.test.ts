@@ -23,10 +23,10 @@ import { AddressError } from "../../../src/storage/fleet-module.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { harnessOn } from "../../storage/jsonl/harness.ts";
 import { FaultDisk } from "../../support/disk.ts";
-import { fleetOptions, journalOn } from "./support/table-fleet.ts";
-import { batchOf } from "./support/commits.ts";
 import { id, userText } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
+import { batchOf } from "./support/commits.ts";
+import { fleetOptions, journalOn } from "./support/table-fleet.ts";
 import { notesOn } from "./support/unsent-lines.ts";
 
 const certificates = (path: string): string => {

@@ -7,11 +7,11 @@ import * as z from "zod";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { declarations } from "../../../src/handlers/shared/declarations.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { entriesOf, FleetServer, idsOf } from "./support/server.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
+import { entriesOf, FleetServer, idsOf } from "./support/server.ts";
 
 const NOWHERE = "01991f6e-1f1d-7c3e-b0a4-000000000000";
 

@@ -8,13 +8,13 @@ import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { FaultDisk } from "../../support/disk.ts";
-import type { FleetFault } from "./support/table-fleet.ts";
-import { failed, line, lines, type MachineKind, written } from "./support/machine.ts";
-import { lineOf, Scene, testScenes } from "./support/scene.ts";
 import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { failed, line, lines, type MachineKind, written } from "./support/machine.ts";
+import { lineOf, Scene, testScenes } from "./support/scene.ts";
+import type { FleetFault } from "./support/table-fleet.ts";
 import { journaled } from "./support/unsent-lines.ts";
 
 /** A session's life with a fault at call number `at`; its host looks before it tries again. Returns the number of calls. */

@@ -9,12 +9,12 @@ import { toBytes } from "../../../src/core/json/json.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { line, lines, written } from "./support/machine.ts";
-import { lineOf, Scene } from "./support/scene.ts";
-import { entriesOf, FleetServer } from "./support/server.ts";
 import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { line, lines, written } from "./support/machine.ts";
+import { lineOf, Scene } from "./support/scene.ts";
+import { entriesOf, FleetServer } from "./support/server.ts";
 import { journaled } from "./support/unsent-lines.ts";
 
 type Change = "write" | "create" | "makeFolder" | "sync" | "syncFolder";

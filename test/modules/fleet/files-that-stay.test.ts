@@ -5,11 +5,11 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { FleetConnection } from "../../../src/modules/fleet/store.ts";
 import { POWER_CUTS } from "../../support/disk.ts";
-import { FleetTable } from "./support/table-fleet.ts";
+import { SESSION, userText } from "../../support/lines.ts";
 import { found, line, Machine, written } from "./support/machine.ts";
 import { Scene } from "./support/scene.ts";
 import { entriesOf, FleetServer } from "./support/server.ts";
-import { SESSION, userText } from "../../support/lines.ts";
+import { FleetTable } from "./support/table-fleet.ts";
 
 /** The keeper, as far as an opening asks it. */
 const keeperOf = (table: FleetTable): FleetConnection["adminQueries"] =>

@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { MemoryFleet } from "./support/table-fleet.ts";
-import { failed, lines, type MachineKind } from "./support/machine.ts";
-import { Scene, testScenes } from "./support/scene.ts";
 import { SESSION } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
+import { failed, lines, type MachineKind } from "./support/machine.ts";
+import { Scene, testScenes } from "./support/scene.ts";
+import { MemoryFleet } from "./support/table-fleet.ts";
 
 const KINDS: readonly MachineKind[] = ["jsonl", "v2"];
 

@@ -9,11 +9,11 @@ import { makeStores } from "../../../src/storage/stores.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { testEnv } from "../../support/env.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "./support/table-fleet.ts";
 import { SESSION } from "../../support/lines.ts";
 import type { Json } from "../../support/server.ts";
 import { FOLDER, idsOf, STATE } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "./support/table-fleet.ts";
 
 const FORK = "0198d7c5-0000-7000-8000-00000000f0f0";
 

@@ -5,12 +5,12 @@ import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundUploader } from "../../../src/modules/fleet/replica/uploads.ts";
-import { failed, line, lines, Machine, written } from "./support/machine.ts";
-import { lineOf, Scene, testScenes } from "./support/scene.ts";
 import { headerText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { failed, line, lines, Machine, written } from "./support/machine.ts";
+import { lineOf, Scene, testScenes } from "./support/scene.ts";
 import { journaled, placeOf } from "./support/unsent-lines.ts";
 
 /** Lets everything run that waits for nothing but its turn. */

@@ -14,14 +14,14 @@ import { computeStretches, packLines, parsePackHeads, unpackLines } from "../../
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
-import { taken } from "./support/commits.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, type Random, range } from "../../support/random.ts";
+import { acrossTiers, UNIT } from "../../support/tiers.ts";
+import { taken } from "./support/commits.ts";
 import type { SqlFleet } from "./support/sql-fleet.ts";
 import { fleetSuite, instead, linesOf, batchOf as plainBatch } from "./support/sql-machines.ts";
-import { acrossTiers, UNIT } from "../../support/tiers.ts";
 
 function randomLine(random: Random): Buffer {
   const kind = random.int(8);

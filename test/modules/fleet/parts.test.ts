@@ -7,12 +7,12 @@ import type { FleetReplica } from "../../../src/modules/fleet/replica/fleet-repl
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
-import { type FleetFault, type FleetTable, MemoryFleet } from "./support/table-fleet.ts";
-import { failed, found, line, lines, Machine, type MachineKind, written } from "./support/machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { failed, found, line, lines, Machine, type MachineKind, written } from "./support/machine.ts";
+import { type FleetFault, type FleetTable, MemoryFleet } from "./support/table-fleet.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };

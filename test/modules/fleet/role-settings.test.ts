@@ -6,10 +6,10 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
-import { suiteDatabase } from "./support/database.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER } from "./support/pooler.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import { suiteDatabase } from "./support/database.ts";
+import { PGBOUNCER } from "./support/pooler.ts";
 import { fleetSuite, play } from "./support/sql-machines.ts";
 
 /** Text that a literal of SQL or of a `bytea` might take for something else. */

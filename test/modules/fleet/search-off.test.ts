@@ -13,8 +13,8 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace, type Wire } from "../../support/server.ts";
-import { fleetSuite } from "./support/sql-machines.ts";
 import { runHere } from "../../support/verbs.ts";
+import { fleetSuite } from "./support/sql-machines.ts";
 
 describe("without words in the fleet", needs(POSTGRESQL), () => {
   const suite = fleetSuite();

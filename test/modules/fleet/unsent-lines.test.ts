@@ -17,13 +17,13 @@ import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "./support/table-fleet.ts";
-import { failed, followed, found, line, Machine, second, written } from "./support/machine.ts";
-import { Scene, testScenes, uploadAll } from "./support/scene.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { failed, followed, found, line, Machine, second, written } from "./support/machine.ts";
+import { Scene, testScenes, uploadAll } from "./support/scene.ts";
+import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "./support/table-fleet.ts";
 import { healed, inFleet, journaled, leavePending, mine, notesOn, placeOf } from "./support/unsent-lines.ts";
 
 const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });

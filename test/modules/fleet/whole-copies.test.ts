@@ -6,11 +6,11 @@ import type { SessionDisposition } from "../../../src/core/ports/fleet-admin-que
 import type { LifeCycle, Where } from "../../../src/core/ports/lifecycle.ts";
 import type { Operation } from "../../../src/core/ports/operations.ts";
 import { type LifeCyclePlace, makeFleetLifeCycle } from "../../../src/modules/fleet/admin/life-cycle.ts";
-import { Machine, type MachineKind, written } from "./support/machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { Machine, type MachineKind, written } from "./support/machine.ts";
 
 /** The path that the session has left. */
 const BEFORE = "/root/sessions/before.jsonl";

@@ -32,7 +32,6 @@ import { isSameEnd, NOTHING, parseEnd } from "./ends.ts";
 import { dropSearchFacts, dropWords, isFound, toDescriptionRow, toStorableText } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { parseStoredHead } from "./heads.ts";
-import { parseHolderRow } from "./sql-values.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, makeMissingLinesFailure } from "./line-reader.ts";
@@ -45,6 +44,7 @@ import { makeBeginsAgainCondition } from "./schema.ts";
 import { getProvenDurability, getServerName, makeServerColumn, type ServerFact, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
+import { parseHolderRow } from "./sql-values.ts";
 import { readFleetStatus } from "./status.ts";
 
 /** Milliseconds without a sign of life after which others may take a session. An idle owner gives none. */

@@ -8,10 +8,10 @@
 
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
-import type { FleetBatch, FleetEnd, LeaseResult } from "../../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, FleetSession, LeaseResult } from "../../../core/ports/fleet.ts";
 import type { Replica, ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { computeEnd, fetchLinesBetween, NOTHING } from "../postgres/ends.ts";
+import { computeEnd, fetchLinesBetween, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import {
   isAway,
   makeAwayFailure,
@@ -28,17 +28,23 @@ import { fetchMissing } from "./attachments.ts";
 import { findCommonSource, isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { CopyFacts } from "./facts.ts";
-import { IdleSync } from "./idle-sync.ts";
-import { KnownEnd } from "./known-end.ts";
+import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
+import { Inquiry } from "./outage.ts";
 import { PendingUploads } from "./pending-uploads.ts";
 import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
-import { makeIdTakenFailure } from "./refusals.ts";
+import { getLastingRefusal, makeIdTakenFailure, RefusedLines } from "./refusals.ts";
 import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
 
-export class FleetReplica implements Replica {
+/**
+ * Maximum milliseconds between two looks when nothing has happened for long: a database has to bear those of thousands
+ * of idle agents.
+ */
+const LONGEST_PAUSE = 180_000;
+
+export class FleetReplica implements Replica, ReplicaStatus {
   private readonly log: ReplicatedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
@@ -48,7 +54,11 @@ export class FleetReplica implements Replica {
   private readonly known: KnownEnd;
   /** Adds facts that the fleet lacks. */
   private readonly late: LateWork;
-  private readonly idleSync: IdleSync;
+  /** Asks whether there is something to apply or to upload. */
+  private readonly news: Inquiry;
+  private readonly refusedLines: RefusedLines;
+  /** Time of the last look that found entries of others. */
+  private heard: number;
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
@@ -61,8 +71,7 @@ export class FleetReplica implements Replica {
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
-  /** See ReplicaStatus. */
-  private hasReplicated = false;
+  hasReplicated = false;
   /** True if the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
 
@@ -75,17 +84,10 @@ export class FleetReplica implements Replica {
     this.facts = new CopyFacts(log);
     this.pending = new PendingUploads(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.lease));
-    const { lease, known, pending } = this;
-    this.idleSync = new IdleSync({
-      ...{ log, options, lease, known, pending },
-      isAlone: () => this.isAlone,
-      isBegun: () => this.isBegun,
-      isBecoming: () => this.readying !== undefined,
-      becomeWriter: (isHost) => this.becomeWriter(isHost),
-      catchUp: (there) => this.catchUp(there),
-      uploadNow: () => this.confirmNow(false),
-      confirmAlone: () => this.confirmAlone(),
-    });
+    const { followedEvery, elapsed } = options;
+    this.refusedLines = new RefusedLines(log, options);
+    this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
+    this.heard = elapsed();
   }
 
   private get id(): string {
@@ -93,11 +95,24 @@ export class FleetReplica implements Replica {
   }
 
   get status(): ReplicaStatus {
-    const { hasReplicated, log } = this;
-    const { holder, refusal } = this.lease;
+    return this;
+  }
+
+  get durability(): ReplicaStatus["durability"] {
     // A process before this one may have gone on alone.
-    const durability = this.isBegun && this.pending.hasEntries ? "local" : this.known.durability;
-    return { durability, holder, refusal, changeCount: log.remoteChangeCount, hasReplicated };
+    return this.isBegun && this.pending.hasEntries ? "local" : this.known.durability;
+  }
+
+  get holder(): ReplicaStatus["holder"] {
+    return this.lease.holder;
+  }
+
+  get refusal(): ReplicaStatus["refusal"] {
+    return this.lease.refusal;
+  }
+
+  get changeCount(): number {
+    return this.log.remoteChangeCount;
   }
 
   get renamed(): Replica["renamed"] {
@@ -109,8 +124,8 @@ export class FleetReplica implements Replica {
     return this.known.now;
   }
 
-  /** Records that the copy was just made from the fleet's lines up to an end; they are not compared again. */
-  madeOf(end: FleetEnd): void {
+  /** Records that the copy has the fleet's lines up to an end; they are not compared again. */
+  private madeOf(end: FleetEnd): void {
     this.known.raise(end);
     this.lease.server = this.options.fleet.server;
   }
@@ -148,22 +163,6 @@ export class FleetReplica implements Replica {
         this.readying = undefined;
       });
     return this.readying;
-  }
-
-  follow(asked?: number): Promise<void> | undefined {
-    return this.idleSync.follow(asked);
-  }
-
-  upload(): Promise<void> | undefined {
-    return this.idleSync.upload();
-  }
-
-  sync(most?: number): Promise<void> {
-    return this.idleSync.sync(false, most);
-  }
-
-  fetchAttachments(): Promise<void> {
-    return fetchMissing(this.options.fleet, this.log, this.id);
   }
 
   /** `isHost`: a host reads the reports. */
@@ -329,7 +328,7 @@ export class FleetReplica implements Replica {
       // The disk does not read them. An earlier end is known.
       return;
     }
-    const { durability = "primary" } = this.status;
+    const { durability = "primary" } = this;
     const place = { sessionId: id, sessionPath: log.file, server: lease.server };
     this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
   }
@@ -350,7 +349,7 @@ export class FleetReplica implements Replica {
       const { lease, known, log } = this;
       if (lease.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
       const there = await this.options.fleet.look(this.id);
-      if (there && this.idleSync.isAllIn(there.end)) return this.madeOf(there.end);
+      if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
       this.lease.note("doubts");
       this.isConfirming = true;
@@ -365,6 +364,13 @@ export class FleetReplica implements Replica {
     } finally {
       this.isConfirming = false;
     }
+  }
+
+  /** Returns whether all entries of the copy are durable, and the same as those of the fleet. */
+  private isAllIn(there: FleetEnd): boolean {
+    const { log, known } = this;
+    const isResting = log.durableCount === log.nodes.count && !this.readying;
+    return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
   }
 
   /** Acknowledges the entries of the file without the fleet: they are on the medium, and no process removes them. */
@@ -412,6 +418,127 @@ export class FleetReplica implements Replica {
       throw error;
     }
     return false;
+  }
+
+  // --- while nothing is written --------------------------------------------------------------------------------
+
+  follow(asked?: number): Promise<void> | undefined {
+    if (!this.isBegun) return undefined;
+    const { news, isAlone } = this;
+    // When the database is back, it may be another one.
+    if (isAlone) this.refusedLines.forget();
+    if (this.lease.isOurs || isAlone) return this.uploadAgain();
+    if (news.take()) {
+      this.heard = this.options.elapsed();
+      return this.syncNow(true, Number.POSITIVE_INFINITY).then(() => this.uploadAgain());
+    }
+    news.renew(this.pauseAfter(asked));
+    return undefined;
+  }
+
+  /** Returns the milliseconds between two looks: a tenth of the time since the last write or, if known, the last request. */
+  private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
+    const { options, known, pending, lease } = this;
+    const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, lease.answered));
+    // Entries that only this machine has do not wait.
+    const isDue = pending.hasEntries || known.isAhead;
+    return isDue ? options.followedEvery : Math.max(options.followedEvery, Math.min(LONGEST_PAUSE, quiet / 10));
+  }
+
+  private uploadAgain(): Promise<void> | undefined {
+    return this.refusedLines.holds ? undefined : this.upload();
+  }
+
+  upload(): Promise<void> | undefined {
+    const { known, pending, lease } = this;
+    const mayNote = known.mayBePending && !pending.hasEntries;
+    if (!known.isAhead || getLastingRefusal(lease.refusal) || (this.isAlone && !mayNote)) return undefined;
+    return this.uploadOrNote(mayNote);
+  }
+
+  /** Never rejects: the next write reports a failure. Calls of the session wait meanwhile. */
+  private async uploadOrNote(mayNote: boolean): Promise<void> {
+    const { of } = this.refusedLines;
+    try {
+      await this.confirmNow(false);
+    } catch (error) {
+      if (!isAway(error)) this.refusedLines.note(error, of);
+      else if (mayNote) await this.confirmAlone().catch(() => {});
+    }
+  }
+
+  /** Returns the fleet's session, and the server that answered. */
+  private async look(): Promise<{ there: FleetSession | null; server: string | undefined }> {
+    const { fleet } = this.options;
+    const there = await fleet.look(this.id);
+    return { there, server: fleet.server };
+  }
+
+  private async hasNews(): Promise<boolean> {
+    const { lease, pending, known, refusedLines } = this;
+    const { epoch } = lease;
+    const { there, server } = await this.look();
+    if (epoch !== null && there?.epoch !== epoch) lease.letGo(epoch);
+    const hadPending = pending.hasEntries;
+    pending.renew();
+    // Another process of this machine may have uploaded the entries that this one acknowledged.
+    if (hadPending && !pending.hasEntries) known.durability = "primary";
+    // The process that prevented a write may have exited.
+    if (lease.holder && !lease.isSure) lease.noteHolder(there?.holder ?? null);
+    const { holds } = refusedLines;
+    // Its owner has to release it first.
+    if (!holds && !there?.holder && (await known.isLostIn(there, this.options.fleet))) return true;
+    if (there !== null && (await this.differsFrom(there, server))) return true;
+    const isAhead = known.isAhead && !getLastingRefusal(lease.refusal, there);
+    return !holds && !there?.holder && (pending.isDue(true) || isAhead) && !known.isLeftTo(there);
+  }
+
+  /** Returns whether the fleet differs from the copy. If not, records the server that was asked. */
+  private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
+    const { known, lease } = this;
+    if (await known.differsFrom(end, most)) return true;
+    if (isSameEnd(end, known.now)) lease.server ??= server;
+    return false;
+  }
+
+  sync(most = COMPARED_FIRST): Promise<void> {
+    return this.syncNow(false, most);
+  }
+
+  /** `isHost`: a host reads the reports. */
+  private async syncNow(isHost: boolean, most: number): Promise<void> {
+    const { log, pending, lease, known } = this;
+    if (lease.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
+    lease.note("doubts");
+    const { there, server } = await this.look();
+    pending.renew();
+    lease.note("looks", there);
+    const isDue = pending.isDue(isHost) && !known.isLeftTo(there);
+    const isLost = await known.isLostIn(there, this.options.fleet);
+    const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
+    if (!isDue && !isLost && !differs) return;
+    // A writer that started meanwhile finds it out, too.
+    if (lease.isSure || log.durableCount < log.nodes.count) return;
+    // The lock of a new session is held from its creation.
+    const isNew = log.acquireLock() || !log.persisted;
+    try {
+      // Another process of this machine may have acknowledged or uploaded entries until then.
+      pending.renew();
+      // Lost entries are uploaded again, unless others have written since.
+      if ((pending.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await this.becomeWriter(isHost);
+      else if (there && (await this.catchUp(there.end))) lease.server ??= server;
+    } catch (error) {
+      // The rest is done the next time, also for a reader.
+      lease.note("doubts");
+      this.refusedLines.note(error);
+      throw error;
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+
+  fetchAttachments(): Promise<void> {
+    return fetchMissing(this.options.fleet, this.log, this.id);
   }
 
   // --- a commit ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
  * - ours: this process has the session in an epoch, surely while the fleet confirmed it a moment ago (`isSure`).
  * - held: another process had the session when the fleet was asked last (`holder`).
  * - refused: a write fails with `refusal`, until a write or a look finds that the reason no longer holds.
- * - alone: the database is away, and writes go to the journal whoever had the session (see `Outage`).
+ * - alone: the database is away, and writes go to the journal, although another process may have the session (`Outage`).
  */
 
 import type { Failure } from "../../../core/failure.ts";

@@ -21,10 +21,10 @@ import { makeSegmentedStore } from "../../../../src/storage/v2/store.ts";
 import { FaultDisk } from "../../../support/disk.ts";
 import { wrapped } from "../../../support/disturbed.ts";
 import { testEnv } from "../../../support/env.ts";
-import { fleetOptions, journalOn } from "./table-fleet.ts";
 import { headerText, userText } from "../../../support/lines.ts";
 import type { Random } from "../../../support/random.ts";
 import { beginning, textsOf } from "../../../support/sessions.ts";
+import { fleetOptions, journalOn } from "./table-fleet.ts";
 
 /** Options of machines, and the things they work on. */
 export interface HistoryOptions {

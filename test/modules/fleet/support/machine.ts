@@ -12,9 +12,9 @@ import type { FileLogOptions } from "../../../../src/storage/log/write-state.ts"
 import { harnessOn as jsonlOn } from "../../../storage/jsonl/harness.ts";
 import { harnessOn as containersOn } from "../../../storage/v2/harness.ts";
 import { FaultDisk } from "../../../support/disk.ts";
-import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } from "./table-fleet.ts";
 import { id, SESSION, userText } from "../../../support/lines.ts";
 import { beginning } from "../../../support/sessions.ts";
+import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } from "./table-fleet.ts";
 
 export const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 

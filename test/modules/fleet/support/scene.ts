@@ -16,10 +16,10 @@ import {
   uploadSession,
 } from "../../../../src/modules/fleet/replica/uploads.ts";
 import { POWER_CUTS } from "../../../support/disk.ts";
-import { type FleetFault, FleetTable, type MemoryFleet } from "./table-fleet.ts";
-import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./machine.ts";
 import { id, SESSION, userText } from "../../../support/lines.ts";
 import { textsOf } from "../../../support/sessions.ts";
+import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./machine.ts";
+import { type FleetFault, FleetTable, type MemoryFleet } from "./table-fleet.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
 
 /** Uploads a machine's pending lines to its fleet, and names those that are pending for other fleets. */

@@ -5,8 +5,8 @@ import type { Log } from "../../../../src/core/ports/store.ts";
 import type { Journal } from "../../../../src/modules/fleet/replica/journal.ts";
 import type { UploadPlace } from "../../../../src/modules/fleet/replica/uploads.ts";
 import type { FaultDisk } from "../../../support/disk.ts";
-import type { Machine } from "./machine.ts";
 import { id, SESSION, userText } from "../../../support/lines.ts";
+import type { Machine } from "./machine.ts";
 
 export const journaled = { isJournaled: true } as const;
 export const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>

@@ -1,33 +1,20 @@
 /** The database of a fleet as its operator asks it, with the notes of this machine. */
 
 import { join } from "node:path";
-import { Failure } from "../../../core/failure.ts";
-import { makeTimestamp } from "../../../core/ports/env.ts";
-import type { FleetDatabase } from "../../../core/ports/fleet-database.ts";
-import type { FleetPlace } from "../../../storage/fleet-module.ts";
-import { QUARANTINE_FOLDER } from "../../../storage/fs/quarantine.ts";
-import { openQuarantine } from "../../../storage/quarantined-entries.ts";
-import { makeAnsweringMetric, makeMachineMetrics } from "../postgres/metrics.ts";
-import type { PostgresFleet } from "../postgres/postgres.ts";
-import { SCHEMA_VERSION } from "../postgres/schema.ts";
-import type { SqlAdminQueries } from "../postgres/sql-admin-queries.ts";
-import type { SqlCatalog } from "../postgres/sql-catalog.ts";
-import { resolveWholeId } from "../replica/arrival.ts";
-import { JOURNAL_FOLDER, Journal } from "../replica/journal.ts";
-import type { FleetPruning } from "./pruning.ts";
-
-/** The parts of a fleet in PostgreSQL. */
-interface FleetParts {
-  readonly fleet: PostgresFleet;
-  readonly catalog: SqlCatalog;
-  readonly adminQueries: SqlAdminQueries;
-  readonly pruning: FleetPruning;
-  readonly shown: string;
-  readonly tenant: string;
-}
+import { Failure } from "../../core/failure.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
+import type { FleetDatabase } from "../../core/ports/fleet-database.ts";
+import type { FleetPlace } from "../../storage/fleet-module.ts";
+import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
+import { openQuarantine } from "../../storage/quarantined-entries.ts";
+import type { PostgresConnection } from "./connect.ts";
+import { makeAnsweringMetric, makeMachineMetrics } from "./postgres/metrics.ts";
+import { SCHEMA_VERSION } from "./postgres/schema.ts";
+import { resolveWholeId } from "./replica/arrival.ts";
+import { JOURNAL_FOLDER, Journal } from "./replica/journal.ts";
 
 export function makeFleetDatabase(
-  { fleet, catalog, adminQueries, pruning, shown, tenant }: FleetParts,
+  { fleet, catalog, adminQueries, pruning, shown, tenant }: PostgresConnection,
   { disk, env, stateFolder }: Pick<FleetPlace, "disk" | "env" | "stateFolder">,
 ): FleetDatabase {
   const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), () => makeTimestamp(env));
