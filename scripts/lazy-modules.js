@@ -25,19 +25,9 @@ const STORAGE = {
 const LATER = {
   "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
-  "src/compose.ts": ["./modules/agents/index.ts"],
-  "src/server/main.ts": [
-    "../modules/fleet/connect.ts",
-    "../modules/fleet/postgres/identity.ts",
-    "../modules/fleet/catalog/late-sweep.ts",
-    "./openrpc.ts",
-  ],
-  "src/storage/stores.ts": [
-    "../modules/fleet/admin/admin-files.ts",
-    "../modules/fleet/postgres/failures.ts",
-    "../modules/fleet/replica/quarantined-entries.ts",
-    "../modules/fleet/store.ts",
-  ],
+  "src/compose.ts": ["./modules/agents/index.ts", "./modules/fleet/index.ts"],
+  "src/server/main.ts": ["./openrpc.ts"],
+  "src/storage/stores.ts": ["./quarantined-entries.ts"],
 };
 
 const edgesOf = (part, files) =>

@@ -2,15 +2,19 @@
 
 import * as agents from "./modules/agents/index.ts";
 import * as attach from "./modules/attach/index.ts";
+import * as fleet from "./modules/fleet/index.ts";
 import type { AgentsModule } from "./server/agents-module.ts";
 import type { AttachModule } from "./server/attach-module.ts";
+import type { FleetModule } from "./storage/fleet-module.ts";
 
 export interface Modules {
   readonly agents?: AgentsModule;
   readonly attach?: AttachModule;
+  readonly fleet?: FleetModule;
 }
 
 export const modules: Modules = {
   agents,
   attach,
+  fleet,
 };

@@ -2,8 +2,8 @@
 
 import { Failure } from "../core/failure.ts";
 import type { Candidate } from "../core/ports/stores.ts";
-import { AddressError } from "../modules/fleet/postgres/address.ts";
 import type { World } from "../server/main.ts";
+import { AddressError } from "../storage/fleet-module.ts";
 import { formatCandidates, removeCandidateList } from "./candidates.ts";
 import { formatUsageLine, formatVerbHelp, getHelpWidth } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";

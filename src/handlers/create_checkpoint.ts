@@ -34,12 +34,12 @@ export default defineCommand({
 });
 
 async function checkpoint({ log }: Session) {
-  if (!log.checkpointNow)
+  if (!log.container)
     throw new Failure(
       "unsupported_command",
       "Only sessions in Session Store V2 have checkpoints. migrate_session moves this one there.",
     );
-  const checkpointSeq = await log.checkpointNow();
+  const checkpointSeq = await log.container.checkpoint();
   if (checkpointSeq === null)
     throw new Failure("unsupported_command", "The session has no entries yet, so there is nothing to mark.");
   return { checkpointSeq, headEntryId: log.nodes.id(log.nodes.count - 1), entryCount: log.nodes.count };

@@ -59,7 +59,8 @@ type StateResult = z.input<ReturnType<typeof stateResult>>;
 
 export function toStateResult(session: Session, settings: ClientSettings): StateResult {
   const { log, tree } = session;
-  const { lockKind, durability } = log;
+  const lockKind = log.lock.kind;
+  const durability = log.replica?.status.durability;
   const { holder } = session;
   const lockedBy = holder ? null : log.lockedBy;
   // These read entries, and may find damage in them.
@@ -125,8 +126,8 @@ function currentState(session: Session, settings: ClientSettings): StateResult {
     lockedBy?.pid,
     lockedBy?.since,
     lockedBy?.host,
-    log.lockKind,
-    log.durability,
+    log.lock.kind,
+    log.replica?.status.durability,
     log.version,
     settings.steeringMode,
     settings.followUpMode,

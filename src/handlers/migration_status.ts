@@ -73,7 +73,7 @@ export default defineCommand({
     const file = session ? requireStored(session) : (path as string);
     const { location, events, ...status } = context.workspace.stores.migrations.status(file);
     // An open store knows more than its files, once its state has changed since it was opened.
-    const { state: now = "CLEAN" } = session?.log ?? {};
+    const { state: now = "CLEAN" } = session?.log.container ?? {};
     const state = now === "CLEAN" ? status.state : now;
     const paths = { containerPath: location.container, sourcePath: location.source };
     const where = status.active === "native_v2" ? location.container : file;

@@ -10,15 +10,11 @@ import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
-import { LateSweep } from "../modules/fleet/catalog/late-sweep.ts";
-import { connectFleet } from "../modules/fleet/connect.ts";
-import { openKnownStore } from "../modules/fleet/postgres/identity.ts";
-import { FleetProcesses } from "../modules/fleet/postgres/processes.ts";
-import type { FleetConnection } from "../modules/fleet/store.ts";
 import { getAgentPlaces } from "../modules/foreign/files/places.ts";
+import { AddressError, type ConnectedFleet, NO_FLEET } from "../storage/fleet-module.ts";
 import { type ConfinedDisk, confineDisk, getRealPath, isBelow } from "../storage/fs/confined-disk.ts";
 import { containDisk } from "../storage/fs/contained-disk.ts";
-import { type Disk, readWhole } from "../storage/fs/disk.ts";
+import type { Disk } from "../storage/fs/disk.ts";
 import { getInfo } from "../storage/fs/files.ts";
 import { countOpenFiles } from "../storage/fs/open-files.ts";
 import {
@@ -67,7 +63,7 @@ export interface World {
   /** The locks against other writers; by default those of the system. */
   readonly locks?: Locks;
   /** The shared database, which has the sessions, too. */
-  readonly fleet?: FleetConnection;
+  readonly fleet?: ConnectedFleet;
   /** The optional modules; by default those of this build. */
   readonly modules?: Modules;
 }
@@ -125,8 +121,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     fleet,
     leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
-  const { fleet: admin } = stores;
-  const sweep = admin && new LateSweep(() => admin.finishLate());
+  const endSweep = stores.fleet?.startSweep();
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
   const sharing = prepareSharing(settings, world, disk);
   let document: Promise<object> | undefined;
@@ -152,13 +147,13 @@ export function serve(settings: ServerSettings, world: World): Service {
   };
   const ended = async (): Promise<void> => {
     confined?.release();
-    sweep?.end();
+    endSweep?.();
     const pendingCount = fleet?.outage ? (stores.fleet?.listPending().length ?? 0) : 0;
     if (pendingCount > 0)
       world.printError(
         `${pendingCount === 1 ? "A session has" : `${pendingCount} sessions have`} entries not yet uploaded. Run pi-session-server fleet push, or open ${pendingCount === 1 ? "it" : "them"}.`,
       );
-    await fleet?.fleet.close();
+    await fleet?.close();
   };
   const { catalog, offered } = stores;
   const found = { catalog, offered, fleet: stores.fleet, sha256: world.env.sha256 };
@@ -227,23 +222,19 @@ function makeAgentOptions(agent: AgentSettings, settings: ServerSettings, world:
   };
 }
 
-/** Connects to the fleet of the settings. Read-only and in-memory servers have none. */
-function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
+/** Connects to the fleet of the settings. Read-only and in-memory servers have none. Throws AddressError. */
+function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): ConnectedFleet | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
-  const { disk } = world;
-  const client = `pi-session-server ${world.version}`;
-  const now = (): string => makeTimestamp(world.env);
-  const place = {
-    client,
-    processId: world.env.sessionId(),
-    since: now(),
-    processes: new FleetProcesses({ disk, stateFolder: paths.state, client, now }),
-    readFile: (path: string) => Buffer.from(readWhole(disk, path)).toString("utf8"),
-    storeAt: (shown: string) => openKnownStore(disk, paths.state, shown),
-    search: settings.fleetSearch ?? world.variables.PI_FLEET_SEARCH,
-  };
-  return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
+  if (!modules.fleet) throw new AddressError(NO_FLEET);
+  const search = settings.fleetSearch ?? world.variables.PI_FLEET_SEARCH;
+  return modules.fleet.connectFleetTo(
+    { text, isSeen: settings.fleet !== undefined, whenAway: settings.fleetAway, search },
+    {
+      ...{ disk: world.disk, env: world.env, stateFolder: paths.state },
+      client: `pi-session-server ${world.version}`,
+    },
+  );
 }
 
 async function makeDocument(version: string): Promise<object> {

@@ -6,6 +6,7 @@ import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, HeadReader } from "../core/format/head.ts";
 import { readLine } from "../core/json/fast-path.ts";
 import { concat, getMembers, splitLines } from "../core/json/json.ts";
+import { NO_LOCK } from "../core/ports/lock.ts";
 import { type Beginning, type Change, type Content, type Log, readContent, type Store } from "../core/ports/store.ts";
 import { type Head, Nodes } from "../core/tree/nodes.ts";
 import { LF } from "./log/lines.ts";
@@ -24,6 +25,12 @@ class MemoryLog implements Log {
   readonly lockedBy = null;
   readonly persisted = false;
   readonly stamp = null;
+  readonly isCommitDue = false;
+  readonly isPlain = false;
+  readonly replica = null;
+  readonly container = null;
+  readonly foreign = null;
+  readonly lock = NO_LOCK;
   private readonly lines: Uint8Array[] = [];
   private readonly heads = new HeadReader(this.nodes);
   private closed = false;
@@ -101,8 +108,20 @@ class MemoryLog implements Log {
 
   unlock(): void {}
 
+  outcome(): "certain" {
+    return "certain";
+  }
+
+  takeFirstUncertain(): undefined {}
+
+  settle(): void {}
+
   close(): void {
     this.closed = true;
+  }
+
+  discard(): void {
+    this.close();
   }
 }
 

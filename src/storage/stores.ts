@@ -3,18 +3,13 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { findAgentSessions } from "../core/foreign/named.ts";
-import { SESSION_ID, type SessionHeader, toReadableHeader } from "../core/format/entry.ts";
-import { type Env, makeTimestamp } from "../core/ports/env.ts";
+import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import type { Env } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { toUnknownIdFailure } from "../core/search/listing.ts";
 import { findOurSessions, requireOneSession } from "../core/search/named.ts";
-import { listSessionFiles, writeOnce } from "../modules/fleet/admin/admin-files.ts";
-import { makeNotFetchedFailure } from "../modules/fleet/postgres/failures.ts";
-import { openQuarantine } from "../modules/fleet/replica/quarantined-entries.ts";
-import { isUnreadable, moveToBackup, restoreBackup } from "../modules/fleet/replica/unreadable-copies.ts";
-import { type FleetConnection, type FleetStores, makeFleetStores } from "../modules/fleet/store.ts";
 import { findLiveHolders } from "../modules/foreign/files/live.ts";
 import type { AgentPlace } from "../modules/foreign/files/places.ts";
 import { makeForeignStore } from "../modules/foreign/files/store.ts";
@@ -22,6 +17,7 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { joinCatalogs } from "./catalog/joint.ts";
+import type { ConnectedFleet, FleetSessions, PlacedSession } from "./fleet-module.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -47,7 +43,6 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { makeJsonlStore } from "./jsonl/store.ts";
 import { findLatest, isSessionIn } from "./latest.ts";
-import { isInPlace, moveToPlace, type SessionPlace, trashIf } from "./lifecycle/bring.ts";
 import { type LifecycleDeps, resolveLink } from "./lifecycle/exclusive.ts";
 import { toFileStem } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
@@ -55,9 +50,11 @@ import { makeOperationLog } from "./lifecycle/operation-log.ts";
 import { readStoredBytes, writeOutput } from "./lifecycle/output-file.ts";
 import { recordMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
+import { FileLog } from "./log/file-log.ts";
 import { makeSnapshotCache } from "./log/snapshot-cache.ts";
 import { makeMemoryStore } from "./memory.ts";
 import { findCurrentFile, MIGRATED, makeOpenings, type OpeningOptions } from "./opening.ts";
+import { openQuarantine } from "./quarantined-entries.ts";
 import { isUuid } from "./v2/documents.ts";
 import { makeMigrations } from "./v2/migration.ts";
 import { isDatabase, makeDiskWithBytes, readDatabaseLines } from "./v2/sqlite-v1.ts";
@@ -83,43 +80,27 @@ interface StoresOptions extends OpeningOptions {
   /** Runs work that no caller waits for; without it, nothing is postponed. */
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
-  readonly fleet?: FleetConnection;
+  readonly fleet?: ConnectedFleet;
   /** True if there is a fleet that is not asked, because nothing may be fetched. */
   readonly leavesFleet?: boolean;
 }
-
-/** The part of a fleet without a fleet: nothing changes. */
-const WITHOUT_FLEET: FleetStores = {
-  withReplica: (options) => options,
-  store: (store) => store,
-  arrivals: () => ({}),
-  catalog: ({ here }) => here,
-  lifeCycle: (own) => own,
-  admin: () => ({}),
-  uploader: () => ({}),
-};
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
   const snapshots = makeSnapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
-  const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => makeTimestamp(env) };
-  const fleetStores = readOnly || !options.fleet ? WITHOUT_FLEET : makeFleetStores(options.fleet, places);
+  const fleet = readOnly ? undefined : options.fleet?.makeStores({ disk, env, stateFolder: paths.state });
+  const containers = { ...common, containerFor: (header: SessionHeader) => makeContainerPath(paths, header) };
   const copies = {
-    jsonl: makeJsonlStore(fleetStores.withReplica(files)),
-    v2: once(() =>
-      makeSegmentedStore({
-        ...fleetStores.withReplica(common),
-        containerFor: (header) => makeContainerPath(paths, header),
-      }),
-    ),
+    jsonl: makeJsonlStore(fleet?.withReplica(files) ?? files),
+    v2: once(() => makeSegmentedStore(fleet?.withReplica(containers) ?? containers)),
   };
-  const jsonl = fleetStores.store(copies.jsonl);
-  const v2 = once(() => fleetStores.store(copies.v2()));
+  const jsonl = fleet?.publishThere(copies.jsonl) ?? copies.jsonl;
+  const v2 = once(() => fleet?.publishThere(copies.v2()) ?? copies.v2());
   const memory = makeMemoryStore();
   const foreign = once(() => makeForeignStore(disk, env, paths.state));
-  const named = fleetStores === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
+  const named = fleet ? { copyFor: (path: string) => joined?.copyFor(path) } : {};
   const opening = makeOpenings({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
   const { leaves } = stores;
@@ -167,7 +148,7 @@ export function makeStores(options: StoresOptions): Stores {
     allowed,
     pathOf,
     find: findAnywhere,
-    requireFree: fleetStores.requireFree,
+    requireFree: fleet?.requireFree,
     withId: (id) =>
       guardErrno("looking for sessions with the id", () => {
         const { exact } = filesOf(disk, listAllFolders(paths, disk), toFileStem(env, id));
@@ -185,7 +166,7 @@ export function makeStores(options: StoresOptions): Stores {
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
   const local = makeWhenUsed(() => makeCatalog(catalog), ["close"]);
-  const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
+  const placeFor = ({ id, cwd, timestamp }: PlacedSession): { path: string; store: "v2" | "jsonl" } =>
     // A container takes only some ids.
     options.kind === "v2" && isUuid(id)
       ? { path: makeContainerPath(paths, { id, cwd }), store: "v2" }
@@ -195,50 +176,6 @@ export function makeStores(options: StoresOptions): Stores {
         };
   const find = (id: string, isWhole?: boolean): string =>
     findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
-  const openCopy = (file: string): Log => openLog(allowed(file));
-  /** The files of a fleet's sessions, which come to where these are. */
-  const sessionFiles = {
-    filesOf: lifeCycleDeps.withId,
-    open: openCopy,
-    isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
-    bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>) =>
-      moveToPlace(lifeCycleDeps, file, place, isMeant),
-    moveToTrash: (file: string, isMeant: (log: Log) => Promise<boolean>) => trashIf(lifeCycleDeps, file, isMeant),
-  };
-  const arrivals = fleetStores.arrivals({
-    ...sessionFiles,
-    placeFor,
-    find,
-    headerAt(file) {
-      const stored = readHeader(disk, file);
-      return stored && toReadableHeader(stored);
-    },
-    holds: (file) => exists(disk, file) || findCurrentFile(disk, file) !== file,
-    isUnreadable: (file) => exists(disk, file) && isUnreadable(file, openCopy),
-    moveToBackup: (file) => moveToBackup({ disk, locks: options.locks }, file, () => isUnreadable(file, openCopy)),
-    restoreBackup: (backup, file) => restoreBackup(disk, backup, file),
-    isListed: (file) => !isOutside(file),
-    storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
-    stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
-  });
-  const bring = async (sessionId: string): Promise<void> =>
-    arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
-  const all = makeWhenUsed(
-    () =>
-      fleetStores.catalog({
-        local,
-        here: joinCatalogs(local, () =>
-          makeCatalog({
-            ...catalog,
-            paths: { root: join(paths.state, "agents"), state: paths.state },
-            agents: { places: options.agentPlaces?.() ?? [], store: foreign() },
-          }),
-        ),
-        placeFor,
-        sha256: (bytes) => env.sha256(bytes),
-      }),
-    ["close"],
-  );
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);
@@ -249,29 +186,42 @@ export function makeStores(options: StoresOptions): Stores {
       log?.close();
     }
   };
+  const joined: FleetSessions | undefined = fleet?.join({
+    ...{
+      lifecycle: lifeCycleDeps,
+      catalog: local,
+      memory,
+      isDurable,
+      find,
+      placeFor,
+      isOutside,
+      openForReading,
+      idIn,
+      idsIn,
+    },
+    copies: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
+    storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
+    openCopy: (file) => openLog(allowed(file)),
+    isOurs: (log): log is FileLog => log instanceof FileLog,
+  });
+  const catalogOfAll = makeWhenUsed(() => {
+    const here = joinCatalogs(local, () =>
+      makeCatalog({
+        ...catalog,
+        paths: { root: join(paths.state, "agents"), state: paths.state },
+        agents: { places: options.agentPlaces?.() ?? [], store: foreign() },
+      }),
+    );
+    return joined?.joinCatalog(here) ?? here;
+  }, ["close"]);
   return {
     ...stores,
     names: ["jsonl", "v2", "memory"],
     absolute: opening.pathAsGiven,
-    arrive: arrivals.arrive,
-    ...fleetStores.uploader({
-      openCopy,
-      find: findAnywhere,
-      arrive: bring,
-    }),
+    arrive: joined?.arrive,
+    uploadPending: joined?.uploadPending,
     kept: makeWhenUsed(() => openQuarantine(disk, common.quarantine)),
-    ...fleetStores.admin({
-      local,
-      open: openForReading,
-      openCopy,
-      find: findAnywhere,
-      arrive: bring,
-      listSessionFiles: (folder, unreadable) => listSessionFiles(disk, allowed(folder), unreadable),
-      sizeOf: (file) => (isContainerName(file) ? null : (getInfo(disk, file)?.size ?? null)),
-      fileIn: (folder, header) => makeFilePath({ ...paths, flat: undefined, root: allowed(folder) }, header),
-      write: (file, pieces) => writeOnce(disk, file, pieces, isDurable),
-      memory,
-    }),
+    fleet: joined?.admin,
     idIn,
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     nameBehind(path) {
@@ -287,12 +237,12 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     async lookUp(word, by) {
-      const ours = by === "name" ? await findOurSessions(all, word, "listed") : [];
-      const found = ours.length > 0 ? ours : await findAgentSessions(all, word, { by, sha256: env.sha256 });
+      const ours = by === "name" ? await findOurSessions(catalogOfAll, word, "listed") : [];
+      const found = ours.length > 0 ? ours : await findAgentSessions(catalogOfAll, word, { by, sha256: env.sha256 });
       if (found.length === 0) return undefined;
       const { id, path, isRemote } = requireOneSession(found, word);
       if (!isRemote) return path;
-      await bring(id);
+      await joined?.arrive({ sessionId: id, isWhole: true }, () => false);
       return find(id, true);
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
@@ -351,15 +301,10 @@ export function makeStores(options: StoresOptions): Stores {
     pause,
     settle: () => snapshots.settle(),
     operations,
-    lifeCycle: makeWhenUsed(() =>
-      fleetStores.lifeCycle(makeLifeCycle(lifeCycleDeps), {
-        ...sessionFiles,
-        idAt: idIn,
-        idsIn,
-        isArchived: (file) => isBelow(getKnownPath(disk, getArchiveFolder(paths)), getKnownPath(disk, file)),
-        arrive: async (sessionId, isOpen) => arrivals.arrive?.({ sessionId, isWhole: true }, () => isOpen),
-      }),
-    ),
+    lifeCycle: makeWhenUsed(() => {
+      const own = makeLifeCycle(lifeCycleDeps);
+      return joined?.wrapLifeCycle(own) ?? own;
+    }),
     migrations: makeWhenUsed(() =>
       recordMigrations(
         lifeCycleDeps,
@@ -377,7 +322,7 @@ export function makeStores(options: StoresOptions): Stores {
         ),
       ),
     ),
-    catalog: all,
+    catalog: catalogOfAll,
     health: makeWhenUsed(() => {
       const health = makeHealth({
         ...catalog,
@@ -397,11 +342,13 @@ export function makeStores(options: StoresOptions): Stores {
   };
 }
 
-/** The members of a header that decide where a copy is. */
-interface Placed {
-  readonly id: string;
-  readonly cwd?: string | null;
-  readonly timestamp?: string | null;
+/** Returns the failure for a session that only the fleet may have, while nothing may be fetched. */
+function makeNotFetchedFailure(sessionId: string): Failure {
+  return new Failure(
+    "session_not_found",
+    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
+    { sessionId },
+  );
 }
 
 /** Returns the folders that a confined server may access. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { toBytes } from "../../src/core/json/json.ts";
-import type { Holder } from "../../src/core/ports/store.ts";
+import type { Holder } from "../../src/core/ports/lock.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
 import { isLock, type Lock, type Locks, makeFileLocks } from "../../src/storage/locks/locks.ts";

@@ -3,12 +3,13 @@ import { expect, test } from "vitest";
 import * as z from "zod";
 import { formatProtocol, GROUPS } from "../../scripts/reference.ts";
 import { makeEventExample, makeHookExample } from "../../scripts/reference-examples.ts";
+import type { Failure } from "../../src/core/failure.ts";
+import type { Replica } from "../../src/core/ports/replica.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
 import type { HookName } from "../../src/handlers/shared/hooks.ts";
-import { Outage } from "../../src/modules/fleet/replica/outage.ts";
+import type { ConnectedFleet } from "../../src/storage/fleet-module.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { call, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
@@ -36,12 +37,42 @@ function shapeOf({ seq: _, ...payload }: Json): string {
   return [...Object.keys(payload), ...inner].join(" ");
 }
 
+/** A fleet that has nothing: all entries are acknowledged without it. */
+function makeAwayFleet(): ConnectedFleet {
+  const status = { durability: undefined, holder: null, refusal: null, changeCount: 0, hasReplicated: true };
+  const noWait = (): undefined => undefined;
+  const done = async (): Promise<void> => {};
+  const makeReplica = (): Replica => {
+    let durability: Replica["status"]["durability"];
+    return {
+      get status() {
+        return { ...status, durability };
+      },
+      async replicate() {
+        durability = "local";
+      },
+      ...{ ready: noWait, confirm: noWait, follow: noWait, upload: noWait, release: noWait, renamed: undefined },
+      ...{ sync: done, fetchAttachments: done, applyPending: done, toLostFailure: (error) => error as Failure },
+    };
+  };
+  return {
+    close: done,
+    makeStores: () => ({
+      withReplica: (options) => ({ ...options, replica: makeReplica }),
+      publishThere: (store) => store,
+      requireFree: done,
+      join: () => ({
+        ...{ arrive: done, uploadPending: noWait, admin: undefined, copyFor: noWait },
+        joinCatalog: (here) => here,
+        wrapLifeCycle: (own) => own,
+      }),
+    }),
+  };
+}
+
 /** Returns the messages of a server that goes on while its fleet is away. */
 async function listStart(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
-  const fleet = new MemoryFleet();
-  const outage = new Outage(fleet, 0, () => 0);
-  const server = serveHere(["--dialect", dialect], { fleet: fleetOptions(fleet, { outage }) });
-  fleet.faultAt = () => "before";
+  const server = serveHere(["--dialect", dialect], { fleet: makeAwayFleet() });
   const entries = [user("Anybody there?")];
   server.send(dialect === "pi" ? { id: "1", type: "append", entries } : call("1", "append", { entries }));
   const messages: Json[] = [];

@@ -17,8 +17,8 @@ import {
   OUT_OF_ORDER,
   PromotedDatabase,
   wait,
-} from "../support/fleet-databases.ts";
-import { runHistory } from "../support/fleet-history.ts";
+} from "../modules/fleet/support/databases.ts";
+import { runHistory } from "../modules/fleet/support/history.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { Random } from "../support/random.ts";
 import { soak } from "../support/soak.ts";

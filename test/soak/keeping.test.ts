@@ -7,14 +7,14 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { FleetPruning } from "../../src/modules/fleet/admin/pruning.ts";
+import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../modules/fleet/support/databases.ts";
+import { type SqlFleet, sqlFleet } from "../modules/fleet/support/sql-fleet.ts";
 import { user } from "../support/drafts.ts";
-import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../support/fleet-databases.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { HereLives } from "../support/proof.ts";
 import { Random, range } from "../support/random.ts";
 import type { Json, Place, Wire } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
-import { type SqlFleet, sqlFleet } from "../support/sql-fleet.ts";
 
 const LEASE = 300;
 const STEPS = 80;
@@ -42,7 +42,8 @@ class KeptMachine {
     const seed = ++this.life * 100 + this.number;
     this.fleet = sqlFleet(this.url, `${this.number}, life ${this.life}`, { lease: LEASE, most: 2 });
     const partBytes = this.number % 2 === 0 ? 400 : undefined;
-    this.lives = new HereLives({ fleet: { ...this.fleet, partBytes }, place: this.place, seed });
+    const fleet = { ...this.fleet, partBytes };
+    this.lives = new HereLives({ fleet, place: this.place, seed });
     this.place = this.lives.place;
     this.wire = await this.lives.start(["--store", this.store]);
   }

@@ -355,14 +355,14 @@ function describeFiles(
     test.each(ways)("of a log of %s that is discarded is gone, unless another process has it by then", async (way) => {
       const publish = () => publishOn(harness().store, way, LINES, wanted("session"));
       const first = await publish();
-      first.discard?.();
+      first.discard();
       const { isCopied } = harness();
       expect(disk().names(folder())).toHaveLength(isCopied ? namesOf("session").length : 0);
       // Lines that other machines have are not removed here alone.
       const log = isCopied ? first : await publish();
       const other = openOther(log);
       other.acquireLock();
-      log.discard?.();
+      log.discard();
       await add(other, next(9));
       expectStored(log, ...LINES, next(9));
     });
@@ -370,7 +370,7 @@ function describeFiles(
     test("of a log of publish that is discarded stays when another process wrote to it", async () => {
       const log = await publishOn(harness().store, "publish", LINES, wanted("session"));
       addMore(fileOf(log), [next(9)]);
-      log.discard?.();
+      log.discard();
       expectStored(log, ...LINES, next(9));
     });
 

@@ -120,7 +120,7 @@ export function requireKept(disk: FaultDisk, { torn = "" }: Scenario, where: str
 /** Requests that acknowledge entries that a process only found: a repeated key, and a mark of the end. */
 const RELIANCES = [
   ["a repeated key", "settle"],
-  ["a checkpoint", "checkpointNow"],
+  ["a checkpoint", "checkpoint"],
 ] as const;
 
 /** Expects that what another process left lasts once a process relies on it, and still does when that one has ended. */
@@ -134,12 +134,13 @@ export async function requireLasting(
     const disk = left.afterDeath();
     const session = open(disk);
     const ids = known(session);
-    if (!session.log[rely]) {
+    const { log } = session;
+    if (rely === "checkpoint" && !log.container) {
       session.close();
       continue;
     }
-    session.log.acquireLock();
-    await session.log[rely]();
+    log.acquireLock();
+    await (rely === "settle" ? log.settle() : log.container?.checkpoint());
     const requireAll = (): void => {
       for (const { disk: lasting, cut } of disk.lasting()) {
         const at = `${reliance}, ${where}, then ${JSON.stringify(cut)}`;

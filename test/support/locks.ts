@@ -1,6 +1,6 @@
 /** Locks of several processes that are one: who holds what stands in a table they share. */
 
-import type { Holder } from "../../src/core/ports/store.ts";
+import type { Holder } from "../../src/core/ports/lock.ts";
 import { type Locks, noLocks } from "../../src/storage/locks/locks.ts";
 
 export type LockTable = Map<string, Holder>;

@@ -8,8 +8,8 @@ import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import type { FleetAdmin } from "../../src/core/ports/fleet-admin.ts";
-import type { FleetConnection } from "../../src/modules/fleet/store.ts";
 import { type Service, serve, type World } from "../../src/server/main.ts";
+import type { ConnectedFleet } from "../../src/storage/fleet-module.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { wrapped } from "./disturbed.ts";
@@ -35,7 +35,7 @@ export interface HereLivesOptions {
   readonly seed?: number;
   /** Reads a settings file. */
   readonly settings?: (path: string) => unknown;
-  readonly fleet?: FleetConnection;
+  readonly fleet?: ConnectedFleet;
   readonly agentLaunch?: World["agentLaunch"];
 }
 

@@ -1,4 +1,4 @@
-import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../modules/fleet/admin/pruning.ts";
+import type { FleetDatabase, FoundPrunable, Prunable, PruningAges } from "../../core/ports/fleet-database.ts";
 import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -21,15 +21,11 @@ const THIRTY_DAYS = 30 * 86_400_000;
 /** Things that may be removed, or that were. */
 type PrunedOrFound = FoundPrunable & { readonly applied: boolean; readonly rows?: number };
 
-/**
- * Finds removable data of a fleet, and removes it if asked to. `pendingIds`: sessions with entries that only this machine
- * has.
- */
+/** Finds removable data of a fleet, and removes it if asked to. */
 export async function pruneFleet(
-  pruning: FleetPruning,
+  database: FleetDatabase,
   asking: VerbContext,
   { flags }: VerbArguments,
-  pendingIds: () => readonly string[],
 ): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
@@ -40,16 +36,16 @@ export async function pruneFleet(
   const stray = ["--archived", "--unnamed"].find((name) => flags.has(name));
   if (age === undefined && stray) throw new UsageError(`${stray} goes with --until, such as --until 90d.`);
   const choice = { archived: flags.has("--archived"), named: !flags.has("--unnamed") };
-  const idle = age === undefined ? undefined : { age, ...choice, pendingIds: pendingIds() };
+  const idle = age === undefined ? undefined : { age, ...choice, pendingIds: database.listPendingIds() };
   const ages: PruningAges = { rows: ageOf("--older-than") ?? THIRTY_DAYS, idle };
-  const found = await pruning.find(ages);
+  const found = await database.findPrunable(ages);
   if (!flags.has("--apply") || isNothing(found)) return { applied: flags.has("--apply"), ...found };
   if (!flags.has("--yes"))
     await requireYes(asking, questionAbout(found), {
       alone: "fleet prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
       refused: "Nothing was removed.",
     });
-  return { applied: true, ...(await pruning.prune(ages, asking.progress)) };
+  return { applied: true, ...(await database.prune(ages, asking.progress)) };
 }
 
 function isNothing(found: Prunable): boolean {

@@ -1,56 +1,18 @@
 /** The state and the sizes of a fleet for a person, and its figures as Prometheus reads them. */
 
-import { join } from "node:path";
-import { Failure } from "../../core/failure.ts";
 import type { FleetIndexed } from "../../core/ports/fleet-admin.ts";
-import type { FoundPrunable } from "../../modules/fleet/admin/pruning.ts";
-import { type FleetMetric, makeAnsweringMetric, makeMachineMetrics } from "../../modules/fleet/postgres/metrics.ts";
-import type { FleetStatus } from "../../modules/fleet/postgres/status.ts";
-import type { Journal } from "../../modules/fleet/replica/journal.ts";
-import { openQuarantine } from "../../modules/fleet/replica/quarantined-entries.ts";
-import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
+import type { DatabaseStatus, FleetStatus, MeasuredFleet } from "../../core/ports/fleet-database.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, escapeControls, formatSize, group, toRawPath } from "../terminal/text.ts";
-import type { VerbArguments, VerbContext } from "../verb.ts";
 
 /** Tenants that are printed at most. */
 const MOST_TENANTS = 10;
 
-/** Figures, and why those of the database are missing, if they are. */
-interface MeasuredFleet {
-  readonly away: string | null;
-  readonly metrics: readonly FleetMetric[];
-}
-
 /** The state of a fleet, with its removable data, and after a migration its result. */
-export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
+export interface ShownStatus extends DatabaseStatus, Partial<FleetIndexed> {
   readonly address: string;
-  readonly deleted?: Pick<FoundPrunable, "sessions" | "bytes" | "unfinished" | "halfway" | "interrupted">;
   readonly migratedFrom?: number;
   readonly unkept?: string;
-}
-
-/**
- * Gathers the figures of a fleet and of this machine. If the database cannot be asked, only those of the machine are there,
- * and `away` has the reason.
- */
-export async function readFleetMetrics(
-  fleet: { metrics(): Promise<readonly FleetMetric[]> },
-  asking: VerbContext,
-  { flags }: VerbArguments,
-  journal: Pick<Journal, "all">,
-  stateFolder: string,
-): Promise<MeasuredFleet> {
-  const kept = openQuarantine(asking.disk, join(stateFolder, QUARANTINE_FOLDER)).list();
-  const machine = makeMachineMetrics(journal.all(), kept.length, asking.page().now);
-  try {
-    const database = await fleet.metrics();
-    return { away: null, metrics: [makeAnsweringMetric(true), ...database, ...machine] };
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    if (!flags.has("--json")) asking.say(error.message);
-    return { away: error.message, metrics: [makeAnsweringMetric(false), ...machine] };
-  }
 }
 
 /** Yields figures in the text format of Prometheus. */

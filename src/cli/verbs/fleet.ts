@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { modules } from "../../compose.ts";
 import { Failure } from "../../core/failure.ts";
 import type { JournaledSession } from "../../core/ports/fleet.ts";
 import type {
@@ -9,13 +9,8 @@ import type {
   FleetVerified,
   SessionLoss,
 } from "../../core/ports/fleet-admin.ts";
-import { connectFleet } from "../../modules/fleet/connect.ts";
-import { AddressError } from "../../modules/fleet/postgres/address.ts";
-import { type KnownStore, openKnownStore } from "../../modules/fleet/postgres/identity.ts";
-import { SCHEMA_VERSION } from "../../modules/fleet/postgres/schema.ts";
-import { resolveWholeId } from "../../modules/fleet/replica/arrival.ts";
-import { JOURNAL_FOLDER, Journal } from "../../modules/fleet/replica/journal.ts";
-import { readWhole } from "../../storage/fs/disk.ts";
+import type { FleetDatabase } from "../../core/ports/fleet-database.ts";
+import { AddressError, NO_FLEET } from "../../storage/fleet-module.ts";
 import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
@@ -32,54 +27,41 @@ import {
   type VerbContext,
 } from "../verb.ts";
 import { formatPruned, PRUNING_FLAGS, pruneFleet } from "./fleet-prune.ts";
-import {
-  describeOthers,
-  formatFleetStatus,
-  formatMetrics,
-  readFleetMetrics,
-  type ShownStatus,
-} from "./fleet-status.ts";
+import { describeOthers, formatFleetStatus, formatMetrics, type ShownStatus } from "./fleet-status.ts";
 
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
 /** The sentence for an interrupt in the middle of something that a second run finishes. */
 const RUN_AGAIN = "Nothing is lost; the same command goes on.";
 
-type ConnectedFleet = ReturnType<typeof connectFleet> & { readonly journal: Journal; readonly state: string };
-
 /** Connects for one question, and ends the connection after the answer. Throws UsageError where the address is wrong. */
 async function withFleet<Found>(
   asking: VerbContext,
   { flags }: VerbArguments,
-  ask: (fleet: ConnectedFleet) => Promise<Found>,
+  ask: (database: FleetDatabase) => Promise<Found>,
   makesTables = false,
 ): Promise<Found> {
   const address = flags.get("--fleet");
   const text = address ?? asking.variables.PI_FLEET_URL;
   if (!text)
     throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
-  const { state } = findPaths(asking.variables, undefined, () => undefined);
-  const now = (): string => new Date(realEnv.now()).toISOString();
-  const given: Parameters<typeof connectFleet>[1] = {
-    client: `pi-session-server ${VERSION}`,
-    processId: realEnv.sessionId(),
-    since: now(),
-    readFile: (path) => Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
-    // A person may create tables again after they were lost.
-    storeAt: makesTables ? undefined : (shown: string): KnownStore => openKnownStore(asking.disk, state, shown),
-    search: asking.variables.PI_FLEET_SEARCH,
-  };
-  let connected: ReturnType<typeof connectFleet>;
+  if (!modules.fleet) throw new UsageError(NO_FLEET);
+  const { state: stateFolder } = findPaths(asking.variables, undefined, () => undefined);
+  let database: FleetDatabase;
   try {
-    connected = connectFleet(text, given, address !== undefined);
+    database = modules.fleet.openFleetDatabase(
+      // A person may create tables again after they were lost.
+      { text, isSeen: address !== undefined, mayBeAnother: makesTables, search: asking.variables.PI_FLEET_SEARCH },
+      { disk: asking.disk, env: realEnv, stateFolder, client: `pi-session-server ${VERSION}` },
+    );
   } catch (error) {
     if (error instanceof AddressError) throw new UsageError(error.message);
     throw error instanceof Failure ? error : new Failure("storage_failed", (error as Error).message);
   }
   try {
-    return await ask({ ...connected, journal: new Journal(asking.disk, join(state, JOURNAL_FOLDER), now), state });
+    return await ask(database);
   } finally {
-    await connected.fleet.close();
+    await database.close();
   }
 }
 
@@ -111,18 +93,15 @@ const status = defineVerb({
   meaning: "show the database: its tables, sizes and writers",
   operands: [],
   more: "The figures are those of the tenant in the URL, or of the sessions that are in no tenant.",
-  run: (asking, given) => withFleet(asking, given, (fleet): Promise<ShownStatus> => statusOf(fleet)),
+  run: (asking, given) => withFleet(asking, given, readStatus),
   *print(result) {
     yield* tenantLine(result);
     yield* formatFleetStatus(result);
   },
 });
 
-async function statusOf({ fleet, pruning, shown }: ConnectedFleet): Promise<ShownStatus> {
-  const found = await fleet.status();
-  if (found.schemaVersion !== SCHEMA_VERSION) return { address: shown, ...found };
-  const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...deleted } = await pruning.find({ rows: 0 });
-  return { address: shown, ...found, deleted };
+async function readStatus(database: FleetDatabase): Promise<ShownStatus> {
+  return { address: database.shown, ...(await database.status()) };
 }
 
 const metrics = defineVerb({
@@ -131,10 +110,11 @@ const metrics = defineVerb({
   operands: [],
   more: "The figures are over all tenants. The exit status is 1 where the database does not answer.",
   run: (asking, given) =>
-    withFleet(asking, given, async ({ fleet, journal, state, shown }) => ({
-      address: shown,
-      ...(await readFleetMetrics(fleet, asking, given, journal, state)),
-    })),
+    withFleet(asking, given, async (database) => {
+      const measured = await database.metrics(asking.page().now);
+      if (measured.away !== null && !given.flags.has("--json")) asking.say(measured.away);
+      return { address: database.shown, ...measured };
+    }),
   print: (result, _given, page) => formatMetrics(result, page),
   isExact: () => true,
   status: ({ away }) => (away === null ? OK : FAILURE),
@@ -152,12 +132,12 @@ const migrate = defineVerb({
     withFleet(
       asking,
       given,
-      async (place) => {
-        const { before, unkept } = await place.fleet.migrate();
+      async (database) => {
+        const { before, unkept } = await database.migrate();
         // New tables have no sessions, and servers that knew another database here refuse this one until a person lets them.
         const indexed = before === 0 ? NOTHING_INDEXED : await getFleetAdmin(asking).index(asking.progress);
         const refused = indexed.unreadable.length + (unkept === undefined ? 0 : 1);
-        return { ...(await statusOf(place)), migratedFrom: before, ...indexed, refused, unkept };
+        return { ...(await readStatus(database)), migratedFrom: before, ...indexed, refused, unkept };
       },
       true,
     ),
@@ -179,29 +159,16 @@ const prune = defineVerb({
     "nobody has written to since and in which nothing is under way; restore brings them back until their rows go.",
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest.",
   run: (asking, given) =>
-    withFleet(asking, given, async ({ fleet, pruning, journal, shown, tenant }) => {
-      await fleet.requireTables();
-      return { address: shown, tenant, ...(await pruneFleet(pruning, asking, given, () => listPendingIds(journal))) };
+    withFleet(asking, given, async (database) => {
+      await database.requireTables();
+      const { shown, tenant } = database;
+      return { address: shown, tenant, ...(await pruneFleet(database, asking, given)) };
     }),
   *print(result, _given, page) {
     yield* tenantLine(result);
     yield* formatPruned(result, page);
   },
 });
-
-/** Returns the sessions with pending entries, which a prune leaves alone. */
-function listPendingIds(journal: Journal): string[] {
-  return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
-    if (unreadable !== undefined)
-      throw new Failure(
-        "storage_failed",
-        `${sessionPath} says of a session that only this machine has some of its entries, and cannot be read (${unreadable}). Nothing was removed. fleet push says what to do with it.`,
-        { sessionPath },
-        { retryable: false },
-      );
-    return from === null ? [] : [sessionId];
-  });
-}
 
 const take = defineVerb({
   name: "fleet take",
@@ -211,10 +178,9 @@ const take = defineVerb({
     "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
     "idle session needs no take: others may write five seconds after its last write.",
   run: (asking, given) =>
-    withFleet(asking, given, async ({ fleet, catalog, adminQueries, shown, tenant }) => {
-      await fleet.requireTables();
-      const sessionId = await resolveWholeId(catalog, given.operands[0]);
-      return { address: shown, tenant, sessionId, holder: await adminQueries.takeAway(sessionId) };
+    withFleet(asking, given, async (database) => {
+      const { shown, tenant } = database;
+      return { address: shown, tenant, ...(await database.takeAway(given.operands[0])) };
     }),
   *print(result) {
     const { sessionId, holder } = result;

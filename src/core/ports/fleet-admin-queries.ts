@@ -1,7 +1,7 @@
 /** The contract of queries on whole sessions of a fleet, for life cycle, verification, import and export. */
 
 import type { FleetDescription, FleetEnd, FleetFacts } from "./fleet.ts";
-import type { Holder } from "./store.ts";
+import type { Holder } from "./lock.ts";
 
 /** The state that a session gets. */
 export type SessionDisposition =

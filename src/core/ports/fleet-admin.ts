@@ -109,6 +109,9 @@ export interface FleetAdmin {
   push(withNew: boolean, progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
-  /** Adds the facts of a session that a process left behind. Returns whether there was one. */
-  finishLate(): Promise<boolean>;
+  /**
+   * Adds, now and then, the facts of sessions that a process left behind. `first`: milliseconds until it looks for the
+   * first time. Returns a function that ends that.
+   */
+  startSweep(first?: number): () => void;
 }

@@ -6,7 +6,7 @@
  * late they come. No method throws for a failure of a network or a database; only those that read do, with storage_failed.
  */
 
-import type { Holder } from "./store.ts";
+import type { Holder } from "./lock.ts";
 
 /** The end of a session's lines. Two places with the same end have the same lines. */
 export interface FleetEnd {

@@ -2,7 +2,7 @@
 
 import type { Progress, UnreadFile } from "./catalog.ts";
 import type { LeftoverKind } from "./leftovers.ts";
-import type { Holder } from "./store.ts";
+import type { Holder } from "./lock.ts";
 
 /** The oldest version of Node that is supported. A test checks that package.json has the same. */
 export const OLDEST_NODE = "20.19";

@@ -5,6 +5,8 @@ import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { Head, Nodes } from "../tree/nodes.ts";
 import type { FidelityReport } from "./fidelity.ts";
+import type { Holder, LogLock } from "./lock.ts";
+import type { Replica } from "./replica.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
 export interface FileStamp {
@@ -22,24 +24,6 @@ export type Change =
   /** Another program rewrote, cut or replaced the file: everything known of it is invalid. */
   | { readonly kind: "replaced" }
   | { readonly kind: "gone" };
-
-/**
- * The kind of a lock, which decides its reach. `sqlite` and `flock`: a file next to the session carries the lock, so it
- * holds wherever that file can be opened. `socket`: within one network namespace of Linux. `file`: among processes that
- * share a state folder or a user's folder for temporary files.
- */
-export type LockKind = "sqlite" | "flock" | "socket" | "file";
-
-/** Another process that is writing to a session. */
-export interface Holder {
-  /** The name it gives itself. */
-  readonly client: string;
-  readonly pid: number;
-  /** ISO 8601. */
-  readonly since: string;
-  /** The name of its machine, if that may be another than this one. */
-  readonly host?: string;
-}
 
 /**
  * The durable sequence of one session. Positions count entries in file order, from 0, and never change. Opening reads
@@ -68,19 +52,12 @@ export interface Log {
   readonly readOnly: Failure | null;
   /** Another process that is writing to it now; appending would fail with session_locked. */
   readonly lockedBy: Holder | null;
-  /** The kind of lock that keeps other writers out while this process writes; null or missing while it holds none. */
-  readonly lockKind?: LockKind | null;
   /** True if the session exists in its store; a new one does from its first append without `defer`. */
   readonly persisted: boolean;
   /** Entries before this position survive everything that the store's durability promises to survive. */
   readonly durableCount: number;
-  /**
-   * State of the session's replica: `local` while acknowledged entries are only here, because the replica is
-   * unreachable; `primary` if the replica has the last ones, `replicated` if a second machine has them, too.
-   */
-  readonly durability?: "local" | "primary" | "replicated";
   /** True if `commit` has something to do although every entry is durable. */
-  readonly isCommitDue?: boolean;
+  readonly isCommitDue: boolean;
   readonly stamp: FileStamp | null;
 
   /** Returns the size of an entry's line in bytes, without reading it. */
@@ -101,9 +78,9 @@ export interface Log {
   copy(positions: ArrayLike<number>, passing?: boolean): Iterable<Uint8Array>;
   /**
    * True if each node follows from its line alone (nothing is damaged, renamed or migrated) and the lines are where
-   * they were read. Copies of the lines then have the same nodes. Not every log knows.
+   * they were read. Copies of the lines then have the same nodes. False in a log that does not know.
    */
-  readonly isPlain?: boolean;
+  readonly isPlain: boolean;
 
   /**
    * Returns the base64 text of a file that is kept next to the session for an entry (session-format reference, section
@@ -121,68 +98,26 @@ export interface Log {
   refresh(): Change;
   /** Opens the log that replaced this one; this one must then be closed. Throws the failures of `open`. */
   reopen(): Log;
-  /** Ids of this log's entries in the log that replaced it, if other writers gave these ids to other entries. */
-  readonly renamed?: ReadonlyMap<string, string>;
-
   /**
    * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the
    * writer before, so that other processes may have written in between. Throws session_locked, naming the holder.
    */
   acquireLock(): boolean;
-  /**
-   * Asks the replica, if the session has one, whether this process may write to the session, and applies the entries of
-   * other writers; `acquireLock` returns the result. Returns undefined if there is nothing to wait for. Never rejects.
-   */
-  ready?(): Promise<void> | undefined;
-  /**
-   * Makes sure that all entries are durable, also those of a process that was killed before it answered: a repeated
-   * request is then answered with them. Returns undefined when they are known to be. Rejects with a failure.
-   */
-  confirm?(): Promise<void> | undefined;
-  /**
-   * Returns whether an entry is certain: no process discards it, and it is as durable as the log promises. An uncertain
-   * one may be of a process that has not answered yet and discards it if its disk refuses; `settle` makes it certain.
-   * One that remained although its commit failed never is. Missing, or always true, if `confirm` answers for it.
-   */
-  isCertain?(position: number): boolean;
-  /** Returns whether an entry remained although its commit failed, so that its durability is unknown. */
-  hasUncertainOutcome?(position: number): boolean;
+  /** Another place that has the entries and decides what the session contains; null for most logs. */
+  readonly replica: Replica | null;
+  /** Returns the durability of an entry: `certain` in a log with a replica, whose `confirm` finds it out. */
+  outcome(position: number): EntryOutcome;
   /** Returns the position of the first entry that remained although its commit failed, once; undefined if none did. */
-  takeFirstUncertain?(): number | undefined;
-  /**
-   * Applies the replica's entries of other writers, without becoming a writer; `refresh` reports them. The caller must
-   * not use the log until then. Returns undefined if there is nothing to ask, or the last question was just now: the
-   * longer nothing happens, the rarer the questions. `asked`: milliseconds since the last request about the session.
-   * Rejects with a failure if that is not possible.
-   */
-  follow?(asked?: number): Promise<void> | undefined;
-  /**
-   * Uploads entries that other programs appended here while this process was the writer; if the replica is unreachable,
-   * records them as pending. Returns undefined if there is nothing to upload. Never rejects.
-   */
-  upload?(): Promise<void> | undefined;
-  /** Number of times that the replica's entries of other writers were applied here; 0 or missing without a replica. */
-  readonly remoteChangeCount?: number;
-  /** Loads the needs of `acquireLock`, so that its first call is not slower. Takes no lock, and never throws. */
-  prepareLock?(): void;
-  /**
-   * Makes sure, while this process is the writer, that other processes see the lock: its files may have been removed.
-   * If another process has become the writer, this one no longer is. Never throws.
-   */
-  renewLock?(): void;
+  takeFirstUncertain(): number | undefined;
+  readonly lock: LogLock;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
-  /**
-   * Has `run`, which throws nothing, called before the lock is released, in whatever way; undefined: calls nothing any
-   * more. An announcement that this process has the lock must be gone at that time: the next owner makes its own.
-   */
-  beforeRelease?(run: (() => void) | undefined): void;
   /**
    * Moves entries that a dead writer left to a place that concurrent readers see, and makes them durable as far as the
    * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing if it fails, with
    * storage_failed or storage_full. Call `refresh` before.
    */
-  settle?(): void;
+  settle(): void;
 
   /**
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable
@@ -219,26 +154,38 @@ export interface Log {
   /** The damage that `repair` removes. */
   readonly repairable: readonly Damage[];
 
-  /** State of a V2 store, one of nine. */
-  readonly state?: string;
+  /** The container that has the session; null in other stores. */
+  readonly container: LogContainer | null;
 
   /** The agent that wrote this file, if it is no session of ours: it is only read, and its entries are derived. */
-  readonly foreign?: ForeignSource;
-
-  /**
-   * Marks the durable end of a V2 store, so that the next opening reads only the entries after it. Returns the number
-   * of the checkpoint, or null without entries. Throws read_only, session_locked and the failures of `commit`.
-   */
-  checkpointNow?(reason?: "manual" | "pre_migration"): Promise<number | null>;
+  readonly foreign: ForeignSource | null;
 
   /** Releases the log's open files and locks. Later calls throw. Committed entries are never lost. */
   close(): void;
 
   /**
    * Closes a log that was published but not announced, and removes it as far as the disk allows; it stays if another
-   * process has written to it since, or other machines have it. Not every store supports this.
+   * process has written to it since, other machines have it, or its store cannot remove it.
    */
-  discard?(): void;
+  discard(): void;
+}
+
+/**
+ * The durability of an entry, as far as it is known. `certain`: no process discards it, and it is as durable as the log promises.
+ * `uncertain`: it may be of a process that has not answered yet and discards it if its disk refuses; `settle` makes it
+ * certain. `unknown`: it remained although its commit failed, and never becomes certain.
+ */
+export type EntryOutcome = "certain" | "uncertain" | "unknown";
+
+/** The container of a session in Session Store V2. */
+export interface LogContainer {
+  /** One of nine. */
+  readonly state: string;
+  /**
+   * Marks the durable end, so that the next opening reads only the entries after it. Returns the number of the checkpoint,
+   * or null without entries. Throws read_only, session_locked and the failures of `commit`.
+   */
+  checkpoint(reason?: "manual" | "pre_migration"): Promise<number | null>;
 }
 
 /** Another agent's file that a log reads. */

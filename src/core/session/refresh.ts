@@ -73,7 +73,7 @@ export class ExternalChanges {
    */
   noteUncertain(): boolean {
     const { log } = this.entries;
-    const first = log.takeFirstUncertain?.();
+    const first = log.takeFirstUncertain();
     for (let position = first ?? log.nodes.count; position < log.nodes.count; position++) this.note(position);
     return first !== undefined;
   }
@@ -119,7 +119,7 @@ export class ExternalChanges {
   checkForChanges(): boolean {
     const { log } = this.entries;
     // If another agent goes on in its own session, a reader at its old leaf wants to follow.
-    const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.mayBeLeft;
+    const follows = (log.foreign !== null || this.followsFile) && this.leaf.mayBeLeft;
     const change = log.refresh();
     if (change.kind === "gone") throw makeMissingFailure();
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
@@ -176,7 +176,7 @@ export class ExternalChanges {
   becomeWriter(): boolean {
     const { log } = this.entries;
     if (log.readOnly) return false;
-    log.renewLock?.();
+    log.lock.renew();
     try {
       if (!log.acquireLock()) return false;
     } catch (error) {
@@ -197,7 +197,7 @@ export class ExternalChanges {
    */
   rebase(successor?: Log, { isRepair = false, follows = false }: { isRepair?: boolean; follows?: boolean } = {}): void {
     const oldId = this.leaf.foundId;
-    const leafId = this.entries.log.renamed?.get(oldId ?? "") ?? oldId;
+    const leafId = this.entries.log.replica?.renamed?.get(oldId ?? "") ?? oldId;
     if (!this.leaf.maySettle) {
       const sentence = "Another program rewrote the session. Try again to see what is there now.";
       throw new Failure("content_modified", sentence, { leafId });

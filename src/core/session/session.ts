@@ -129,8 +129,8 @@ export class Session implements Bodies {
 
   /** True if this process has the lock of the stored session. */
   get hasLock(): boolean {
-    const { lockKind = null, file } = this.log;
-    return lockKind !== null && file !== null;
+    const { lock, file } = this.log;
+    return lock.kind !== null && file !== null;
   }
 
   get cwd(): string {
@@ -457,7 +457,7 @@ export class Session implements Bodies {
   /** Leaves the session: writes a marker into it if the file alone would not give the position. */
   async leave(): Promise<void> {
     this.externalChanges.followLog();
-    if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.upload?.();
+    if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.replica?.upload();
     // If another process is the writer now, our position is not written.
     if (!this.externalChanges.becomeWriter() && this.log.lockedBy) return;
     try {

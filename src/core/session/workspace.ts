@@ -384,8 +384,7 @@ export class Workspace {
 
   /** Removes the session of a failed request, if allowed. Returns the failure, which states that it does not exist. */
   private discarded(log: Log, error: unknown): unknown {
-    if (log.discard) log.discard();
-    else log.close();
+    log.discard();
     const forked = this.forks.get(log);
     if (forked !== undefined) this.stores.operations.failed([forked]);
     const { file: sessionPath, header } = log;

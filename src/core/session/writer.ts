@@ -40,7 +40,7 @@ export function becomeWriter(session: Session, options: WriterOptions = {}): Wri
   const { askedLog, isRead = false, stores } = options;
   while (session.holder === undefined) {
     const { log } = session;
-    const asking = log === askedLog ? undefined : log.ready?.();
+    const asking = log === askedLog ? undefined : log.replica?.ready();
     if (asking) return asking.then(() => becomeWriter(session, { askedLog: log, stores }));
     if (isRead) return { state: stateOf(session), changes: null };
     let fetching: Promise<void> | undefined;
@@ -48,7 +48,7 @@ export function becomeWriter(session: Session, options: WriterOptions = {}): Wri
     let isAsked = true;
     try {
       session.externalChanges.checkAsWriter();
-      isAsked = session.log === log || !session.log.ready;
+      isAsked = session.log === log || !session.log.replica;
       fetching = stores && fetchLostCopy(session, stores);
       if (isAsked && !fetching) changes = session.externalChanges.fresh();
     } catch (error) {
@@ -77,7 +77,7 @@ export function takeOver(session: Session): boolean {
   if (!externalChanges.becomeWriter() && !session.hasLock) return false;
   // The changes of the holder are reported as its own.
   externalChanges.readAlong();
-  log.settle?.();
+  log.settle();
   return true;
 }
 
@@ -106,12 +106,12 @@ function isDamaged({ readOnly, damage }: Log): boolean {
 
 /** Returns whether no process discards these entries any more; their request can be answered once they are confirmed. */
 export function areCertain({ log }: Session, positions: readonly number[]): boolean {
-  return positions.every((position) => log.isCertain?.(position) !== false);
+  return positions.every((position) => log.outcome(position) === "certain");
 }
 
 /** Returns a promise if it must be confirmed that all entries are durable. Rejects with a failure. */
 export function confirmEntries({ log }: Session): Promise<void> | undefined {
-  return log.confirm?.();
+  return log.replica?.confirm();
 }
 
 /**
@@ -120,8 +120,8 @@ export function confirmEntries({ log }: Session): Promise<void> | undefined {
  */
 export function settleEntries({ log }: Session, positions: readonly number[]): boolean {
   if (log.acquireLock()) return false;
-  log.settle?.();
-  if (positions.some((position) => log.hasUncertainOutcome?.(position)))
+  log.settle();
+  if (positions.some((position) => log.outcome(position) === "unknown"))
     throw toNotUndoneFailure(new Failure("storage_failed"));
   return true;
 }

@@ -81,7 +81,7 @@ export class Attaching {
       if (outcome === "joined") {
         this.attachments.set(session, attachment);
         // The holder may die at any time, and the lock is taken at once then.
-        setTimeout(() => session.log.prepareLock?.(), PREPARES_AFTER).unref();
+        setTimeout(() => session.log.lock.prepare(), PREPARES_AFTER).unref();
         return attachment;
       }
       const isComing = outcome === "dead" || this.isNew(session);

@@ -103,7 +103,7 @@ export class Hosting implements GuestRegistry {
 
   /** Closes an entrance before its lock is released: another process may announce itself from then on. */
   private leaveInTime(session: Session, { entrance, log }: OpenEntrance): void {
-    log.beforeRelease?.(() => {
+    log.lock.beforeRelease(() => {
       this.entrances.delete(session);
       entrance.close();
     });
@@ -112,7 +112,7 @@ export class Hosting implements GuestRegistry {
   /** Drops an entrance to a session whose lock this process lacks or can no longer confirm. */
   private abandon(session: Session, { entrance, log }: OpenEntrance): void {
     this.entrances.delete(session);
-    log.beforeRelease?.(undefined);
+    log.lock.beforeRelease(undefined);
     entrance.abandon();
   }
 
@@ -121,7 +121,7 @@ export class Hosting implements GuestRegistry {
     const { log } = session;
     try {
       // A guest must be able to read every entry that is not sent to it.
-      log.settle?.();
+      log.settle();
     } catch {
       // The next commit meets the same obstacle and reports it; until then no process can join.
       return;

@@ -1,8 +1,9 @@
 /** A fleet as the settings name it, put together. Nothing is connected before it is first asked. */
 
 import { hostname } from "node:os";
+import { AddressError } from "../../storage/fleet-module.ts";
 import { FleetPruning } from "./admin/pruning.ts";
-import { type Address, AddressError, parseAddress } from "./postgres/address.ts";
+import { type Address, parseAddress } from "./postgres/address.ts";
 import { Connections } from "./postgres/connections.ts";
 import { loadDriver } from "./postgres/driver.ts";
 import type { KnownStore } from "./postgres/identity.ts";
@@ -11,7 +12,7 @@ import type { FleetProcesses } from "./postgres/processes.ts";
 import { SqlAdminQueries } from "./postgres/sql-admin-queries.ts";
 import { SqlCatalog } from "./postgres/sql-catalog.ts";
 import { Outage } from "./replica/outage.ts";
-import type { FleetConnection } from "./store.ts";
+import { type FleetConnection, makeFleetStores } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
 const CONNECTIONS = 8;
@@ -26,7 +27,7 @@ const ALONE = { connectWithin: 2000, answerWithin: 5000, patience: 1000 };
 /** Milliseconds after which an unreachable database is asked again. */
 const ASKED_EVERY = 1000;
 
-interface FleetPlace {
+interface ConnectionPlace {
   /** The name of this process for others that find a session taken. */
   readonly client: string;
   /** An id that no other process has. */
@@ -43,7 +44,7 @@ interface FleetPlace {
 }
 
 /** A fleet in PostgreSQL, as stores and verbs use it. */
-interface PostgresConnection extends FleetConnection {
+export interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
   readonly adminQueries: SqlAdminQueries;
@@ -59,7 +60,7 @@ interface PostgresConnection extends FleetConnection {
  */
 export function connectFleet(
   text: string,
-  place: FleetPlace,
+  place: ConnectionPlace,
   isSeen: boolean,
   whenAway: "refuse" | "journal" = "refuse",
 ): PostgresConnection {
@@ -105,6 +106,10 @@ export function connectFleet(
       return hasWaited;
     },
     ...(isAlone ? { outage: new Outage(fleet, ASKED_EVERY, elapsed) } : {}),
+    makeStores(own) {
+      return makeFleetStores(this, own);
+    },
+    close: () => fleet.close(),
   };
 }
 
@@ -112,7 +117,7 @@ export function connectFleet(
  * Returns a function that rereads the address file, so that a changed password needs no restart. If the file is
  * unreadable, as during a write, or names another tenant, the previous address stays.
  */
-function rereading(text: string, place: FleetPlace, first: Address): () => Address {
+function rereading(text: string, place: ConnectionPlace, first: Address): () => Address {
   let last = first;
   return () => {
     try {
@@ -125,7 +130,7 @@ function rereading(text: string, place: FleetPlace, first: Address): () => Addre
   };
 }
 
-function urlIn(text: string, { readFile }: FleetPlace): string {
+function urlIn(text: string, { readFile }: ConnectionPlace): string {
   if (!text.startsWith("file:")) return text;
   const path = text.replace(/^file:(?:\/\/)?/, "");
   try {

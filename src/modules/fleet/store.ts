@@ -2,136 +2,152 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { Catalog } from "../../core/ports/catalog.ts";
+import { toReadableHeader } from "../../core/format/entry.ts";
+import { makeTimestamp } from "../../core/ports/env.ts";
 import type { AdminQueries } from "../../core/ports/fleet-admin-queries.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
-import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
-import type { Stores } from "../../core/ports/stores.ts";
-import type { Disk } from "../../storage/fs/disk.ts";
-import { useAndClose } from "../../storage/fs/files.ts";
-import { findLastBackup } from "../../storage/fs/quarantine.ts";
-import { FileLog } from "../../storage/log/file-log.ts";
+import type { ConnectedFleet, FleetSessions, FleetStores, LocalSessions } from "../../storage/fleet-module.ts";
+import { getKnownPath, isBelow } from "../../storage/fs/confined-disk.ts";
+import { isContainerName } from "../../storage/fs/container-paths.ts";
+import { exists } from "../../storage/fs/disk.ts";
+import { getInfo, useAndClose } from "../../storage/fs/files.ts";
+import { readHeader } from "../../storage/fs/header.ts";
+import { getArchiveFolder, makeFilePath } from "../../storage/fs/paths.ts";
+import { findLastBackup, QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
+import { isInPlace, moveToPlace, trashIf } from "../../storage/lifecycle/bring.ts";
 import type { FileLogOptions } from "../../storage/log/write-state.ts";
+import { findCurrentFile } from "../../storage/opening.ts";
+import { quarantineEntries, quarantineMissing, readEntries } from "../../storage/quarantined-entries.ts";
 import { type AdminPlace, FleetAdminService } from "./admin/admin.ts";
-import { type LifeCyclePlace, makeFleetLifeCycle } from "./admin/life-cycle.ts";
-import { type FleetCatalogOptions, JointFleetCatalog } from "./catalog/joint-catalog.ts";
+import { listSessionFiles, writeOnce } from "./admin/admin-files.ts";
+import { makeFleetLifeCycle } from "./admin/life-cycle.ts";
+import { JointFleetCatalog } from "./catalog/joint-catalog.ts";
 import { makeLockedFailure } from "./postgres/failures.ts";
 import { readNotedFleet } from "./postgres/identity.ts";
 import { type ArrivalPlace, arrive, findCopyByPath } from "./replica/arrival.ts";
 import { FleetReplica } from "./replica/fleet-replica.ts";
 import { JOURNAL_FOLDER, Journal } from "./replica/journal.ts";
 import type { FleetOptions } from "./replica/options.ts";
-import { quarantineEntries, quarantineMissing, readEntries } from "./replica/quarantined-entries.ts";
+import type { Outage } from "./replica/outage.ts";
+import { isUnreadable, moveToBackup, restoreBackup } from "./replica/unreadable-copies.ts";
 import { BackgroundUploader, type UploadPlace } from "./replica/uploads.ts";
+import type { WhereaboutsPlace } from "./replica/whereabouts.ts";
 
 /** A fleet, and how it is asked. */
-export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" | "journal"> {
+export interface FleetConnection extends Omit<FleetOptions, "quarantineEntries" | "journal">, ConnectedFleet {
+  readonly outage?: Outage;
   readonly catalog?: FleetCatalog;
   readonly adminQueries?: AdminQueries;
   /** Address without password; identifies the fleet in the journal. */
   readonly shown?: string;
 }
 
-/** The part of a fleet in the stores of one server. */
-export interface FleetStores {
-  withReplica<T extends FileLogOptions>(options: T): T;
-  store(store: Store): Store;
-  /** Throws session_locked if another machine writes to a session. */
-  readonly requireFree?: (id: string) => Promise<void>;
-  /** Returns operations on whole sessions that are applied to the fleet, too. */
-  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "adminQueries" | "journal">): LifeCycle;
-  /** Returns the administration of the fleet, if it has admin queries. */
-  admin(place: Omit<AdminPlace, "fleet" | "adminQueries" | "options">): Pick<Stores, "fleet">;
-  /** Returns the background uploader. */
-  uploader(place: Omit<UploadPlace, "journal">): Pick<Stores, "uploadPending">;
-  /** Returns the catalog of all machines. */
-  catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
-  /** Returns the functions that fetch sessions of other machines, if possible. */
-  arrivals(
-    place: Omit<
-      ArrivalPlace,
-      | "fleet"
-      | "adminQueries"
-      | "journal"
-      | "catalog"
-      | "outage"
-      | "isOpen"
-      | "acknowledged"
-      | "salvage"
-      | "readEntries"
-    >,
-  ): {
-    arrive?: Stores["arrive"];
-    /** See {@link findCopyByPath}. */
-    copyFor?(path: string): string | undefined;
-  };
-}
-
-/** Places for quarantined entries and for pending uploads. */
-interface FleetPlaces {
-  readonly disk: Disk;
-  readonly stateFolder: string;
-  readonly quarantine: string;
-  /** Returns the time in ISO 8601. */
-  readonly now: () => string;
-}
-
 /** Returns the part of a fleet in stores. */
-export function makeFleetStores(connection: FleetConnection, places: FleetPlaces): FleetStores {
-  const { disk, stateFolder, now } = places;
-  const quarantine: FleetOptions["quarantineEntries"] = (log, lines) =>
-    quarantineEntries(disk, places.quarantine, log, lines);
-  const { fleet, catalog, adminQueries, outage, shown } = connection;
+export function makeFleetStores(
+  connection: FleetConnection,
+  { disk, env, stateFolder }: Parameters<ConnectedFleet["makeStores"]>[0],
+): FleetStores {
+  const { fleet, shown } = connection;
   const own = shown === undefined ? undefined : readNotedFleet(disk, stateFolder, shown);
-  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
+  const options: FleetOptions = {
+    ...connection,
+    journal: new Journal(disk, join(stateFolder, JOURNAL_FOLDER), () => makeTimestamp(env), own),
+    quarantineEntries: (log, lines) => quarantineEntries(disk, join(stateFolder, QUARANTINE_FOLDER), log, lines),
+  };
   return {
-    withReplica: (options) => withReplica(options, { ...connection, quarantineEntries: quarantine, journal }),
-    store: makeFleetStore,
+    withReplica: (given) => withReplica(given, options),
+    publishThere: makeFleetStore,
     async requireFree(id) {
       const there = await fleet.look(id);
       if (there?.holder) throw makeLockedFailure(there.holder);
     },
-    arrivals(own) {
-      const place: ArrivalPlace = {
-        ...{ ...own, fleet, adminQueries, journal, catalog, outage },
-        acknowledged: (of) =>
-          "sessionId" in of
-            ? journal.ends.of(of.sessionId)
-            : journal.ends
-                .all()
-                .filter(({ sessionPath }) => sessionPath === of.sessionPath)
-                .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
-        readEntries: (file, most) => readEntries(disk, file).slice(0, most),
-        salvage(file, lines) {
-          const backup = findLastBackup(disk, file, "spoilt");
-          const found = [...(backup === undefined ? [] : readEntries(disk, backup)), ...lines];
-          if (found.length > 0) useAndClose(own.open(file), (log) => quarantineMissing(log, found, quarantine));
-        },
-      };
-      return {
-        copyFor: (path) => findCopyByPath(place, path),
-        arrive: (where, isOpen, progress) => arrive({ ...place, isOpen }, where, progress),
-      };
+    join: (local) => joinFleet(connection, options, local),
+  };
+}
+
+function joinFleet(
+  { catalog, adminQueries }: FleetConnection,
+  options: FleetOptions,
+  local: LocalSessions,
+): FleetSessions {
+  const { fleet, journal, outage, quarantineEntries: keep } = options;
+  const { lifecycle, openCopy, openForReading, find, placeFor, isOutside } = local;
+  const { disk, locks, env, paths, allowed } = lifecycle;
+  const archive = getArchiveFolder(paths);
+  const files: WhereaboutsPlace = {
+    ...{ fleet, adminQueries, journal },
+    filesOf: lifecycle.withId,
+    open: openCopy,
+    isInPlace: (file, place) => isInPlace(lifecycle, file, place),
+    bringTo: (file, place, isMeant) => moveToPlace(lifecycle, file, place, isMeant),
+    moveToTrash: (file, isMeant) => trashIf(lifecycle, file, isMeant),
+  };
+  const arrival: ArrivalPlace = {
+    ...{ ...files, catalog, outage, placeFor, find },
+    stores: local.copies,
+    storeAt: local.storeAt,
+    headerAt(file) {
+      const stored = readHeader(disk, file);
+      return stored && toReadableHeader(stored);
     },
-    lifeCycle: (own, place) =>
-      adminQueries ? makeFleetLifeCycle(own, { ...place, fleet, adminQueries, journal }) : own,
-    admin: (place) =>
+    holds: (file) => exists(disk, file) || findCurrentFile(disk, file) !== file,
+    isListed: (file) => !isOutside(file),
+    isUnreadable: (file) => exists(disk, file) && isUnreadable(file, openCopy),
+    moveToBackup: (file) => moveToBackup({ disk, locks }, file, () => isUnreadable(file, openCopy)),
+    restoreBackup: (backup, file) => restoreBackup(disk, backup, file),
+    acknowledged: (of) =>
+      "sessionId" in of
+        ? journal.ends.of(of.sessionId)
+        : journal.ends
+            .all()
+            .filter(({ sessionPath }) => sessionPath === of.sessionPath)
+            .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
+    readEntries: (file, most) => readEntries(disk, file).slice(0, most),
+    salvage(file, lines) {
+      const backup = findLastBackup(disk, file, "spoilt");
+      const found = [...(backup === undefined ? [] : readEntries(disk, backup)), ...lines];
+      if (found.length > 0) useAndClose(openCopy(file), (log) => quarantineMissing(log, found, keep));
+    },
+  };
+  const bring = (sessionId: string, isOpen = false): Promise<void> =>
+    arrive({ ...arrival, isOpen: () => isOpen }, { sessionId, isWhole: true });
+  const uploads: UploadPlace = { journal, openCopy, find: lifecycle.find, arrive: bring };
+  const uploader = new BackgroundUploader(uploads, options);
+  const admin: AdminPlace | undefined = adminQueries && {
+    ...{ ...uploads, fleet, adminQueries, arrive: bring, memory: local.memory },
+    options: { ...options, outage: undefined },
+    local: local.catalog,
+    open: openForReading,
+    isOurs: local.isOurs,
+    listSessionFiles: (folder, unreadable) => listSessionFiles(disk, allowed(folder), unreadable),
+    sizeOf: (file) => (isContainerName(file) ? null : (getInfo(disk, file)?.size ?? null)),
+    fileIn: (folder, header) => makeFilePath({ ...paths, flat: undefined, root: allowed(folder) }, header),
+    write: (file, pieces) => writeOnce(disk, file, pieces, local.isDurable),
+  };
+  return {
+    arrive: (where, isOpen, progress) => arrive({ ...arrival, isOpen }, where, progress),
+    copyFor: (path) => findCopyByPath(arrival, path),
+    uploadPending: (open) => uploader.renew(open),
+    admin: admin && new FleetAdminService(admin),
+    joinCatalog: (here) =>
+      catalog
+        ? new JointFleetCatalog({
+            here,
+            there: catalog,
+            local: local.catalog,
+            placeFor,
+            sha256: (bytes) => env.sha256(bytes),
+          })
+        : here,
+    wrapLifeCycle: (own) =>
       adminQueries
-        ? {
-            fleet: new FleetAdminService({
-              ...place,
-              fleet,
-              adminQueries,
-              options: { ...connection, journal, outage: undefined },
-            }),
-          }
-        : {},
-    uploader(place) {
-      const uploader = new BackgroundUploader({ ...place, journal }, connection);
-      return { uploadPending: (open) => uploader.renew(open) };
-    },
-    catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
+        ? makeFleetLifeCycle(own, {
+            ...{ ...files, adminQueries, idsIn: local.idsIn, arrive: bring },
+            idAt: local.idIn,
+            isArchived: (file) => isBelow(getKnownPath(disk, archive), getKnownPath(disk, file)),
+          })
+        : own,
   };
 }
 
@@ -150,17 +166,13 @@ export function makeFleetStore(store: Store): Store {
     async publish(beginning, content) {
       const log = await store.publish(beginning, content);
       try {
-        if (log instanceof FileLog) {
-          await log.replica?.replicate(log.nodes.count);
-          // The fleet has it, or its entries are pending: from here on, no failure removes it locally.
-          log.backend.discard = undefined;
-        }
+        await log.replica?.replicate(log.nodes.count);
         return log;
       } catch (error) {
         // The fleet may have it: a repeated request finds it by the key in the local file.
         const isUnknown = error instanceof Failure && error.name === "outcome_unknown";
-        if (log.discard && !isUnknown) log.discard();
-        else log.close();
+        if (isUnknown) log.close();
+        else log.discard();
         throw error;
       }
     },

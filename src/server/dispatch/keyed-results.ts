@@ -81,7 +81,7 @@ export class KeyedResults {
     const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId), newSessionId);
     if (!made) return undefined;
     try {
-      await made.log.confirm?.();
+      await made.log.replica?.confirm();
       const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
       const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
       if (made !== workspace.current) await context.replace(made, { reason: "resume" });

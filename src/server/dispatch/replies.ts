@@ -163,7 +163,7 @@ export class Replies {
   /** Reports that a change is on this machine alone, if the fleet of its session is unreachable. */
   private reportIfLocal(lane: Lane, slot: Slot): void {
     const { call, outcome, prepared, events } = slot;
-    if (prepared || this.lanes.sessionOf(lane)?.log.durability !== "local") return;
+    if (prepared || this.lanes.sessionOf(lane)?.log.replica?.status.durability !== "local") return;
     const isChange = call?.command.effect === "write" || call?.command.effect === "replace";
     if (isChange && "result" in outcome && outcome.result !== null && typeof outcome.result === "object")
       slot.outcome = { result: { ...outcome.result, durability: "local" } };
@@ -257,7 +257,7 @@ export class Replies {
   }
 
   private reportDurability(session: Session): void {
-    const { durability } = session.log;
+    const { durability } = session.log.replica?.status ?? {};
     const isLocal = durability === "local";
     if (durability === undefined || isLocal === this.local.has(session)) return;
     if (isLocal) this.local.add(session);

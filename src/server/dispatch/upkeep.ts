@@ -81,7 +81,7 @@ export class Upkeep implements Gate {
     // A reply that is being read still refers to present bytes of a file.
     if (!sink.hasCapacity) return;
     const sessions = this.selectSessions();
-    for (const { log } of sessions) log.renewLock?.();
+    for (const { log } of sessions) log.lock.renew();
     sharing?.poll(sessions);
     workspace.stores.uploadPending?.(() => workspace.sessions.map(({ log }) => log));
     for (const session of sessions) {
@@ -90,7 +90,7 @@ export class Upkeep implements Gate {
       this.readForeign(lane, session);
       replies.flush(lane);
       replies.reportFound(session);
-      const following = session.log.follow?.(workspace.env.now() - lane.touched);
+      const following = session.log.replica?.follow(workspace.env.now() - lane.touched);
       // The next poll finds the entries.
       if (following) this.occupy(lane, () => following);
     }

@@ -6,7 +6,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
-import type { Holder } from "../../core/ports/store.ts";
+import type { Holder } from "../../core/ports/lock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";

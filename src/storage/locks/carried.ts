@@ -12,7 +12,7 @@
  * and the same inode under the name is the same file.
  */
 
-import type { LockKind } from "../../core/ports/store.ts";
+import type { LockKind } from "../../core/ports/lock.ts";
 import { closeQuietly, type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";

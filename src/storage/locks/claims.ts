@@ -8,7 +8,7 @@ import { hostname, tmpdir, userInfo } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
 import { parse, toBytes } from "../../core/json/json.ts";
-import type { Holder } from "../../core/ports/store.ts";
+import type { Holder } from "../../core/ports/lock.ts";
 import { type Disk, exists, removeQuietly, writeAll } from "../fs/disk.ts";
 import { getInfo, isNameTaken, readAt, useFile } from "../fs/files.ts";
 import { getProcessStart, isSameProcess } from "../fs/processes.ts";

@@ -1,7 +1,7 @@
 /** The contract of locks, and helpers that every kind of lock shares. */
 
 import { isErrno, toStorageFailure } from "../../core/errno.ts";
-import type { Holder, LockKind } from "../../core/ports/store.ts";
+import type { Holder, LockKind } from "../../core/ports/lock.ts";
 import { type Disk, type FileInfo, readUnsized } from "../fs/disk.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
 import { readDiskClock } from "../fs/stamps.ts";

@@ -7,7 +7,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { areSameBytes, toBytes } from "../../core/json/json.ts";
-import type { Holder } from "../../core/ports/store.ts";
+import type { Holder } from "../../core/ports/lock.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { isNameTaken, putInPlaceNow } from "../fs/files.ts";
 import { Claims, getLockFolderPaths, readClaim, toHolder } from "./claims.ts";

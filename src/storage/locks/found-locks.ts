@@ -1,7 +1,7 @@
 /** Finds held locks, and traces of dead holders, among the sessions of some folders. */
 
 import { basename, dirname, join } from "node:path";
-import type { Holder } from "../../core/ports/store.ts";
+import type { Holder } from "../../core/ports/lock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";

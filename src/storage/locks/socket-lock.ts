@@ -6,7 +6,7 @@
 
 import { createServer, type Server } from "node:net";
 import { Failure } from "../../core/failure.ts";
-import type { Holder } from "../../core/ports/store.ts";
+import type { Holder } from "../../core/ports/lock.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { type CarriedLock, CarriedLocks } from "./carried.ts";
 import { HolderNotes } from "./claims.ts";

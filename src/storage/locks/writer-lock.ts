@@ -1,7 +1,7 @@
 /** The lock of one log: records whether this process may write to its file, and which other process may. */
 
 import { Failure } from "../../core/failure.ts";
-import type { Holder, LockKind } from "../../core/ports/store.ts";
+import type { Holder, LockKind } from "../../core/ports/lock.ts";
 import { readClock } from "../fs/clock.ts";
 import { type FileKey, isLock, type Lock, type LockLocation, type Locks } from "./locks.ts";
 

@@ -14,7 +14,9 @@ import {
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
+import type { Holder, LogLock } from "../../core/ports/lock.ts";
+import type { Replica } from "../../core/ports/replica.ts";
+import type { Change, EntryOutcome, FileStamp, Log, LogContainer, Repairs } from "../../core/ports/store.ts";
 import { MAKING_DURABLE, toRepairedLostFailure } from "../../core/session/repair.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
@@ -23,7 +25,7 @@ import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
-import type { Replica, ReplicatedLog } from "./replica.ts";
+import type { ReplicatedLog } from "./replica.ts";
 import { UncertainEntries } from "./uncertain-entries.ts";
 import type { WriteState } from "./write-state.ts";
 
@@ -123,14 +125,15 @@ export class FileLog implements ReplicatedLog {
   readonly file: string;
   readonly nodes: Nodes;
   readonly damage: readonly Damage[];
-  readonly checkpointNow: Log["checkpointNow"];
+  readonly foreign = null;
+  readonly lock: LogLock;
+  readonly container: LogContainer | null = null;
   readonly backend: Backend;
-  /** The other place that has the entries. */
-  readonly replica: Replica | undefined;
+  readonly replica: Replica | null;
   /** True if another log replaced this one here. */
   private isReplaced = false;
   remoteChangeCount = 0;
-  renamed: Log["renamed"];
+  renamed: ReplicatedLog["renamed"];
   private readonly commits: GroupCommit;
   /** Entries before this position are certain, except the uncertain ones; found out while this process has the lock. */
   private certain = 0;
@@ -147,7 +150,26 @@ export class FileLog implements ReplicatedLog {
     this.file = backend.path;
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
-    if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
+    const { lock } = backend.state;
+    this.lock = {
+      get isHeld() {
+        return lock.isHeld;
+      },
+      get kind() {
+        return lock.kind;
+      },
+      prepare: () => lock.prepare(),
+      renew: () => this.renewLock(),
+      beforeRelease: (run) => (lock.releasing = run),
+    };
+    const { states } = backend;
+    if (states)
+      this.container = {
+        get state() {
+          return states.state;
+        },
+        checkpoint: (reason = "manual") => this.checkpoint(reason),
+      };
     this.commits = new GroupCommit({
       commit: () => this.commit(),
       makeDurable: (requireCurrent) => this.makeDurable(requireCurrent),
@@ -155,7 +177,7 @@ export class FileLog implements ReplicatedLog {
       rollBack: (error) => this.rollBack(error),
     });
     backend.state.commits = this.commits;
-    this.replica = backend.state.replica?.(this);
+    this.replica = backend.state.replica?.(this) ?? null;
   }
 
   get header(): SessionHeader {
@@ -182,13 +204,10 @@ export class FileLog implements ReplicatedLog {
     return this.backend.state.durableCount;
   }
 
-  isCertain(position: number): boolean {
-    if (this.replica || !this.persisted || this.readOnly) return true;
-    return position < this.certain && !this.hasUncertainOutcome(position);
-  }
-
-  hasUncertainOutcome(position: number): boolean {
-    return this.uncertain.has(position);
+  outcome(position: number): EntryOutcome {
+    if (this.replica || !this.persisted || this.readOnly) return "certain";
+    if (this.uncertain.has(position)) return "unknown";
+    return position < this.certain ? "certain" : "uncertain";
   }
 
   get stamp(): FileStamp | null {
@@ -196,15 +215,7 @@ export class FileLog implements ReplicatedLog {
   }
 
   get lockedBy(): Holder | null {
-    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.replica?.holder ?? null;
-  }
-
-  get durability(): Log["durability"] {
-    return this.replica?.durability;
-  }
-
-  get lockKind(): LockKind | null {
-    return this.backend.state.lock.kind;
+    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.replica?.status.holder ?? null;
   }
 
   get mayHideEntries(): boolean {
@@ -218,10 +229,6 @@ export class FileLog implements ReplicatedLog {
 
   get isCommitDue(): boolean {
     return this.commits.hasUnreportedFailure || (!this.replica && this.backend.isCheckpointDue === true);
-  }
-
-  get state(): string | undefined {
-    return this.backend.states?.state;
   }
 
   // --- reading -------------------------------------------------------------------------------------------------
@@ -275,28 +282,9 @@ export class FileLog implements ReplicatedLog {
     return next;
   }
 
-  ready(): Promise<void> | undefined {
-    return this.replica?.ready();
-  }
-
-  confirm(): Promise<void> | undefined {
-    return this.replica?.confirm();
-  }
-
-  follow(asked?: number): Promise<void> | undefined {
-    return this.replica?.followNow(asked);
-  }
-
-  upload(): Promise<void> | undefined {
-    return this.replica?.upload();
-  }
-
-  get isHeld(): boolean {
-    return this.backend.state.lock.isHeld;
-  }
-
   acquireLock(): boolean {
-    this.replica?.requireOurs();
+    const { refusal = null } = this.replica?.status ?? {};
+    if (refusal) throw refusal;
     return this.lockHere();
   }
 
@@ -316,21 +304,13 @@ export class FileLog implements ReplicatedLog {
     return true;
   }
 
-  prepareLock(): void {
-    this.backend.state.lock.prepare();
-  }
-
-  renewLock(): void {
+  private renewLock(): void {
     const { lock, isCommitting, readOnly } = this.backend.state;
     const { lockedFile } = this.backend;
     // The lock stays the same until a commit ends.
     if (!lock.isHeld || !lockedFile || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
     lock.keep(lockedFile);
     if (!lock.isHeld) this.backend.state.isConfirmed = false;
-  }
-
-  beforeRelease(run: (() => void) | undefined): void {
-    this.backend.state.lock.releasing = run;
   }
 
   unlock(isLast = false): void {
@@ -598,7 +578,7 @@ export class FileLog implements ReplicatedLog {
 
   discard(): void {
     const { backend } = this;
-    if (!backend.discard || !this.persisted) return this.close();
+    if (!backend.discard || !this.persisted || this.replica?.status.hasReplicated) return this.close();
     try {
       this.lockHere();
     } catch {

@@ -1,8 +1,7 @@
-/** The contract of a log's replica: another place that has its entries. The session's files are a copy. */
+/** The contract of a log with a replica, as the replica uses it. The session's files are a copy. */
 
-import type { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
-import type { Holder, Log } from "../../core/ports/store.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 
 /** A log with a replica: it holds lines in memory until the replica has them durably, then writes its files. */
@@ -19,8 +18,6 @@ export interface ReplicatedLog extends Log {
   writeBehind(): void;
   /** Makes the next `refresh` return "replaced". */
   markReplaced(): void;
-  /** True if this process is the writer on this machine. */
-  readonly isHeld: boolean;
   /**
    * Adds lines that are durable in the replica, writes them to the files, and creates a session that is not created yet.
    * This process has the lock, and no commit waits.
@@ -32,46 +29,10 @@ export interface ReplicatedLog extends Log {
    * process has the lock, and no commit waits.
    */
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string;
+  /** Number of times that one of both was called. */
+  readonly remoteChangeCount: number;
+  /** The `renamed` of `replaceFrom`, once it was called. */
+  readonly renamed: ReadonlyMap<string, string> | undefined;
   /** Adds to the reported damage of the session. */
   addDamage(damage: Damage): void;
-}
-
-export interface Replica {
-  /** Another process that writes to the session there, as it was found last. */
-  readonly holder: Holder | null;
-  /** See Log. */
-  readonly durability: Log["durability"];
-  /** Throws the reason why this process may not write, as `ready` found it. */
-  requireOurs(): void;
-  /**
-   * Takes the lease for this process, and applies the entries of others. Returns undefined if there is nothing to wait for.
-   * Never rejects; `requireOurs` throws the reason of a failure.
-   */
-  ready(): Promise<void> | undefined;
-  /** See Log. */
-  confirm(): Promise<void> | undefined;
-  /**
-   * Applies the entries of others without taking the lease. Rejects with a failure if that is not possible. `most`: maximum
-   * bytes that are compared at once.
-   */
-  follow(most?: number): Promise<void>;
-  /** See Log. */
-  followNow(asked?: number): Promise<void> | undefined;
-  /** See Log. */
-  upload(): Promise<void> | undefined;
-  /**
-   * Resolves when the first `count` entries are durable in the replica, or, during an outage, when they are stored on this
-   * machine, apart from the log, for a later upload. Rejects with outcome_unknown if that is unknown, and with another
-   * failure if none of the new ones is there or will be.
-   */
-  replicate(count: number): Promise<void>;
-  /** Returns the failure for entries that are in the replica, but that the log discarded meanwhile. */
-  toLostFailure(error: unknown): Failure;
-  /**
-   * Adds, during an outage, the pending entries that are stored apart from the log, and that the log lacks. Rejects with a
-   * failure if that is not possible.
-   */
-  applyPending(): Promise<void>;
-  /** Releases the lease, so that others can write. */
-  release(): void;
 }

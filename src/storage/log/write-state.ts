@@ -2,12 +2,13 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
+import type { Replica } from "../../core/ports/replica.ts";
 import type { Disk } from "../fs/disk.ts";
 import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { GroupCommit } from "./group-commit.ts";
-import type { Replica, ReplicatedLog } from "./replica.ts";
+import type { ReplicatedLog } from "./replica.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */

@@ -237,7 +237,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   if (pointer.phase !== "rollback" && !isAbsent(disk, file)) throw inTheWay(file);
   const machine = run.machine(stateBefore(pointer, found, whole && log.readOnly === null));
   if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
-    await log.checkpointNow?.("pre_migration");
+    await log.container?.checkpoint("pre_migration");
     machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
   }
   const correlationId = request.correlationId ?? pointer.correlationId;

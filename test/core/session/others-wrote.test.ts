@@ -159,15 +159,12 @@ test("what stayed when a session was left, or in an earlier commit, is not what 
     if (name) disk.meddle = () => name === "outcome_unknown" && writeAsOther(`other-${n}`);
     if (name) await expect(session.commit(), id(n)).rejects.toMatchObject({ name });
     else await session.commit();
-    const { isCertain, hasUncertainOutcome, nodes } = session.log as Required<typeof session.log>;
+    const { nodes } = session.log;
     const position = nodes.position(id(n));
     expect(position >= 0, id(n)).toBe(name !== "storage_failed");
-    if (position >= 0)
-      expect([isCertain.call(session.log, position), hasUncertainOutcome.call(session.log, position)]).toEqual(
-        name ? [false, true] : [true, false],
-      );
+    if (position >= 0) expect(session.log.outcome(position)).toBe(name ? "unknown" : "certain");
   }
-  expect(session.log.isCertain?.(session.position(id(11)))).toBe(true);
+  expect(session.log.outcome(session.position(id(11)))).toBe("certain");
 });
 
 const CASES = (["jsonl", "v2"] as const).flatMap((kind) =>

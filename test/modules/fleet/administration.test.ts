@@ -20,7 +20,6 @@ import { describe, expect, test, vi } from "vitest";
 import type { FleetAdminService } from "../../../src/modules/fleet/admin/admin.ts";
 import { FleetPruning } from "../../../src/modules/fleet/admin/pruning.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { Database, suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { collectGarbage } from "../../support/garbage.ts";
 import { fileText, headerText, userText } from "../../support/lines.ts";
@@ -28,9 +27,10 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
-import { fleetSuite, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
+import { Database, suiteServer } from "./support/database.ts";
+import { fleetSuite, newSession } from "./support/sql-machines.ts";
 
 /** The paths of the files below a folder. */
 function filesIn(folder: string): string[] {
@@ -283,7 +283,8 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   });
 
   test("a migration names sessions that cannot be read, and goes on with the others", async () => {
-    const { machine } = await filled({ fleet: { ...suite.connect(), long: 0 } });
+    const fleet = { ...suite.connect(), long: 0 };
+    const { machine } = await filled({ fleet });
     const [id, header] = suite.column("select id from pi_fleet.session order by id");
     sql(`update pi_fleet.pack set codec = 1, lines = '\\xff' where session_id = '${id}'`);
     sql(`update pi_fleet.session set header = 'none' where id = '${header}'`);

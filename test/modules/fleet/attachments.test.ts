@@ -9,14 +9,14 @@ import { decodeText, toBytes } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { getAttachmentFolder } from "../../../src/storage/log/attachments.ts";
 import { user } from "../../support/drafts.ts";
-import type { Machine } from "../../support/fleet-machine.ts";
-import { Scene } from "../../support/fleet-scene.ts";
 import { entryText, headerText, id, SESSION } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
-import { fleetSuite, type Machine as SqlMachine } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import type { Machine } from "./support/machine.ts";
+import { Scene } from "./support/scene.ts";
+import { fleetSuite, type Machine as SqlMachine } from "./support/sql-machines.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 /** Returns the line of an entry with a picture that is kept next to the session. */
@@ -106,7 +106,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       await expect(append()).rejects.toMatchObject(refused);
       await scene.play("fleet 0");
       expect(failures).toBe(0);
-      await log.ready?.();
+      await log.replica?.ready();
       await append();
       expect([attached(scene), table.blobs.has(digest)]).toEqual([[digest], true]);
       // A reader has the file that is there.

@@ -20,8 +20,8 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { fleetSuite, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP, UNIT } from "../../support/tiers.ts";
+import { fleetSuite, newSession } from "./support/sql-machines.ts";
 
 const at = (minute: number): number => Date.UTC(2026, 0, 24, 16, minute);
 

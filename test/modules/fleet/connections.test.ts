@@ -5,7 +5,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import { FleetPruning } from "../../../src/modules/fleet/admin/pruning.ts";
 import { connectFleet } from "../../../src/modules/fleet/connect.ts";
-import { AddressError, parseAddress } from "../../../src/modules/fleet/postgres/address.ts";
+import { parseAddress } from "../../../src/modules/fleet/postgres/address.ts";
 import { Connections } from "../../../src/modules/fleet/postgres/connections.ts";
 import type {
   DatabaseClient,
@@ -19,14 +19,15 @@ import { type KnownStore, openKnownStore } from "../../../src/modules/fleet/post
 import { PostgresFleet } from "../../../src/modules/fleet/postgres/postgres.ts";
 import { Outage } from "../../../src/modules/fleet/replica/outage.ts";
 import { withReplica } from "../../../src/modules/fleet/store.ts";
+import { AddressError } from "../../../src/storage/fleet-module.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { harnessOn } from "../../storage/jsonl/harness.ts";
 import { FaultDisk } from "../../support/disk.ts";
-import { fleetOptions, journalOn } from "../../support/fleet.ts";
-import { batchOf } from "../../support/fleet-commits.ts";
 import { id, userText } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
-import { notesOn } from "../../support/unsent-lines.ts";
+import { batchOf } from "./support/commits.ts";
+import { fleetOptions, journalOn } from "./support/table-fleet.ts";
+import { notesOn } from "./support/unsent-lines.ts";
 
 const certificates = (path: string): string => {
   if (path !== "/ca.pem") throw new Error("there is no such file");
@@ -336,7 +337,7 @@ describe("an answer", () => {
     const commit = log.commit();
     if (isAway) await commit;
     else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
-    expect([log.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
+    expect([log.replica?.status.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
   });
 
   test("that came too late for a serial order is asked for again, a few times", async () => {

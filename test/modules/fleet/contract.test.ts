@@ -6,14 +6,14 @@ import { makeFleetStore, withReplica } from "../../../src/modules/fleet/store.ts
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { keepsTheContract } from "../../storage/contract.ts";
 import { FaultDisk } from "../../support/disk.ts";
-import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { BACKENDS, type MachineKind } from "../../support/fleet-machine.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER } from "../../support/pooler.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { sqlFleet } from "../../support/sql-fleet.ts";
-import { fleetSuite } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { BACKENDS, type MachineKind } from "./support/machine.ts";
+import { PGBOUNCER } from "./support/pooler.ts";
+import { sqlFleet } from "./support/sql-fleet.ts";
+import { fleetSuite } from "./support/sql-machines.ts";
+import { fleetOptions, MemoryFleet } from "./support/table-fleet.ts";
 
 const KINDS = ["jsonl", "v2"] as const;
 

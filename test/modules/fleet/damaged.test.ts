@@ -11,16 +11,16 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/modules/fleet/postgres/connections.ts";
-import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { HereLives } from "../../support/proof.ts";
 import { range } from "../../support/random.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { AWAY, fleetSuite, meddle, newSession } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { suiteServer } from "./support/database.ts";
+import type { SqlFleet } from "./support/sql-fleet.ts";
+import { AWAY, fleetSuite, meddle, newSession } from "./support/sql-machines.ts";
 
 /** Bytes of a page. */
 const PAGE = 8192;

@@ -8,14 +8,14 @@ import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { FaultDisk } from "../../support/disk.ts";
-import type { FleetFault } from "../../support/fleet.ts";
-import { failed, line, lines, type MachineKind, written } from "../../support/fleet-machine.ts";
-import { lineOf, Scene, testScenes } from "../../support/fleet-scene.ts";
 import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { journaled } from "../../support/unsent-lines.ts";
+import { failed, line, lines, type MachineKind, written } from "./support/machine.ts";
+import { lineOf, Scene, testScenes } from "./support/scene.ts";
+import type { FleetFault } from "./support/table-fleet.ts";
+import { journaled } from "./support/unsent-lines.ts";
 
 /** A session's life with a fault at call number `at`; its host looks before it tries again. Returns the number of calls. */
 async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {
@@ -157,7 +157,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const before = calls.length;
       for (let n = 0; n < seconds; n += 2) {
         scene.clock += 2000;
-        await scene.log.follow?.(asked);
+        await scene.log.replica?.follow(asked);
         await scene.play("waits");
       }
       return calls.slice(before).filter((name) => name === "look").length;

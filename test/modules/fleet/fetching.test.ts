@@ -4,11 +4,11 @@ import { readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { failingDisk } from "../../support/failing.ts";
-import { FleetTable } from "../../support/fleet.ts";
-import { entriesOf, FleetServer, idsOf } from "../../support/fleet-server.ts";
 import type { HereLivesOptions } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { entriesOf, FleetServer, idsOf } from "./support/server.ts";
+import { FleetTable } from "./support/table-fleet.ts";
 
 const ALL = ["one", ...Array.from({ length: 7 }, (_, n) => `more-${n}`)];
 

@@ -7,16 +7,15 @@ import { existsSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { toBytes } from "../../../src/core/json/json.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { line, lines, written } from "../../support/fleet-machine.ts";
-import { lineOf, Scene } from "../../support/fleet-scene.ts";
-import { entriesOf, FleetServer } from "../../support/fleet-server.ts";
 import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
-import { journaled } from "../../support/unsent-lines.ts";
+import { line, lines, written } from "./support/machine.ts";
+import { lineOf, Scene } from "./support/scene.ts";
+import { entriesOf, FleetServer } from "./support/server.ts";
+import { journaled } from "./support/unsent-lines.ts";
 
 type Change = "write" | "create" | "makeFolder" | "sync" | "syncFolder";
 
@@ -136,7 +135,7 @@ describe.each(["jsonl", "v2"] as const)("a copy (%s)", (kind) => {
   test("has what was acknowledged alone after a loss of power, while the fleet is still away", async () => {
     const scene = await new Scene(kind, journaled).play("writes 0; cut; writes 1; is local; writes 2");
     await scene.play("next begins alone after a loss; next outage; next cut");
-    await (scene.actor("next").log as FileLog).replica?.applyPending();
+    await scene.actor("next").log.replica?.applyPending();
     await scene.play("next looks; next copy 0 1 2");
   });
 });
@@ -159,7 +158,7 @@ describe("another program", () => {
     const scene = await new Scene("jsonl", journaled).play(
       "writes 0; cut; appends 1; adds 9<0; commits; is local; copy 0 1; asks; writes 2; writes 3; closes",
     );
-    await (scene.log as FileLog).replica?.applyPending();
+    await scene.log.replica?.applyPending();
     scene.log.refresh();
     expect(textsOf(scene.log)).toEqual(expect.arrayContaining([0, 1, 2, 3].map(line)));
   });

@@ -5,11 +5,11 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { FleetConnection } from "../../../src/modules/fleet/store.ts";
 import { POWER_CUTS } from "../../support/disk.ts";
-import { FleetTable } from "../../support/fleet.ts";
-import { found, line, Machine, written } from "../../support/fleet-machine.ts";
-import { Scene } from "../../support/fleet-scene.ts";
-import { entriesOf, FleetServer } from "../../support/fleet-server.ts";
 import { SESSION, userText } from "../../support/lines.ts";
+import { found, line, Machine, written } from "./support/machine.ts";
+import { Scene } from "./support/scene.ts";
+import { entriesOf, FleetServer } from "./support/server.ts";
+import { FleetTable } from "./support/table-fleet.ts";
 
 /** The keeper, as far as an opening asks it. */
 const keeperOf = (table: FleetTable): FleetConnection["adminQueries"] =>
@@ -111,7 +111,7 @@ test("after a commit that the disk refused, and a loss of power, a container giv
       const later = new Machine("v2", table, "later", { disk: one.disk.after(cut), isJournaled: true });
       later.fleet.leasesEnd = true;
       const opened = await found(later.store.open(later.file));
-      await opened.ready?.();
+      await opened.replica?.ready();
       expect(
         table.linesOf(SESSION).filter((text) => text === line(1)),
         `operation ${at}`,

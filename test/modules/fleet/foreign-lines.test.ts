@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { MemoryFleet } from "../../support/fleet.ts";
-import { failed, lines, type MachineKind } from "../../support/fleet-machine.ts";
-import { Scene, testScenes } from "../../support/fleet-scene.ts";
 import { SESSION } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
+import { failed, lines, type MachineKind } from "./support/machine.ts";
+import { Scene, testScenes } from "./support/scene.ts";
+import { MemoryFleet } from "./support/table-fleet.ts";
 
 const KINDS: readonly MachineKind[] = ["jsonl", "v2"];
 
@@ -64,7 +64,7 @@ describe("what another program writes (jsonl)", () => {
     const scene = await begun({ patience }, "cut; sees 1; follows");
     expect(waits).toBe(0);
     scene.one.disk.remove(scene.one.file);
-    await expect(Promise.resolve(scene.log.upload?.())).resolves.toBeUndefined();
+    await expect(Promise.resolve(scene.log.replica?.upload())).resolves.toBeUndefined();
   });
 
   test("is not given again and again where the fleet refuses it for good", async () => {

@@ -9,11 +9,11 @@ import { makeStores } from "../../../src/storage/stores.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { testEnv } from "../../support/env.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { SESSION } from "../../support/lines.ts";
 import type { Json } from "../../support/server.ts";
 import { FOLDER, idsOf, STATE } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "./support/table-fleet.ts";
 
 const FORK = "0198d7c5-0000-7000-8000-00000000f0f0";
 
@@ -39,7 +39,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     const workspace = workspaceOf(disk, kind, table);
     const session = workspace.create({ id: SESSION });
     const { message } = user("one") as Json;
-    await session.log.ready?.();
+    await session.log.replica?.ready();
     session.append([makeValueDraft("message", { message }), makeValueDraft("session_info", { name: "one" })]);
     await session.commit();
     await workspace.replace(session);

@@ -5,10 +5,10 @@ import type { Fleet, FleetBatch, FleetOutcome } from "../../../src/core/ports/fl
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
 import { Outage } from "../../../src/modules/fleet/replica/outage.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
-import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import { type HistoryFigures, runHistory } from "../../support/fleet-history.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { type HistoryFigures, runHistory } from "./support/history.ts";
+import { FleetTable, MemoryFleet } from "./support/table-fleet.ts";
 
 interface Kind {
   /** The rule that the fleet breaks. */

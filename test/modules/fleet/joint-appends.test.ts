@@ -12,17 +12,17 @@ import type { Connections, SqlAnswer, SqlQuestion } from "../../../src/modules/f
 import { NOTHING } from "../../../src/modules/fleet/postgres/ends.ts";
 import { type JointAppend, JointAppends } from "../../../src/modules/fleet/postgres/joint-appends.ts";
 import { PostgresFleet } from "../../../src/modules/fleet/postgres/postgres.ts";
-import { DatabaseProxy } from "../../support/database-proxy.ts";
-import { batchOf, type Held, NO_FACTS, taken } from "../../support/fleet-commits.ts";
-import { linesInDatabase } from "../../support/fleet-databases.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER } from "../../support/pooler.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { forSeedsAsync, type Random, range } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { fleetSuite } from "../../support/sql-machines.ts";
 import { SWEEP, UNIT } from "../../support/tiers.ts";
+import { batchOf, type Held, NO_FACTS, taken } from "./support/commits.ts";
+import { DatabaseProxy } from "./support/database-proxy.ts";
+import { linesInDatabase } from "./support/databases.ts";
+import { PGBOUNCER } from "./support/pooler.ts";
+import type { SqlFleet } from "./support/sql-fleet.ts";
+import { fleetSuite } from "./support/sql-machines.ts";
 
 const DONE: FleetOutcome = { kind: "committed", durability: "primary" };
 

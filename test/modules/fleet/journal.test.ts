@@ -5,13 +5,13 @@ import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundUploader } from "../../../src/modules/fleet/replica/uploads.ts";
-import { failed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
-import { lineOf, Scene, testScenes } from "../../support/fleet-scene.ts";
 import { headerText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { journaled, placeOf } from "../../support/unsent-lines.ts";
+import { failed, line, lines, Machine, written } from "./support/machine.ts";
+import { lineOf, Scene, testScenes } from "./support/scene.ts";
+import { journaled, placeOf } from "./support/unsent-lines.ts";
 
 /** Lets everything run that waits for nothing but its turn. */
 async function turns(count = 60): Promise<void> {
@@ -111,7 +111,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         };
       const again = one.store.open(one.file);
       log.close();
-      await again.ready?.();
+      await again.replica?.ready();
       const wrote = (async () => {
         again.append([toBytes(lineOf("7<0"))]);
         await again.commit();
@@ -128,7 +128,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const another = SESSION.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
       const other = one.store.create(beginning(headerText({ id: another }), `/root/sessions/${another}.${kind}`));
       await written(other, 0);
-      expect(other.durability).toBe("replicated");
+      expect(other.replica?.status.durability).toBe("replicated");
     },
   );
 
@@ -161,7 +161,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     other.fails(() => "before");
     other.outage?.begin();
     const seen = other.store.open(other.file);
-    await expect(seen.confirm?.()).rejects.toEqual(failed("session_locked"));
+    await expect(seen.replica?.confirm()).rejects.toEqual(failed("session_locked"));
     goOn();
     await expect(commit).rejects.toEqual(failed("storage_failed"));
     seen.close();
@@ -312,7 +312,7 @@ describe.each(["jsonl", "v2"] as const)(
       const { disk, journal } = one;
       const log = new Machine(kind, scene.table, "one", { disk, journal }).store.open(one.file);
       let isReady = false;
-      const ready = log.ready?.()?.then(() => {
+      const ready = log.replica?.ready()?.then(() => {
         isReady = true;
       });
       await turns();

@@ -14,13 +14,13 @@ import { NOTHING } from "../../../src/modules/fleet/postgres/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { getProcessStart } from "../../../src/storage/fs/processes.ts";
 import { user } from "../../support/drafts.ts";
-import { batchOf as batchFor, taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { type Json, type SpawnedServer, spawnServer, temporaryFolder, temporaryPlace } from "../../support/server.ts";
-import { batchOf, fleetSuite, LOST, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import type { Run } from "../../support/verbs.ts";
+import { batchOf as batchFor, taken } from "./support/commits.ts";
+import { batchOf, fleetSuite, LOST, type Machine, meddle, play } from "./support/sql-machines.ts";
 
 /** Returns what a note says of a process that is stopped. */
 function stopped(): object {

@@ -15,8 +15,8 @@ import { addSidechains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "./support/sql-machines.ts";
 
 const STORES = ["jsonl", "v2"];
 

@@ -10,11 +10,11 @@ import { describe, expect, test } from "vitest";
 import type { FleetAttachment, FleetEnd, FleetFacts } from "../../../src/core/ports/fleet.ts";
 import type { SessionDisposition } from "../../../src/core/ports/fleet-admin-queries.ts";
 import { FleetPruning } from "../../../src/modules/fleet/admin/pruning.ts";
-import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { batchOf, fleetSuite, HEADER, LOST, meddle } from "../../support/sql-machines.ts";
+import { taken } from "./support/commits.ts";
+import type { SqlFleet } from "./support/sql-fleet.ts";
+import { batchOf, fleetSuite, HEADER, LOST, meddle } from "./support/sql-machines.ts";
 
 const HOUR = 3_600_000;
 /** Columns that are independent of the writer, the work and the time. */

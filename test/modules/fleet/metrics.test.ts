@@ -10,13 +10,13 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connectFleet } from "../../../src/modules/fleet/connect.ts";
 import { user } from "../../support/drafts.ts";
-import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Place } from "../../support/server.ts";
-import { batchOf, fleetSuite, LOST, meddle } from "../../support/sql-machines.ts";
 import { runHere } from "../../support/verbs.ts";
+import { taken } from "./support/commits.ts";
+import { batchOf, fleetSuite, LOST, meddle } from "./support/sql-machines.ts";
 
 /** A tenant with every character that a label's value has to escape. */
 const HOSTILE = 'a"b\n\\n';

@@ -5,12 +5,12 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetServer } from "../../support/fleet-server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
-import { AWAY, fleetSuite, meddle, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { FleetServer } from "./support/server.ts";
+import { AWAY, fleetSuite, meddle, newSession } from "./support/sql-machines.ts";
 
 const STORES = ["jsonl", "v2"];
 const [ID, OTHER_ID] = ["01a207fe-a9e0-7627-b723-b2b3affbbe10", "01a207fe-a9e0-7627-b723-b2b3affbbe11"];

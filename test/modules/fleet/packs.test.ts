@@ -9,20 +9,19 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { decodeText } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
-import { LateSweep } from "../../../src/modules/fleet/catalog/late-sweep.ts";
 import { extendEnd, NOTHING } from "../../../src/modules/fleet/postgres/ends.ts";
 import { computeStretches, packLines, parsePackHeads, unpackLines } from "../../../src/modules/fleet/postgres/pack.ts";
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
-import { taken } from "../../support/fleet-commits.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, type Random, range } from "../../support/random.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { fleetSuite, instead, linesOf, batchOf as plainBatch } from "../../support/sql-machines.ts";
 import { acrossTiers, UNIT } from "../../support/tiers.ts";
+import { taken } from "./support/commits.ts";
+import type { SqlFleet } from "./support/sql-fleet.ts";
+import { fleetSuite, instead, linesOf, batchOf as plainBatch } from "./support/sql-machines.ts";
 
 function randomLine(random: Random): Buffer {
   const kind = random.int(8);
@@ -238,8 +237,7 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     expect(sql("select count(*) from pi_fleet.entry")).toBe("0");
     await lives.kill();
     sql("update pi_fleet.behind set until = now()");
-    const sweep = new LateSweep(() => searching.getAdmin().finishLate(), 0);
-    onTestFinished(() => sweep.end());
+    onTestFinished(searching.getAdmin().startSweep(0));
     const found = (): Promise<{ hits: { sessionId: string }[]; limited?: string }> =>
       other.result("search_sessions", { query: "second" });
     await vi.waitFor(async () => expect((await found()).limited).toBeUndefined(), { timeout: 20_000, interval: 200 });

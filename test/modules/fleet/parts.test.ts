@@ -7,12 +7,12 @@ import type { FleetReplica } from "../../../src/modules/fleet/replica/fleet-repl
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
-import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { failed, found, line, lines, Machine, type MachineKind, written } from "./support/machine.ts";
+import { type FleetFault, type FleetTable, MemoryFleet } from "./support/table-fleet.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };
@@ -123,7 +123,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       if (what === "added by others") await requireSound(fleet.table);
       const since = fleet.calls.length;
       for (const n of range(9, 15)) {
-        await log.ready?.();
+        await log.replica?.ready();
         await written(log, n);
         await copy.factsAdded();
       }
@@ -169,7 +169,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const own = fleet[name].bind(fleet) as (...given: unknown[]) => Promise<never>;
       fleet[name] = async (...given: unknown[]) => {
         if (++calls === nth) {
-          await other.ready?.();
+          await other.replica?.ready();
           await commits(theirs);
         }
         return own(...given);
@@ -227,7 +227,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           const { one, log, fleet, inFleet } = await begun({ isJournaled: true });
           fleet.faultAt = () => "before";
           await written(log, ...BIG);
-          expect(log.durability).toBe("local");
+          expect(log.replica?.status.durability).toBe("local");
           const all = [...FIRST, ...BIG, 9].map(line);
           watch(fleet.table, FIRST.length, all.length - 1, all.length);
           let calls = 0;

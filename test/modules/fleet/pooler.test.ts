@@ -12,13 +12,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { openKnownStore } from "../../../src/modules/fleet/postgres/identity.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { batchOf, type Held, taken, taken as takenBy } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres, socketFolder, urlOf } from "../../support/postgres.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
-import { batchOf as batchFor } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { batchOf, type Held, taken, taken as takenBy } from "./support/commits.ts";
+import { PGBOUNCER, Pooler } from "./support/pooler.ts";
+import { type SqlFleet, sqlFleet } from "./support/sql-fleet.ts";
+import { batchOf as batchFor } from "./support/sql-machines.ts";
 
 describe("a primary with a standby", needs(POSTGRESQL), () => {
   let [primary, standby]: Postgres[] = [];

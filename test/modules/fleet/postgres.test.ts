@@ -9,14 +9,14 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/modules/fleet/postgres/ends.ts";
 import { SCHEMA_VERSION } from "../../../src/modules/fleet/postgres/schema.ts";
-import { suiteDatabase } from "../../support/database.ts";
-import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
-import { batchOf as batchFor, fleetSuite, HEADER, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { taken } from "./support/commits.ts";
+import { suiteDatabase } from "./support/database.ts";
+import { PGBOUNCER, Pooler } from "./support/pooler.ts";
+import { batchOf as batchFor, fleetSuite, HEADER, linesOf } from "./support/sql-machines.ts";
 
 const REFUSED = { kind: "refused" };
 

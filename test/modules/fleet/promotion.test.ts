@@ -3,12 +3,12 @@
 import { describe, expect, test } from "vitest";
 import { POWER_CUTS } from "../../support/disk.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, found, line, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
-import { Scene } from "../../support/fleet-scene.ts";
 import { SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Wire } from "../../support/server.ts";
+import { failed, found, line, Machine, type MachineKind, written } from "./support/machine.ts";
+import { Scene } from "./support/scene.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "./support/table-fleet.ts";
 
 /** Plays a scene with promotions of servers that miss so many changes. */
 async function play(kind: MachineKind, script: string, options = {}): Promise<Scene> {

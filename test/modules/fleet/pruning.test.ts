@@ -10,8 +10,8 @@ import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "./support/sql-machines.ts";
 
 const LONG_AGO = 40;
 const EACH = "entry,described,said,spent";

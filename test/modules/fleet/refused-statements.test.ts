@@ -25,8 +25,8 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP, UNIT } from "../../support/tiers.ts";
+import { AWAY, fleetSuite, instead, meddle } from "./support/sql-machines.ts";
 
 const OF_PROCESSES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];
 const OF_VALUES = ["22003", "23514", "54000", "unmade"];

@@ -9,7 +9,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { fleetSuite, newSession, play } from "../../support/sql-machines.ts";
+import { fleetSuite, newSession, play } from "./support/sql-machines.ts";
 
 /** SQL functions that save and restore all tables of the fleet; leases have run out long before. */
 const BACKUP = `create function each(what text) returns void language plpgsql as $$

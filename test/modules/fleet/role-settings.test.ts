@@ -6,11 +6,11 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
-import { suiteDatabase } from "../../support/database.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER } from "../../support/pooler.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { fleetSuite, play } from "../../support/sql-machines.ts";
+import { suiteDatabase } from "./support/database.ts";
+import { PGBOUNCER } from "./support/pooler.ts";
+import { fleetSuite, play } from "./support/sql-machines.ts";
 
 /** Text that a literal of SQL or of a `bytea` might take for something else. */
 const ODD = String.raw`zebra\x0acrossing 'it''s' \\101 é☃ $1`;

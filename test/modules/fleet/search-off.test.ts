@@ -7,14 +7,14 @@
 
 import { describe, expect, test } from "vitest";
 import { connectFleet } from "../../../src/modules/fleet/connect.ts";
-import { AddressError } from "../../../src/modules/fleet/postgres/address.ts";
+import { AddressError } from "../../../src/storage/fleet-module.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace, type Wire } from "../../support/server.ts";
-import { fleetSuite } from "../../support/sql-machines.ts";
 import { runHere } from "../../support/verbs.ts";
+import { fleetSuite } from "./support/sql-machines.ts";
 
 describe("without words in the fleet", needs(POSTGRESQL), () => {
   const suite = fleetSuite();

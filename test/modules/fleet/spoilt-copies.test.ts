@@ -16,8 +16,8 @@ import { describe, expect, test, vi } from "vitest";
 import { moveToBackup, restoreBackup } from "../../../src/modules/fleet/replica/unreadable-copies.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
-import { FleetServer } from "../../support/fleet-server.ts";
 import { temporaryFolder } from "../../support/server.ts";
+import { FleetServer } from "./support/server.ts";
 
 /** The file of a session that damage happens to: of a container, that with its first entries. */
 function contentOf(file: string): string {

@@ -6,14 +6,14 @@
 
 import { describe, expect, test } from "vitest";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
-import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { batchOf, fleetSuite, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { taken } from "./support/commits.ts";
+import type { SqlFleet } from "./support/sql-fleet.ts";
+import { batchOf, fleetSuite, linesOf } from "./support/sql-machines.ts";
 
 describe("tenants", needs(POSTGRESQL), () => {
   const suite = fleetSuite();

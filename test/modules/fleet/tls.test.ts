@@ -11,8 +11,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { needProgram, needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
-import { sqlFleet } from "../../support/sql-fleet.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { sqlFleet } from "./support/sql-fleet.ts";
 
 const OPENSSL = needProgram("openssl");
 

@@ -17,14 +17,14 @@ import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, found, line, Machine, second, written } from "../../support/fleet-machine.ts";
-import { Scene, testScenes, uploadAll } from "../../support/fleet-scene.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { healed, inFleet, journaled, leavePending, mine, notesOn, placeOf } from "../../support/unsent-lines.ts";
+import { failed, followed, found, line, Machine, second, written } from "./support/machine.ts";
+import { Scene, testScenes, uploadAll } from "./support/scene.ts";
+import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "./support/table-fleet.ts";
+import { healed, inFleet, journaled, leavePending, mine, notesOn, placeOf } from "./support/unsent-lines.ts";
 
 const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });
 const fails = (): never => {
@@ -400,7 +400,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     healed(one);
     const conflicts = () => one.journal.of(SESSION, one.file)?.conflicts.length;
     for (let n = 1; n <= 2; n++) {
-      for (let turns = 0; turns < 10 && tries < n; turns++) await log.ready?.();
+      for (let turns = 0; turns < 10 && tries < n; turns++) await log.replica?.ready();
       expect([tries, conflicts()]).toEqual([n, 1]);
     }
     const { damage } = await found(log);
@@ -459,7 +459,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const { one, log } = await behindOthers(true);
       await followed(log);
       expect(idsOf(inFleet(one)).slice(0, 11)).toEqual([id(0), ...idsOf(LONG), id(70)]);
-      expect([textsOf(log), one.quarantined, log.durability]).toEqual([inFleet(one), [], "replicated"]);
+      expect([textsOf(log), one.quarantined, log.replica?.status.durability]).toEqual([inFleet(one), [], "replicated"]);
       expect(log.damage).toMatchObject([{ kind: "diverged", entryId: id(70) }]);
       one.fleet.table.check();
     });
@@ -486,7 +486,8 @@ test("the notes of a server name the fleet that it uses", async () => {
   const shown = "postgres://me@db/agents?tenant=acme";
   const fleet = new MemoryFleet();
   const outage = new Outage(fleet, 0, () => 0);
-  const lives = new HereLives({ seed: 1, fleet: { ...fleetOptions(fleet), shown, outage } });
+  const connection = { ...fleetOptions(fleet), shown, outage };
+  const lives = new HereLives({ seed: 1, fleet: connection });
   const wire = await lives.start();
   await wire.result("append", { entries: [user("one")] });
   fleet.faultAt = () => "before";
@@ -595,7 +596,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     // The entry stays pending, under its own name.
     const opened = one.store.open(one.file);
     one.fleet.faultAt = () => "before";
-    await opened.ready?.();
+    await opened.replica?.ready();
     await written(opened, 2);
     opened.close();
     healed(one);
@@ -611,7 +612,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const other = new Machine(kind, two.fleet.table, "other");
       await other.put([line(0), ...theirs]);
       const given = other.store.open(other.file);
-      await given.confirm?.();
+      await given.replica?.confirm();
       given.close();
       two.fleet.table.leave();
       const opened = async () => {
@@ -693,9 +694,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     test("what is owed is given by the writer who learns that when it takes the session", async () => {
       const two = await elsewhere("take");
       const opened = two.store.open(two.file);
-      await opened.ready?.();
+      await opened.replica?.ready();
       isGiven(two);
-      expect(opened.durability).toBe("replicated");
+      expect(opened.replica?.status.durability).toBe("replicated");
     });
 
     test("fleet push gives it, and asks before it looks what is owed", async () => {

@@ -16,8 +16,8 @@ import { userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
-import { befall, fleetSuite, type Machine } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
+import { befall, fleetSuite, type Machine } from "./support/sql-machines.ts";
 
 const SEED = Number(process.env.PI_TEST_SEED ?? 1);
 const TIMES = Number(process.env.PI_TEST_TIMES ?? 1);

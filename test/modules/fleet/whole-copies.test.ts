@@ -6,11 +6,11 @@ import type { SessionDisposition } from "../../../src/core/ports/fleet-admin-que
 import type { LifeCycle, Where } from "../../../src/core/ports/lifecycle.ts";
 import type { Operation } from "../../../src/core/ports/operations.ts";
 import { type LifeCyclePlace, makeFleetLifeCycle } from "../../../src/modules/fleet/admin/life-cycle.ts";
-import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { Machine, type MachineKind, written } from "./support/machine.ts";
 
 /** The path that the session has left. */
 const BEFORE = "/root/sessions/before.jsonl";
@@ -44,7 +44,7 @@ async function differing(kind: MachineKind, texts: readonly string[]): Promise<M
   const one = new Machine(kind);
   await one.put(SAME);
   const log = one.store.open(one.file);
-  await log.confirm?.();
+  await log.replica?.confirm();
   log.close();
   return second(kind, one, texts);
 }
@@ -115,7 +115,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       // Another machine that writes to it is in the way.
       const other = await second(kind, machine, SAME, "three");
       const log = other.store.open(other.file);
-      await log.ready?.();
+      await log.replica?.ready();
       await written(log, 3);
       machine.fleet.leasesEnd = false;
       await expect(run(lifeCycle, BEFORE)).rejects.toMatchObject({ name: "session_locked" });

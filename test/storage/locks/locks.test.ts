@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Holder } from "../../../src/core/ports/store.ts";
+import type { Holder } from "../../../src/core/ports/lock.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { getProcessStart, isSameProcess } from "../../../src/storage/fs/processes.ts";
 import {

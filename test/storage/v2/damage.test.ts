@@ -120,7 +120,7 @@ async function goesOn(disk: FaultDisk, log: FileLog, more: Options = {}): Promis
   log.close();
   expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   const again = open(disk, more);
-  expect([idsOf(again), again.damage, again.state]).toEqual([[...ids, id(50)], [], "CLEAN"]);
+  expect([idsOf(again), again.damage, again.container?.state]).toEqual([[...ids, id(50)], [], "CLEAN"]);
   again.close();
 }
 
@@ -169,7 +169,7 @@ async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more
   const log = open(disk, more);
   const whole = textsOf(log).filter((text) => JSON.parse(text).damaged !== true);
   expect(whole).toEqual(kept);
-  expect([log.state, log.readOnly?.name, log.damage.length > 0]).toEqual(["FAILED", "corrupt", true]);
+  expect([log.container?.state, log.readOnly?.name, log.damage.length > 0]).toEqual(["FAILED", "corrupt", true]);
   expect(() => log.append(bytes(userText(id(50), null)))).toThrow(named("corrupt"));
   log.close();
   expect(contentsOf(disk), "nothing is written").toEqual(before);
@@ -180,7 +180,7 @@ async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more
     contents.filter((file) => file.startsWith(`${folder}/segments`)).map((file) => file.slice(folder.length));
   expect(segmentsIn(contentsOf(disk), backup)).toEqual(segmentsIn(before, CONTAINER));
   const repaired = open(disk, more);
-  expect([repaired.damage, repaired.state, shown(textsOf(repaired))]).toEqual([[], "CLEAN", shown(kept)]);
+  expect([repaired.damage, repaired.container?.state, shown(textsOf(repaired))]).toEqual([[], "CLEAN", shown(kept)]);
   await goesOn(disk, repaired, more);
   return log;
 }
@@ -589,7 +589,7 @@ describe("what a container never takes", () => {
     const log = open(disk, { segmentBytes: 5000 });
     const before = contentsOf(disk);
     expect(() => log.append([...afterLast(49), toBytes(line)])).toThrow(named("invalid_entry"));
-    expect([log.nodes.count, log.state]).toEqual([COUNT, "CLEAN"]);
+    expect([log.nodes.count, log.container?.state]).toEqual([COUNT, "CLEAN"]);
     expect(contentsOf(disk)).toEqual(before);
     await goesOn(disk, log);
   });
@@ -728,12 +728,12 @@ describe("the state", () => {
 
   test("goes from clean through dirty, sealed and indexed to a checkpoint, and on", async () => {
     const log = open(made.after(), { checkpointEvery: { entries: 2, bytes: 1 << 20 } });
-    expect(log.state).toBe("CLEAN");
+    expect(log.container?.state).toBe("CLEAN");
     for (let n = 0; n < 3; n++) {
       log.append(afterLast(50 + n));
-      expect(log.state).toBe("DIRTY");
+      expect(log.container?.state).toBe("DIRTY");
       await log.commit();
-      expect(log.state).toBe(n === 1 ? "CHECKPOINTED" : "INDEXED");
+      expect(log.container?.state).toBe(n === 1 ? "CHECKPOINTED" : "INDEXED");
     }
     expect(historyOf(log)).toBe(`${INDEXED} ${INDEXED} CHECKPOINTED ${INDEXED}`);
     log.close();
@@ -757,7 +757,7 @@ describe("the state", () => {
     disk.sync = sync;
     log.append(afterLast(51));
     await log.commit();
-    expect([log.state, log.nodes.count]).toEqual(["INDEXED", COUNT + 1]);
+    expect([log.container?.state, log.nodes.count]).toEqual(["INDEXED", COUNT + 1]);
     log.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });

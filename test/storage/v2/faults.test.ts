@@ -376,7 +376,7 @@ test("an append that is to survive the death of the process alone stays where ot
   const { changes } = becomeWriter(session) as WriterOutcome;
   expect(changes?.positions.map((position) => session.log.nodes.id(position))).toEqual(kept);
   expect(session.repeated("its key")?.ids).toEqual(kept);
-  expect(session.log.isCertain?.(3)).toBe(false);
+  expect(session.log.outcome(3)).not.toBe("certain");
   // As after a commit whose entries stay, the leaf is where it was.
   expect(session.leafId).toBe(id(2));
   const { ids } = session.append(message("two"));
@@ -449,7 +449,7 @@ describe("a checkpoint that is refused", () => {
           if (!isDue) await log.commit();
           return log;
         };
-        const go = async (log: Log): Promise<unknown> => (isDue ? log.commit() : log.checkpointNow?.());
+        const go = async (log: Log): Promise<unknown> => (isDue ? log.commit() : log.container?.checkpoint());
         const whole = three.after();
         const unharmed = await begun(whole);
         whole.record();
@@ -476,7 +476,7 @@ describe("a checkpoint that is refused", () => {
           log.append([toBytes(userText(id(31), NEW))]);
           await log.commit();
           const next = Math.max(...seqs(disk)) + 1;
-          expect(await log.checkpointNow?.(), where).toBe(next);
+          expect(await log.container?.checkpoint(), where).toBe(next);
           log.close();
           expect(faultsOf(disk, CONTAINER, true), where).toEqual([]);
         }

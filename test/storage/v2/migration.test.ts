@@ -102,7 +102,7 @@ async function appendTo(disk: FaultDisk, ...lines: string[]): Promise<void> {
 /** Marks the durable end of a container. */
 async function checkpoint(disk: FaultDisk): Promise<void> {
   const log = optionsOn(disk).openContainer(CONTAINER);
-  await log.checkpointNow?.();
+  await log.container?.checkpoint();
   log.close();
 }
 

@@ -275,7 +275,7 @@ export class AcpRecorder {
         continue;
       }
       // The next prompt meets the same failure and reports it.
-      const followed = session.log.follow?.();
+      const followed = session.log.replica?.follow();
       if (followed) markBusy(recorded, followed).catch(() => {});
     }
   }

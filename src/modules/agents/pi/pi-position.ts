@@ -12,7 +12,7 @@ export class AgentPosition {
   /** The agent's session; undefined when it has none of ours open. */
   private current: Session | undefined;
   private isCurrent = false;
-  /** The log whose file the agent has read, and its `remoteChangeCount` then: the times that entries of others came. */
+  /** The log whose file the agent has read, and its `changeCount` then: the times that entries of others came. */
   private read: { readonly log: Log; readonly brought: number | undefined } | undefined;
 
   get session(): Session | undefined {
@@ -31,8 +31,8 @@ export class AgentPosition {
   async confirm(session: Session): Promise<void> {
     const { log } = session;
     // While the agent was idle, the session may have got entries of others, or another file.
-    if (this.read?.log !== log || this.read.brought !== log.remoteChangeCount) return this.outdate(session);
-    const ready = log.ready?.();
+    if (this.read?.log !== log || this.read.brought !== log.replica?.status.changeCount) return this.outdate(session);
+    const ready = log.replica?.ready();
     if (!ready) return;
     // The entries so far are the agent's own.
     session.externalChanges.checkForChanges();
@@ -70,7 +70,7 @@ export class AgentPosition {
     await session.leave();
     const { log } = session;
     this.current = session;
-    this.read = { log, brought: log.remoteChangeCount };
+    this.read = { log, brought: log.replica?.status.changeCount };
     session.externalChanges.followsFile = true;
     try {
       await open(session.file as string);

@@ -22,8 +22,8 @@ import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
 import type { LocalCatalog } from "../../../storage/catalog/catalog.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { LF } from "../../../storage/log/lines.ts";
+import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
@@ -33,7 +33,7 @@ import { fetchAttachments, uploadMissingAttachments } from "../replica/attachmen
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
 import { FleetReplica } from "../replica/fleet-replica.ts";
-import { finishFacts } from "../replica/late-facts.ts";
+import { finishFacts, LateSweep } from "../replica/late-facts.ts";
 import type { FleetOptions } from "../replica/options.ts";
 import { fetchSessionLines } from "../replica/transfer.ts";
 import {
@@ -75,6 +75,7 @@ export interface AdminPlace {
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
+  isOurs(log: Log): log is ReplicatedLog;
   /** Yields the paths of session files and containers in a folder and its subfolders, and reports unreadable folders. */
   listSessionFiles(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
   /** Returns the bytes of a session file; null for a container. */
@@ -405,7 +406,7 @@ export class FleetAdminService implements FleetAdmin {
 
   /** Uploads the entries that the fleet lacks. Throws the reason if that is not possible. */
   private async importLog(log: Log, file: string): Promise<FleetFile> {
-    if (!(log instanceof FileLog))
+    if (!this.place.isOurs(log))
       throw new Failure("unsupported_version", "It is not a session of ours; import makes one of it.");
     if (log.version !== 3)
       throw new Failure(
@@ -521,6 +522,11 @@ export class FleetAdminService implements FleetAdmin {
     }
     if (indexed > 0) await this.place.adminQueries.settle();
     return { indexed, inUse, unreadable };
+  }
+
+  startSweep(first?: number): () => void {
+    const sweep = new LateSweep(() => this.finishLate(), first);
+    return () => sweep.end();
   }
 
   async finishLate(): Promise<boolean> {

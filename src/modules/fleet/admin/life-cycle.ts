@@ -15,11 +15,8 @@ import { getHeaderFacts, summariseLog } from "../../../storage/catalog/summary.t
 import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
-import { fetchMissing } from "../replica/attachments.ts";
-import { FleetReplica } from "../replica/fleet-replica.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
 import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "../replica/whereabouts.ts";
 
@@ -417,8 +414,7 @@ async function completeCopy({ open }: LifeCyclePlace, _id: string, file: string,
   try {
     await useAndClose(open(file), async (log) => {
       // All of it is compared: a long one may have other lines, too.
-      if (log instanceof FileLog && log.replica instanceof FleetReplica)
-        await log.replica.follow(Number.POSITIVE_INFINITY);
+      await log.replica?.sync(Number.POSITIVE_INFINITY);
     });
   } catch (error) {
     if (error instanceof Failure && error.name === "read_only") return false;
@@ -428,11 +424,11 @@ async function completeCopy({ open }: LifeCyclePlace, _id: string, file: string,
 }
 
 /** Completes the copy at a path. Throws storage_failed unless it has all of the fleet's entries. */
-async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
+async function requireWhole({ open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
   return useAndClose(open(file), async (log) => {
-    if (!(log instanceof FileLog)) return true;
-    if (log.nodes.count < there.entries) await log.replica?.follow();
-    await fetchMissing(fleet, log, id);
+    if (log.foreign) return true;
+    if (log.nodes.count < there.entries) await log.replica?.sync();
+    await log.replica?.fetchAttachments();
     if (await hasAll(log, there)) return true;
     throw new Failure(
       "storage_failed",
@@ -499,7 +495,7 @@ async function pushQuietly(place: Pick<LifeCyclePlace, "open">, file: string): P
 
 async function push({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   await useAndClose(open(file), async (log) => {
-    if (log instanceof FileLog) await log.replica?.replicate(log.nodes.count);
+    await log.replica?.replicate(log.nodes.count);
   });
 }
 

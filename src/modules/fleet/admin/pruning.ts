@@ -7,6 +7,7 @@
  */
 
 import type { Progress } from "../../../core/ports/catalog.ts";
+import type { FoundPrunable, IdleChoice, PrunedFleet, PruningAges } from "../../../core/ports/fleet-database.ts";
 import { BULK_TIMEOUT } from "../postgres/column-storage.ts";
 import type { Connections } from "../postgres/connections.ts";
 import { NOTHING } from "../postgres/ends.ts";
@@ -25,80 +26,6 @@ const LONG_AT_ONCE = 10;
 const MOST_NAMED = 50;
 /** Hours for which an unused word stays, longer than processes remember words. */
 const UNUSED_HOURS = 24;
-
-/** Minimum ages for removal in milliseconds, by the database's clock. */
-export interface PruningAges {
-  /** Since deletion, or since the last change of an unfinished session. */
-  readonly rows: number;
-  /** Idle sessions to delete; undefined: none. */
-  readonly idle?: IdleChoice;
-}
-
-/** Sessions that were not written to for long and have no owner now. */
-interface IdleChoice {
-  /** Milliseconds since the last change. */
-  readonly age: number;
-  /** True if they may be archived; true if they may have a name. */
-  readonly archived: boolean;
-  readonly named: boolean;
-  /** Sessions with entries that only this machine has; they stay. */
-  readonly pendingIds: readonly string[];
-}
-
-/** A session that was not written to for long. */
-interface IdleSession {
-  readonly sessionId: string;
-  readonly name: string | null;
-  /** ISO 8601. */
-  readonly changedAt: string;
-  readonly entries: number;
-  readonly bytes: number;
-}
-
-/** A deleted session whose rows may go. */
-interface PrunableSession {
-  readonly sessionId: string;
-  readonly name: string | null;
-  /** ISO 8601. */
-  readonly deletedAt: string;
-  readonly entries: number;
-  readonly bytes: number;
-}
-
-/** The things that may go, or went. */
-export interface Prunable {
-  /** Deleted sessions with rows, their entries, and the bytes of these. */
-  readonly sessions: number;
-  readonly entries: number;
-  readonly bytes: number;
-  /** Sessions that were begun, and whose first lines never came as a whole. */
-  readonly unfinished: number;
-  /** Sessions with rows that an earlier removal left. */
-  readonly halfway: number;
-  /** Sessions without an owner that have invisible parts of an unfinished long commit. */
-  readonly interrupted: number;
-  /** Words that may be in no text any more. */
-  readonly words: number;
-  /** Attachments that no session names. */
-  readonly attachments: number;
-  /** Idle sessions, and those of them with a name and in the archive; they would be deleted. */
-  readonly idle: number;
-  readonly idleBytes: number;
-  readonly idleNamed: number;
-  readonly idleArchived: number;
-}
-
-/** The things that may go, with the first of the sessions among them. */
-export interface FoundPrunable extends Prunable {
-  readonly named: readonly PrunableSession[];
-  readonly idleSessions: readonly IdleSession[];
-}
-
-/** The removed data, with those of the first listed sessions that were removed. */
-interface PrunedFleet extends FoundPrunable {
-  /** Rows with lines, texts and sums that were removed. */
-  readonly rows: number;
-}
 
 /** The sessions that statements found, and sums of them. */
 interface GoneSessions {

@@ -1,9 +1,7 @@
 /** Addresses of databases: URLs as other programs of PostgreSQL take them. */
 
+import { AddressError } from "../../../storage/fleet-module.ts";
 import type { DatabaseServer } from "./driver.ts";
-
-/** An unusable address; the message has advice. */
-export class AddressError extends Error {}
 
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
 /** Parameters of a URL. `connect_timeout` has no effect: the settings have the time limits. */

@@ -2,7 +2,7 @@
 
 import { Failure } from "../../../core/failure.ts";
 import type { LeaseResult } from "../../../core/ports/fleet.ts";
-import type { Holder } from "../../../core/ports/store.ts";
+import type { Holder } from "../../../core/ports/lock.ts";
 
 /** Returns the failure of a commit with an unknown outcome. */
 export function makeUnknownFailure(known: string, cause: unknown): Failure {
@@ -58,15 +58,6 @@ function deleted(sessionId: string): Failure {
   const sentence =
     "The session was deleted from the fleet. clone writes what is known of it, and restore_session brings it back for all machines.";
   return new Failure("session_not_found", sentence, { sessionId });
-}
-
-/** Returns the failure for a session that only the fleet may have, while nothing may be fetched. */
-export function makeNotFetchedFailure(sessionId: string): Failure {
-  return new Failure(
-    "session_not_found",
-    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
-    { sessionId },
-  );
 }
 
 /** Returns the failure for a session that another machine has. */

@@ -4,20 +4,8 @@
  */
 
 import type { JournaledSession } from "../../../core/ports/fleet.ts";
+import type { FleetMetric, MetricSample } from "../../../core/ports/fleet-database.ts";
 import type { Connections } from "./connections.ts";
-
-/** One figure, with the labels that distinguish it from others of its name. */
-interface MetricSample {
-  readonly labels: Readonly<Record<string, string>>;
-  readonly value: number;
-}
-
-/** Figures of one name. All of them may rise and fall. */
-export interface FleetMetric {
-  readonly name: string;
-  readonly help: string;
-  readonly samples: readonly MetricSample[];
-}
 
 /** Figures that one statement returns: a column each. A column without a value has no figure. */
 interface MetricGroup {

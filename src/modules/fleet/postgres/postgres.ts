@@ -15,7 +15,8 @@ import type {
   LateFacts,
   LeaseResult,
 } from "../../../core/ports/fleet.ts";
-import type { Holder } from "../../../core/ports/store.ts";
+import type { FleetMetric, FleetStatus } from "../../../core/ports/fleet-database.ts";
+import type { Holder } from "../../../core/ports/lock.ts";
 import { type Appender, makeAppendStatement, makeLateStatement, type SentBatch } from "./append-statement.ts";
 import {
   type Connections,
@@ -31,11 +32,10 @@ import { isSameEnd, NOTHING, parseEnd } from "./ends.ts";
 import { dropSearchFacts, dropWords, isFound, toDescriptionRow, toStorableText } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { parseStoredHead } from "./heads.ts";
-import { parseHolderRow } from "./holders.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, makeMissingLinesFailure } from "./line-reader.ts";
-import { type FleetMetric, readDatabaseMetrics } from "./metrics.ts";
+import { readDatabaseMetrics } from "./metrics.ts";
 import { type MigratedTables, migrate, readSchemaVersion, requireTables } from "./migration.ts";
 import { type Pack, packLines, parseHeads, ROWS_AND_PACKS } from "./pack.ts";
 import { makeClearStatement, makePartStatement } from "./part-statement.ts";
@@ -44,7 +44,8 @@ import { makeBeginsAgainCondition } from "./schema.ts";
 import { getProvenDurability, getServerName, makeServerColumn, type ServerFact, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
-import { type FleetStatus, readFleetStatus } from "./status.ts";
+import { parseHolderRow } from "./sql-values.ts";
+import { readFleetStatus } from "./status.ts";
 
 /** Milliseconds without a sign of life after which others may take a session. An idle owner gives none. */
 export const LEASE = 30_000;

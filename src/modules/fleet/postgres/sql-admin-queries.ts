@@ -13,7 +13,7 @@ import type {
   OnUnreadable,
   SessionDisposition,
 } from "../../../core/ports/fleet-admin-queries.ts";
-import type { Holder } from "../../../core/ports/store.ts";
+import type { Holder } from "../../../core/ports/lock.ts";
 import { toUnknownIdFailure } from "../../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
 import { BULK_TIMEOUT } from "./column-storage.ts";
@@ -30,11 +30,10 @@ import {
   toStorableText,
 } from "./fact-parts.ts";
 import { makeUnfitFailure, ValueRefusal } from "./failures.ts";
-import { HOLDER, parseHolderRow } from "./holders.ts";
 import { listAsciiWords } from "./known-words.ts";
 import { makeBeginsAgainCondition, makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
 import { makeServerColumn } from "./server-fact.ts";
-import { type SqlRow, SqlValues } from "./sql-values.ts";
+import { HOLDER, parseHolderRow, type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Sessions that are found together. */
 const ROWS_AT_ONCE = 50;

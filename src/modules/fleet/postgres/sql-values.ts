@@ -1,4 +1,6 @@
 /** A row of an answer. */
+
+import type { Holder } from "../../../core/ports/lock.ts";
 export type SqlRow = Readonly<Record<string, unknown>>;
 
 /** The values of a statement, each with its number. */
@@ -30,4 +32,14 @@ export function parseDoubles(sent: Uint8Array): number[] {
 /** Returns the expression for a time in milliseconds since 1970, which is the same in whatever style a role has dates. */
 export function makeTimeColumn(expression: string): string {
   return `(extract(epoch from ${expression}) * 1000)::bigint`;
+}
+
+/** Columns of the owner of a session. */
+export const HOLDER = "holder_name, holder_host, holder_since";
+
+/** Returns the owner of a session, from a row with these columns. */
+export function parseHolderRow({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
+  const client = String(holder_name ?? "another server");
+  const host = String(holder_host ?? "another machine");
+  return { client, pid: 0, since: String(holder_since ?? ""), host };
 }

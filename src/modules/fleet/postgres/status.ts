@@ -1,45 +1,9 @@
 /** The counts and sizes of a fleet for `fleet status`. */
 
+import type { FleetStatus } from "../../../core/ports/fleet-database.ts";
 import { BULK_TIMEOUT } from "./column-storage.ts";
 import type { Connections } from "./connections.ts";
 import { TABLE_SIZES } from "./metrics.ts";
-
-/** Sizes of the sessions of one tenant. */
-interface TenantSize {
-  /** Empty: those that are in no tenant. */
-  readonly tenant: string;
-  readonly sessions: number;
-  readonly entries: number;
-  readonly bytes: number;
-}
-
-interface LargeSession {
-  readonly tenant: string;
-  readonly sessionId: string;
-  readonly entries: number;
-  readonly bytes: number;
-}
-
-/** Counts and sizes of a fleet. */
-export interface FleetStatus {
-  readonly server: string;
-  readonly durability: "replicated" | "primary";
-  readonly schemaVersion: number;
-  readonly sessions: number;
-  readonly entries: number;
-  readonly bytes: number;
-  /** Sessions that a process has now. */
-  readonly held: number;
-  /** Bytes of the tables on the database's disk, for all tenants together. */
-  readonly storedBytes: number;
-  /** The tenant whose sessions these are; empty for the one without a name. */
-  readonly tenant: string;
-  /** The tenants with sessions, and the largest sessions: of the URL's tenant, or of all without one. */
-  readonly tenants: readonly TenantSize[];
-  readonly largest: readonly LargeSession[];
-  /** True if the server cancels abandoned statements; null: it does not say. */
-  readonly endsAbandoned: boolean | null;
-}
 
 /** Interval at which the server checks that the client is still connected; 0: never. */
 const ABANDONED = "select pg_catalog.current_setting('client_connection_check_interval', true) as every";

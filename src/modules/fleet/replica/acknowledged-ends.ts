@@ -8,6 +8,7 @@
 import { join } from "node:path";
 import { parse, splitLines, toBytes, trimLine } from "../../../core/json/json.ts";
 import type { FleetEnd, NotedFleet } from "../../../core/ports/fleet.ts";
+import type { ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../../../storage/fs/disk.ts";
 import { putInPlaceNow, readIfPresent } from "../../../storage/fs/files.ts";
@@ -19,7 +20,7 @@ export interface AcknowledgedEnd {
   /** The path that its copy had then. */
   readonly sessionPath: string;
   readonly end: FleetEnd;
-  readonly durability: NonNullable<Log["durability"]>;
+  readonly durability: NonNullable<ReplicaStatus["durability"]>;
   /** Number of its entries in the database. */
   readonly had: number;
   /** Number of entries that no place has any more; only in the record of a loss. */

@@ -12,10 +12,8 @@ import type { WantedSession } from "../../../core/ports/stores.ts";
 import { getIdInPath } from "../../../core/search/listing.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { makeFileName } from "../../../storage/fs/paths.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { isUuid } from "../../../storage/v2/documents.ts";
 import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
-import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
 import { isUnreadableError, isUnreadableLog } from "./unreadable-copies.ts";
@@ -239,11 +237,11 @@ async function bringUpToDate(
   let left: readonly Uint8Array[] = [];
   try {
     log = place.open(file);
-    if (log instanceof FileLog) {
+    if (!log.foreign) {
       isUnreadable = isUnreadableLog(log);
       if (isUnreadable) left = readReadableLines(log);
-      await log.replica?.follow();
-      await fetchMissing(place.fleet, log, log.header.id);
+      await log.replica?.sync();
+      await log.replica?.fetchAttachments();
     }
   } catch (error) {
     // A container without its header is no session that is found.
@@ -288,9 +286,7 @@ async function makeFromJournal(place: ArrivalPlace, isMeant: (note: JournaledSes
 async function applyPendingEntries(place: ArrivalPlace, file: string): Promise<void> {
   try {
     if (place.isUnreadable(file)) await makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
-    await useAndClose(place.open(file), async (log) =>
-      log instanceof FileLog ? log.replica?.applyPending() : undefined,
-    );
+    await useAndClose(place.open(file), async (log) => log.replica?.applyPending());
   } catch (error) {
     ignoreFailure(error);
   }

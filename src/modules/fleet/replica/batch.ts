@@ -1,14 +1,16 @@
 /** The statements of a commit, in their order, with the lines of a working copy as they are sent to the fleet. */
 
 import { Failure } from "../../../core/failure.ts";
-import type { FleetAttachment, FleetBatch, FleetEnd } from "../../../core/ports/fleet.ts";
+import type { Fleet, FleetAttachment, FleetBatch, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { Log } from "../../../core/ports/store.ts";
+import { getIdInPath } from "../../../core/search/listing.ts";
+import { getHeaderFacts } from "../../../storage/catalog/summary.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { findPositionAfter } from "../postgres/ends.ts";
+import { computeEnd, findPositionAfter, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { makeHeadText } from "../postgres/heads.ts";
 import { computeStretches } from "../postgres/pack.ts";
 import { listNamedAttachments, listStoredAttachments } from "./attachments.ts";
-import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
+import type { CommitStep, CommonSource, KeptParts, RunningCommit } from "./commit.ts";
 import type { CopyFacts } from "./facts.ts";
 import type { FleetOptions } from "./options.ts";
 
@@ -110,4 +112,31 @@ export function readUploadLines(log: Log, from: number, to: number): Uint8Array[
   if (log.nodes.losses === losses) return lines;
   const sentence = "The session's file is damaged where entries are to go to the fleet. repair_session repairs it.";
   throw new Failure("storage_failed", sentence, { sessionPath: log.file }, { retryable: false });
+}
+
+/** Stretches that are compared before other work runs: 2 ms each. */
+const AT_ONCE = 4;
+
+/** Returns the common source for the first `count` entries of a log; undefined if it does not exist. */
+export async function findCommonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
+  const { parentSession } = getHeaderFacts(log.header);
+  if (parentSession === null || !fleet.stretches) return undefined;
+  const sessionId = getIdInPath(parentSession);
+  let known: readonly FleetEnd[];
+  try {
+    known = await fleet.stretches(sessionId);
+  } catch {
+    // Then all lines are sent.
+    return undefined;
+  }
+  const ends: FleetEnd[] = [];
+  let end = NOTHING;
+  for (const there of known) {
+    if (there.entries > count) break;
+    if (ends.length % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setImmediate(resolve));
+    end = computeEnd(log, there.entries, end);
+    if (!isSameEnd(end, there)) break;
+    ends.push(end);
+  }
+  return ends.length === 0 ? undefined : { sessionId, ends };
 }

@@ -8,10 +8,10 @@
 
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
-import type { FleetBatch, FleetEnd, LeaseResult } from "../../../core/ports/fleet.ts";
-import type { Holder, Log } from "../../../core/ports/store.ts";
-import type { Replica, ReplicatedLog } from "../../../storage/log/replica.ts";
-import { computeEnd, fetchLinesBetween, NOTHING } from "../postgres/ends.ts";
+import type { FleetBatch, FleetEnd, FleetSession, LeaseResult } from "../../../core/ports/fleet.ts";
+import type { Replica, ReplicaStatus } from "../../../core/ports/replica.ts";
+import type { ReplicatedLog } from "../../../storage/log/replica.ts";
+import { computeEnd, fetchLinesBetween, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import {
   isAway,
   makeAwayFailure,
@@ -24,21 +24,27 @@ import {
   toQuarantinedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
-import { isLong, prepareStep, readUploadLines } from "./batch.ts";
+import { fetchMissing } from "./attachments.ts";
+import { findCommonSource, isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
-import { findCommonSource } from "./common-source.ts";
 import { CopyFacts } from "./facts.ts";
-import { IdleSync, type ReplicaStatus } from "./idle-sync.ts";
-import { KnownEnd } from "./known-end.ts";
+import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import { Lease } from "./lease.ts";
 import type { FleetOptions } from "./options.ts";
+import { Inquiry } from "./outage.ts";
 import { PendingUploads } from "./pending-uploads.ts";
 import { addPendingEntries, countLostEntries, resolveConflict } from "./reconcile.ts";
-import { getLastingRefusal, makeIdTakenFailure } from "./refusals.ts";
+import { getLastingRefusal, makeIdTakenFailure, RefusedLines } from "./refusals.ts";
 import { applyRemoteEntries, refreshLocal, settleLocal } from "./remote-entries.ts";
 
-export class FleetReplica implements Replica {
+/**
+ * Maximum milliseconds between two looks when nothing has happened for long: a database has to bear those of thousands
+ * of idle agents.
+ */
+const LONGEST_PAUSE = 180_000;
+
+export class FleetReplica implements Replica, ReplicaStatus {
   private readonly log: ReplicatedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
@@ -48,8 +54,11 @@ export class FleetReplica implements Replica {
   private readonly known: KnownEnd;
   /** Adds facts that the fleet lacks. */
   private readonly late: LateWork;
-  private readonly idleSync: IdleSync;
-  private readonly status: ReplicaStatus = { holder: null, refusal: null, reached: undefined };
+  /** Asks whether there is something to apply or to upload. */
+  private readonly news: Inquiry;
+  private readonly refusedLines: RefusedLines;
+  /** Time of the last look that found entries of others. */
+  private heard: number;
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
@@ -62,6 +71,7 @@ export class FleetReplica implements Replica {
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
+  hasReplicated = false;
   /** True if the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
 
@@ -74,29 +84,39 @@ export class FleetReplica implements Replica {
     this.facts = new CopyFacts(log);
     this.pending = new PendingUploads(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.lease));
-    const { lease, known, pending, status } = this;
-    this.idleSync = new IdleSync({
-      ...{ log, options, lease, known, pending, status },
-      isAlone: () => this.isAlone,
-      isBegun: () => this.isBegun,
-      isBecoming: () => this.readying !== undefined,
-      becomeWriter: (isHost) => this.becomeWriter(isHost),
-      catchUp: (there) => this.catchUp(there),
-      uploadNow: () => this.confirmNow(false),
-      confirmAlone: () => this.confirmAlone(),
-    });
+    const { followedEvery, elapsed } = options;
+    this.refusedLines = new RefusedLines(log, options);
+    this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
+    this.heard = elapsed();
   }
 
   private get id(): string {
     return this.log.header.id;
   }
 
-  get holder(): Holder | null {
-    return this.status.holder;
+  get status(): ReplicaStatus {
+    return this;
   }
 
-  requireOurs(): void {
-    if (this.status.refusal) throw this.status.refusal;
+  get durability(): ReplicaStatus["durability"] {
+    // A process before this one may have gone on alone.
+    return this.isBegun && this.pending.hasEntries ? "local" : this.known.durability;
+  }
+
+  get holder(): ReplicaStatus["holder"] {
+    return this.lease.holder;
+  }
+
+  get refusal(): ReplicaStatus["refusal"] {
+    return this.lease.refusal;
+  }
+
+  get changeCount(): number {
+    return this.log.remoteChangeCount;
+  }
+
+  get renamed(): Replica["renamed"] {
+    return this.log.renamed;
   }
 
   /** The common end of fleet and copy, as far as it is known. */
@@ -104,15 +124,10 @@ export class FleetReplica implements Replica {
     return this.known.now;
   }
 
-  /** Records that the copy was just made from the fleet's lines up to an end; they are not compared again. */
-  madeOf(end: FleetEnd): void {
+  /** Records that the copy has the fleet's lines up to an end; they are not compared again. */
+  private madeOf(end: FleetEnd): void {
     this.known.raise(end);
     this.lease.server = this.options.fleet.server;
-  }
-
-  get durability(): Log["durability"] {
-    // A process before this one may have gone on alone.
-    return this.isBegun && this.pending.hasEntries ? "local" : this.status.reached;
   }
 
   /** True if this process works on without the fleet for now. */
@@ -128,22 +143,21 @@ export class FleetReplica implements Replica {
   }
 
   ready(): Promise<void> | undefined {
-    if (this.log.isDisturbed) this.lease.epoch = null;
+    if (this.log.isDisturbed) this.lease.note("doubts");
     if (this.lease.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nothing is written here during an upload.
     const given = this.options.journal.uploading.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // The owner is unknown. If another machine wrote meanwhile, the entries of this one become a branch.
-      this.status.refusal = getLastingRefusal(this.status.refusal);
-      this.status.holder = null;
+      this.lease.note("goesAlone");
       return undefined;
     }
     this.readying ??= this.becomeWriter(true)
       .catch(async (error) => {
-        this.lease.epoch = null;
+        this.lease.note("doubts");
         const reported = await this.toReportedError(error);
-        if (reported !== null) this.status.refusal = requireFailure(reported);
+        if (reported !== null) this.lease.refuse(requireFailure(reported));
       })
       .finally(() => {
         this.readying = undefined;
@@ -151,24 +165,10 @@ export class FleetReplica implements Replica {
     return this.readying;
   }
 
-  followNow(asked?: number): Promise<void> | undefined {
-    return this.idleSync.followNow(asked);
-  }
-
-  upload(): Promise<void> | undefined {
-    return this.idleSync.upload();
-  }
-
-  /** `most`: bytes of the copy that are compared, at most. */
-  follow(most?: number): Promise<void> {
-    return this.idleSync.follow(false, most);
-  }
-
   /** `isHost`: a host reads the reports. */
   private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
-    this.status.refusal = null;
-    this.status.holder = null;
+    this.lease.note("asks");
     // Entries that wait for a commit take the lease there.
     if (log.durableCount < log.nodes.count) return;
     try {
@@ -211,12 +211,12 @@ export class FleetReplica implements Replica {
    * reader sees the session without the acknowledged entries. The other program's entries become a branch.
    */
   private async makeFileAnew(): Promise<void> {
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     const next = this.openAnew();
     // An unreadable file is fetched again before the write.
     if (!next) return this.log.markReplaced();
     try {
-      await next.ready?.();
+      await next.replica?.ready();
       next.acquireLock();
       if (!this.isAlone && !next.isBehind) this.log.markReplaced();
     } finally {
@@ -243,7 +243,7 @@ export class FleetReplica implements Replica {
 
   /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
   private goOnAlone(count: number): Promise<void> {
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     return this.pending.begin(this.known.now, this.known.firstUnsent, count);
   }
 
@@ -349,15 +349,15 @@ export class FleetReplica implements Replica {
       const { lease, known, log } = this;
       if (lease.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
       const there = await this.options.fleet.look(this.id);
-      if (there && this.idleSync.isAllIn(there.end)) return this.madeOf(there.end);
+      if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       this.isConfirming = true;
       await this.ready();
       if (this.isAlone) await this.confirmAlone();
-      else this.requireOurs();
+      else if (this.lease.refusal) throw this.lease.refusal;
     } catch (error) {
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       const reported = await this.toReportedError(error);
       if (reported !== null) throw reported;
       await this.confirmAlone();
@@ -366,11 +366,16 @@ export class FleetReplica implements Replica {
     }
   }
 
+  /** Returns whether all entries of the copy are durable, and the same as those of the fleet. */
+  private isAllIn(there: FleetEnd): boolean {
+    const { log, known } = this;
+    const isResting = log.durableCount === log.nodes.count && !this.readying;
+    return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
+  }
+
   /** Acknowledges the entries of the file without the fleet: they are on the medium, and no process removes them. */
   private async confirmAlone(): Promise<void> {
-    // An earlier owner of the session does not count now.
-    this.status.refusal = getLastingRefusal(this.status.refusal);
-    this.status.holder = null;
+    this.lease.note("goesAlone");
     settleLocal(this.log);
     return this.goOnAlone(this.log.durableCount);
   }
@@ -379,7 +384,6 @@ export class FleetReplica implements Replica {
   private async take(begins = false): Promise<LeaseResult> {
     const { headerLine, nodes } = this.log;
     const taking = await this.lease.take(begins || nodes.count === 0 ? headerLine : undefined);
-    this.status.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
@@ -416,6 +420,127 @@ export class FleetReplica implements Replica {
     return false;
   }
 
+  // --- while nothing is written --------------------------------------------------------------------------------
+
+  follow(asked?: number): Promise<void> | undefined {
+    if (!this.isBegun) return undefined;
+    const { news, isAlone } = this;
+    // When the database is back, it may be another one.
+    if (isAlone) this.refusedLines.forget();
+    if (this.lease.isOurs || isAlone) return this.uploadAgain();
+    if (news.take()) {
+      this.heard = this.options.elapsed();
+      return this.syncNow(true, Number.POSITIVE_INFINITY).then(() => this.uploadAgain());
+    }
+    news.renew(this.pauseAfter(asked));
+    return undefined;
+  }
+
+  /** Returns the milliseconds between two looks: a tenth of the time since the last write or, if known, the last request. */
+  private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
+    const { options, known, pending, lease } = this;
+    const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, lease.answered));
+    // Entries that only this machine has do not wait.
+    const isDue = pending.hasEntries || known.isAhead;
+    return isDue ? options.followedEvery : Math.max(options.followedEvery, Math.min(LONGEST_PAUSE, quiet / 10));
+  }
+
+  private uploadAgain(): Promise<void> | undefined {
+    return this.refusedLines.holds ? undefined : this.upload();
+  }
+
+  upload(): Promise<void> | undefined {
+    const { known, pending, lease } = this;
+    const mayNote = known.mayBePending && !pending.hasEntries;
+    if (!known.isAhead || getLastingRefusal(lease.refusal) || (this.isAlone && !mayNote)) return undefined;
+    return this.uploadOrNote(mayNote);
+  }
+
+  /** Never rejects: the next write reports a failure. Calls of the session wait meanwhile. */
+  private async uploadOrNote(mayNote: boolean): Promise<void> {
+    const { of } = this.refusedLines;
+    try {
+      await this.confirmNow(false);
+    } catch (error) {
+      if (!isAway(error)) this.refusedLines.note(error, of);
+      else if (mayNote) await this.confirmAlone().catch(() => {});
+    }
+  }
+
+  /** Returns the fleet's session, and the server that answered. */
+  private async look(): Promise<{ there: FleetSession | null; server: string | undefined }> {
+    const { fleet } = this.options;
+    const there = await fleet.look(this.id);
+    return { there, server: fleet.server };
+  }
+
+  private async hasNews(): Promise<boolean> {
+    const { lease, pending, known, refusedLines } = this;
+    const { epoch } = lease;
+    const { there, server } = await this.look();
+    if (epoch !== null && there?.epoch !== epoch) lease.letGo(epoch);
+    const hadPending = pending.hasEntries;
+    pending.renew();
+    // Another process of this machine may have uploaded the entries that this one acknowledged.
+    if (hadPending && !pending.hasEntries) known.durability = "primary";
+    // The process that prevented a write may have exited.
+    if (lease.holder && !lease.isSure) lease.noteHolder(there?.holder ?? null);
+    const { holds } = refusedLines;
+    // Its owner has to release it first.
+    if (!holds && !there?.holder && (await known.isLostIn(there, this.options.fleet))) return true;
+    if (there !== null && (await this.differsFrom(there, server))) return true;
+    const isAhead = known.isAhead && !getLastingRefusal(lease.refusal, there);
+    return !holds && !there?.holder && (pending.isDue(true) || isAhead) && !known.isLeftTo(there);
+  }
+
+  /** Returns whether the fleet differs from the copy. If not, records the server that was asked. */
+  private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
+    const { known, lease } = this;
+    if (await known.differsFrom(end, most)) return true;
+    if (isSameEnd(end, known.now)) lease.server ??= server;
+    return false;
+  }
+
+  sync(most = COMPARED_FIRST): Promise<void> {
+    return this.syncNow(false, most);
+  }
+
+  /** `isHost`: a host reads the reports. */
+  private async syncNow(isHost: boolean, most: number): Promise<void> {
+    const { log, pending, lease, known } = this;
+    if (lease.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
+    lease.note("doubts");
+    const { there, server } = await this.look();
+    pending.renew();
+    lease.note("looks", there);
+    const isDue = pending.isDue(isHost) && !known.isLeftTo(there);
+    const isLost = await known.isLostIn(there, this.options.fleet);
+    const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
+    if (!isDue && !isLost && !differs) return;
+    // A writer that started meanwhile finds it out, too.
+    if (lease.isSure || log.durableCount < log.nodes.count) return;
+    // The lock of a new session is held from its creation.
+    const isNew = log.acquireLock() || !log.persisted;
+    try {
+      // Another process of this machine may have acknowledged or uploaded entries until then.
+      pending.renew();
+      // Lost entries are uploaded again, unless others have written since.
+      if ((pending.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await this.becomeWriter(isHost);
+      else if (there && (await this.catchUp(there.end))) lease.server ??= server;
+    } catch (error) {
+      // The rest is done the next time, also for a reader.
+      lease.note("doubts");
+      this.refusedLines.note(error);
+      throw error;
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+
+  fetchAttachments(): Promise<void> {
+    return fetchMissing(this.options.fleet, this.log, this.id);
+  }
+
   // --- a commit ------------------------------------------------------------------------------------------------
 
   async replicate(count: number): Promise<void> {
@@ -431,15 +556,17 @@ export class FleetReplica implements Replica {
         await this.pushThrough(commit);
         // The next owner applies the entries that the copy lacks.
         if (pending.hasEntries && pending.missingLines().length === 0) await pending.end();
-        else if (pending.hasEntries) this.lease.epoch = null;
+        else if (pending.hasEntries) this.lease.note("doubts");
       }
       this.noteAcknowledged(count);
+      this.hasReplicated = true;
     } catch (error) {
-      this.lease.epoch = null;
+      this.lease.note("doubts");
       let failure = await this.toReportedError(error);
       if (failure === null)
         try {
           await this.goOnAlone(count);
+          this.hasReplicated = true;
           return this.noteAcknowledged(count);
         } catch (refused) {
           failure = refused;
@@ -507,7 +634,7 @@ export class FleetReplica implements Replica {
       else this.committed(step.batch, outcome.durability);
       return undefined;
     }
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     if (outcome.kind === "refused") {
       commit.beginAgain();
       // Nothing can be copied from a session that is gone.
@@ -524,7 +651,7 @@ export class FleetReplica implements Replica {
     if (line) this.lastSent = { count: after.entries, last: hashLine(line) };
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
-    this.status.reached = durability;
+    this.known.durability = durability;
     this.facts.committed(after);
   }
 
@@ -552,10 +679,10 @@ export class FleetReplica implements Replica {
     }
     this.known.raise(here);
     // The lease has the durability of existing lines; it is unknown if another process has the lease.
-    this.status.reached = taking.kind === "taken" ? taking.durability : "primary";
+    this.known.durability = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // Later entries are fetched before the next write.
-    if (isAll) this.lease.epoch = null;
+    if (isAll) this.lease.note("doubts");
     return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
   }
 
@@ -574,7 +701,7 @@ export class FleetReplica implements Replica {
     if (this.pending.isKept) this.commit.doubt ??= "it is away, and this machine keeps the change and uploads it later";
     this.pending.forgetKept();
     const failure = this.doubted(this.commit, toStorageFailure(error, "making the changes durable"));
-    this.lease.epoch = null;
+    this.lease.note("doubts");
     this.known.goBack(NOTHING);
     return requireFailure(failure);
   }

@@ -15,11 +15,11 @@ import { listNames } from "../../../storage/fs/folders.ts";
 import { readHeader } from "../../../storage/fs/header.ts";
 import { isOneFile } from "../../../storage/fs/stamps.ts";
 import { LF } from "../../../storage/log/lines.ts";
+import { isEntry } from "../../../storage/quarantined-entries.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 import { NOTHING } from "../postgres/ends.ts";
 import { isSameFleet } from "../postgres/identity.ts";
 import { AcknowledgedEnds } from "./acknowledged-ends.ts";
-import { isEntry } from "./quarantined-entries.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;

@@ -22,6 +22,8 @@ export class KnownEnd {
   private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
+  /** Durability of the last committed entries, if it is known. */
+  durability: "replicated" | "primary" | undefined;
   /** True if the fleet was seen to have the beginning of the copy; otherwise it may be of another session. */
   private isCompared = false;
   /** Number of entries that were there when the copy was opened. */
@@ -74,7 +76,7 @@ export class KnownEnd {
    */
   get isAhead(): boolean {
     const { log, entries } = this;
-    const isResting = log.isHeld && log.readOnly === null && log.durableCount === log.nodes.count;
+    const isResting = log.lock.isHeld && log.readOnly === null && log.durableCount === log.nodes.count;
     return isResting && entries < log.durableCount;
   }
 

@@ -10,6 +10,7 @@ import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../../
 import type { Log } from "../../../core/ports/store.ts";
 import { type BranchBase, findRepeats, makeBranch, makeLeafMarker } from "../../../core/session/added-branch.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
+import { isPlaceholder } from "../../../storage/quarantined-entries.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 import { computeEnd, extendEnd, HELD_BYTES, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { makeFileChangedFailure, makeIncompleteFailure } from "../postgres/failures.ts";
@@ -17,7 +18,6 @@ import { type AcknowledgedEnd, hashLine } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
 import { readUploadLines } from "./batch.ts";
 import type { Journal } from "./journal.ts";
-import { isPlaceholder } from "./quarantined-entries.ts";
 import { requireCount } from "./remote-entries.ts";
 
 /** Maximum renamed entries that are listed for one conflict. */

@@ -3,7 +3,6 @@
 import { Failure } from "../../../core/failure.ts";
 import type { FleetSession } from "../../../core/ports/fleet.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { isAway } from "../postgres/failures.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Returns the failure of a new session with the id of one that is there. */
@@ -60,24 +59,5 @@ export class RefusedLines {
 
   forget(): void {
     this.last = undefined;
-  }
-}
-
-/** An upload without a waiting caller. */
-interface UploadAttempt {
-  upload(): Promise<void>;
-  /** Records the entries as pending. */
-  note(): Promise<void>;
-  /** Receives the reason of a refusal. */
-  refused(error: unknown): void;
-}
-
-/** Uploads entries; during an outage, records them as pending. Never rejects: the next write reports a failure of both. */
-export async function uploadOrNote({ upload, note, refused }: UploadAttempt): Promise<void> {
-  try {
-    await upload();
-  } catch (error) {
-    if (isAway(error)) await note().catch(() => {});
-    else refused(error);
   }
 }

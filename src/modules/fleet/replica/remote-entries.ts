@@ -18,7 +18,7 @@ export function refreshLocal(log: ReplicatedLog): void {
 export function settleLocal(log: ReplicatedLog): void {
   log.acquireLock();
   refreshLocal(log);
-  log.settle?.();
+  log.settle();
 }
 
 /** Throws storage_failed if a copy has other entries than the first `count` by now: another program wrote to its file. */

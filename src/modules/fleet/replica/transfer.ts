@@ -5,12 +5,9 @@ import { concat } from "../../../core/json/json.ts";
 import type { Progress } from "../../../core/ports/catalog.ts";
 import type { Fleet, FleetSession } from "../../../core/ports/fleet.ts";
 import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import { extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { makeFileChangedFailure, makeIncompleteFailure } from "../postgres/failures.ts";
-import { fetchMissing } from "./attachments.ts";
-import { FleetReplica } from "./fleet-replica.ts";
 import { isUnreadableLog } from "./unreadable-copies.ts";
 
 /** The stores, as a transfer needs them. */
@@ -32,9 +29,8 @@ export async function transfer(
   progress?: Progress,
 ): Promise<void> {
   const log = await copied(place, session, beginning, progress);
-  const copy = log instanceof FileLog ? log.replica : undefined;
   try {
-    await copy?.follow();
+    await log.replica?.sync();
   } catch (error) {
     // It has all that there was, or another process has it, and both ask again.
     if (!(error instanceof Failure)) throw error;
@@ -56,8 +52,7 @@ async function copied(
   for (const store of place.stores)
     try {
       const log = await store.publish(beginning, fetchSessionLines(place.fleet, session, progress));
-      await withAttachments(place.fleet, log, session.id);
-      if (log instanceof FileLog && log.replica instanceof FleetReplica) log.replica.madeOf(session.end);
+      await withAttachments(log);
       return log;
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
@@ -72,10 +67,9 @@ async function copied(
 }
 
 /** Fetches the attachments of a new copy, which is discarded if that fails. */
-async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void> {
-  if (!(log instanceof FileLog)) return;
+async function withAttachments(log: Log): Promise<void> {
   try {
-    await fetchMissing(fleet, log, id);
+    await log.replica?.fetchAttachments();
   } catch (error) {
     log.discard();
     throw error;

@@ -8,7 +8,6 @@ import type { Fleet, JournaledSession } from "../../../core/ports/fleet.ts";
 import type { FleetPushed, SessionLoss } from "../../../core/ports/fleet-admin.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { getNoteKey, type Journal } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
 import { LONGEST_WAIT } from "./refusals.ts";
@@ -83,9 +82,8 @@ export async function uploadLost(
     const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
     await useAndClose(openCopy(sessionPath), async (log) => {
       if (log.readOnly) throw log.readOnly;
-      const copy = log instanceof FileLog ? log.replica : undefined;
-      await copy?.follow(Number.POSITIVE_INFINITY);
-      copy?.requireOurs();
+      await log.replica?.sync(Number.POSITIVE_INFINITY);
+      requireNoRefusal(log);
     });
     await uploadFrom(place, sessionId, sessionPath);
     const now = journal.of(sessionId, sessionPath);
@@ -108,6 +106,12 @@ async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<
   return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
 }
 
+/** Throws the reason why this process may not write to the session there. */
+function requireNoRefusal({ replica }: Log): void {
+  const { refusal = null } = replica?.status ?? {};
+  if (refusal) throw refusal;
+}
+
 /** Uploads the pending entries of the copy at a path. Throws the reason if that is not possible. */
 export async function uploadFrom(
   place: Pick<UploadPlace, "journal" | "openCopy">,
@@ -117,11 +121,11 @@ export async function uploadFrom(
   // The first time may put another file in the place of the copy, with a branch.
   for (let times = 0; times < 2 && place.journal.of(id, file)?.from; times++)
     await useAndClose(place.openCopy(file), async (log) => {
-      if (!(log instanceof FileLog)) return;
+      if (log.foreign) return;
       // Such as a damaged header: its own reason has advice.
       if (log.readOnly) throw log.readOnly;
-      await log.replica?.follow();
-      log.replica?.requireOurs();
+      await log.replica?.sync();
+      requireNoRefusal(log);
     });
 }
 
@@ -229,8 +233,8 @@ export class BackgroundUploader {
    * uploads nothing and has no writes, so it does not delay the upload.
    */
   private isLeftTo(log: Log, known: JournaledSession): boolean {
-    if (log.header.id !== known.sessionId || !(log instanceof FileLog)) return false;
-    return log.readOnly === null && (log.isHeld || this.place.journal.isOf(known, log.file));
+    if (log.header.id !== known.sessionId || log.readOnly !== null || log.file === null) return false;
+    return log.lock.isHeld || this.place.journal.isOf(known, log.file);
   }
 
   private async uploadQuietly(known: JournaledSession): Promise<void> {

@@ -9,7 +9,6 @@ import type { AdminQueries } from "../../../core/ports/fleet-admin-queries.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
-import { FileLog } from "../../../storage/log/file-log.ts";
 import { computeEndInTurns, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import type { Journal } from "./journal.ts";
 
@@ -153,7 +152,7 @@ async function removeRedundant(
   for (const file of files)
     await runQuietly(() =>
       useAndClose(place.open(file), async (log) => {
-        if (log instanceof FileLog) await log.replica?.follow();
+        await log.replica?.sync();
         if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
       }),
     );

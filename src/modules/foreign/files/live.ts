@@ -2,7 +2,7 @@
 
 import { basename, dirname, join, sep } from "node:path";
 import { parse } from "../../../core/json/json.ts";
-import type { Holder } from "../../../core/ports/store.ts";
+import type { Holder } from "../../../core/ports/lock.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
 import { getInfo, readBeginning } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";

@@ -9,6 +9,7 @@ import { Failure } from "../../../core/failure.ts";
 import type { SessionHeader } from "../../../core/format/entry.ts";
 import { addHead, HeadReader } from "../../../core/format/head.ts";
 import { areSameBytes, toBytes } from "../../../core/json/json.ts";
+import { NO_LOCK } from "../../../core/ports/lock.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../../core/ports/store.ts";
 import { Nodes } from "../../../core/tree/nodes.ts";
 import { type FileInfo, getInfoIfPresent } from "../../../storage/fs/disk.ts";
@@ -195,6 +196,38 @@ export class ForeignLog implements Log {
   }
 
   unlock(): void {}
+
+  get lock() {
+    return NO_LOCK;
+  }
+
+  get isCommitDue() {
+    return false;
+  }
+
+  get isPlain() {
+    return false;
+  }
+
+  get replica() {
+    return null;
+  }
+
+  get container() {
+    return null;
+  }
+
+  outcome(): "certain" {
+    return "certain";
+  }
+
+  takeFirstUncertain(): undefined {}
+
+  settle(): void {}
+
+  discard(): void {
+    this.close();
+  }
 
   append(): void {
     throw this.readOnly;

@@ -1,12 +1,12 @@
 /** Servers whose sessions are also in a fleet in memory, and what their hosts ask. */
 
 import { expect } from "vitest";
-import { Outage } from "../../src/modules/fleet/replica/outage.ts";
-import type { FleetConnection } from "../../src/modules/fleet/store.ts";
-import { user } from "./drafts.ts";
-import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "./fleet.ts";
-import { HereLives, type HereLivesOptions } from "./proof.ts";
-import type { Json, Wire } from "./server.ts";
+import { Outage } from "../../../../src/modules/fleet/replica/outage.ts";
+import type { FleetConnection } from "../../../../src/modules/fleet/store.ts";
+import { user } from "../../../support/drafts.ts";
+import { HereLives, type HereLivesOptions } from "../../../support/proof.ts";
+import type { Json, Wire } from "../../../support/server.ts";
+import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "./table-fleet.ts";
 
 interface Options extends Omit<HereLivesOptions, "fleet"> {
   readonly table?: FleetTable;

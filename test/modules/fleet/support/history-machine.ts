@@ -4,27 +4,27 @@
  */
 
 import { expect } from "vitest";
-import { Failure } from "../../src/core/failure.ts";
-import { toBytes } from "../../src/core/json/json.ts";
-import type { Fleet } from "../../src/core/ports/fleet.ts";
-import type { Log, Store } from "../../src/core/ports/store.ts";
-import { arrive } from "../../src/modules/fleet/replica/arrival.ts";
-import type { Outage } from "../../src/modules/fleet/replica/outage.ts";
-import { makeFleetStore, withReplica } from "../../src/modules/fleet/store.ts";
-import { getPointerFile } from "../../src/storage/fs/container-paths.ts";
-import { exists } from "../../src/storage/fs/disk.ts";
-import { removeTree } from "../../src/storage/fs/staging.ts";
-import { makeJsonlStore } from "../../src/storage/jsonl/store.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
-import { makeSegmentedStore } from "../../src/storage/v2/store.ts";
-import { FaultDisk } from "./disk.ts";
-import { wrapped } from "./disturbed.ts";
-import { testEnv } from "./env.ts";
-import { fleetOptions, journalOn } from "./fleet.ts";
-import { headerText, userText } from "./lines.ts";
-import type { Random } from "./random.ts";
-import { beginning, textsOf } from "./sessions.ts";
+import { Failure } from "../../../../src/core/failure.ts";
+import { toBytes } from "../../../../src/core/json/json.ts";
+import type { Fleet } from "../../../../src/core/ports/fleet.ts";
+import type { Log, Store } from "../../../../src/core/ports/store.ts";
+import { arrive } from "../../../../src/modules/fleet/replica/arrival.ts";
+import type { Outage } from "../../../../src/modules/fleet/replica/outage.ts";
+import { makeFleetStore, withReplica } from "../../../../src/modules/fleet/store.ts";
+import { getPointerFile } from "../../../../src/storage/fs/container-paths.ts";
+import { exists } from "../../../../src/storage/fs/disk.ts";
+import { removeTree } from "../../../../src/storage/fs/staging.ts";
+import { makeJsonlStore } from "../../../../src/storage/jsonl/store.ts";
+import { noLocks } from "../../../../src/storage/locks/locks.ts";
+import type { FileLogOptions } from "../../../../src/storage/log/write-state.ts";
+import { makeSegmentedStore } from "../../../../src/storage/v2/store.ts";
+import { FaultDisk } from "../../../support/disk.ts";
+import { wrapped } from "../../../support/disturbed.ts";
+import { testEnv } from "../../../support/env.ts";
+import { headerText, userText } from "../../../support/lines.ts";
+import type { Random } from "../../../support/random.ts";
+import { beginning, textsOf } from "../../../support/sessions.ts";
+import { fleetOptions, journalOn } from "./table-fleet.ts";
 
 /** Options of machines, and the things they work on. */
 export interface HistoryOptions {
@@ -244,7 +244,7 @@ export class HistoryMachine {
     let log: Log;
     try {
       log = await process.log(sessionId);
-      if (!random.chance(0.1)) await log.ready?.();
+      if (!random.chance(0.1)) await log.replica?.ready();
       log = process.refreshed(sessionId, log);
     } catch {
       // The fleet is away: another time.
@@ -304,7 +304,7 @@ export class HistoryMachine {
 
   private acknowledge(op: Written, log: Log): void {
     op.outcome = "acknowledged";
-    op.isLocal = log.durability === "local";
+    op.isLocal = log.replica?.status.durability === "local";
     op.ended = this.notes.tick();
   }
 
@@ -345,10 +345,10 @@ export class HistoryMachine {
       for (let tries = 0, waits = 0; tries < 2; tries++) {
         let log = await process.log(id);
         for (let asked = 0; asked < 200 && process.outage?.lasts; asked++) await this.options.wait?.(1);
-        if (log.persisted) await log.ready?.();
+        if (log.persisted) await log.replica?.ready();
         log = process.refreshed(id, log);
         // The log in its place has a branch to upload.
-        if (log.persisted) await log.ready?.();
+        if (log.persisted) await log.replica?.ready();
         try {
           if (log.persisted) log.acquireLock();
         } catch (error) {

@@ -8,9 +8,9 @@ import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { FOLDER, STATE } from "../../support/sessions.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../fleet/support/table-fleet.ts";
 
 class Recording {
   readonly disk = new FaultDisk();

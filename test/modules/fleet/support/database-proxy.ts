@@ -6,7 +6,7 @@
 import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import type { Random } from "./random.ts";
+import type { Random } from "../../../support/random.ts";
 
 const SOCKET = ".s.PGSQL.5432";
 /** Bytes at the start of a connection that are never lost, so that the connection is made. */

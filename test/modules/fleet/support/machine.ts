@@ -1,20 +1,20 @@
 /** Machines with working copies of one session, over a fleet in memory. */
 
 import { expect } from "vitest";
-import { toBytes } from "../../src/core/json/json.ts";
-import type { Log, Store } from "../../src/core/ports/store.ts";
-import type { Journal } from "../../src/modules/fleet/replica/journal.ts";
-import type { FleetOptions } from "../../src/modules/fleet/replica/options.ts";
-import { Outage } from "../../src/modules/fleet/replica/outage.ts";
-import { makeFleetStore, withReplica } from "../../src/modules/fleet/store.ts";
-import type { Locks } from "../../src/storage/locks/locks.ts";
-import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
-import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
-import { harnessOn as containersOn } from "../storage/v2/harness.ts";
-import { FaultDisk } from "./disk.ts";
-import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } from "./fleet.ts";
-import { id, SESSION, userText } from "./lines.ts";
-import { beginning } from "./sessions.ts";
+import { toBytes } from "../../../../src/core/json/json.ts";
+import type { Log, Store } from "../../../../src/core/ports/store.ts";
+import type { Journal } from "../../../../src/modules/fleet/replica/journal.ts";
+import type { FleetOptions } from "../../../../src/modules/fleet/replica/options.ts";
+import { Outage } from "../../../../src/modules/fleet/replica/outage.ts";
+import { makeFleetStore, withReplica } from "../../../../src/modules/fleet/store.ts";
+import type { Locks } from "../../../../src/storage/locks/locks.ts";
+import type { FileLogOptions } from "../../../../src/storage/log/write-state.ts";
+import { harnessOn as jsonlOn } from "../../../storage/jsonl/harness.ts";
+import { harnessOn as containersOn } from "../../../storage/v2/harness.ts";
+import { FaultDisk } from "../../../support/disk.ts";
+import { id, SESSION, userText } from "../../../support/lines.ts";
+import { beginning } from "../../../support/sessions.ts";
+import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } from "./table-fleet.ts";
 
 export const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 
@@ -112,7 +112,7 @@ export async function second(
   two.fleet.leasesEnd = true;
   await two.put(had);
   const other = two.store.open(two.file);
-  await other.ready?.();
+  await other.replica?.ready();
   return { two, other };
 }
 
@@ -130,7 +130,7 @@ export const failed = (name: string, more: object = {}) => expect.objectContaini
  */
 export async function followed(log: Log): Promise<void> {
   for (let turns = 0; turns < 50; turns++) {
-    await log.follow?.()?.catch(() => {});
+    await log.replica?.follow()?.catch(() => {});
     await Promise.resolve();
   }
 }
@@ -139,7 +139,7 @@ export async function followed(log: Log): Promise<void> {
 export async function found(log: Log): Promise<Log> {
   let now = log;
   for (let n = 0; n < 8; n++) {
-    await now.ready?.();
+    await now.replica?.ready();
     if (now.refresh().kind === "replaced") {
       const next = now.reopen();
       now.close();

@@ -5,21 +5,21 @@
  */
 
 import { expect, test } from "vitest";
-import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import { toBytes } from "../../src/core/json/json.ts";
-import type { FleetPushed } from "../../src/core/ports/fleet-admin.ts";
-import type { Log } from "../../src/core/ports/store.ts";
+import { LEAF_MARKER } from "../../../../src/core/format/head.ts";
+import { toBytes } from "../../../../src/core/json/json.ts";
+import type { FleetPushed } from "../../../../src/core/ports/fleet-admin.ts";
+import type { Log } from "../../../../src/core/ports/store.ts";
 import {
   listPendingElsewhere,
   listPendingUploads,
   type UploadPlace,
   uploadSession,
-} from "../../src/modules/fleet/replica/uploads.ts";
-import { POWER_CUTS } from "./disk.ts";
-import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
-import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";
-import { id, SESSION, userText } from "./lines.ts";
-import { textsOf } from "./sessions.ts";
+} from "../../../../src/modules/fleet/replica/uploads.ts";
+import { POWER_CUTS } from "../../../support/disk.ts";
+import { id, SESSION, userText } from "../../../support/lines.ts";
+import { textsOf } from "../../../support/sessions.ts";
+import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./machine.ts";
+import { type FleetFault, FleetTable, type MemoryFleet } from "./table-fleet.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
 
 /** Uploads a machine's pending lines to its fleet, and names those that are pending for other fleets. */
@@ -113,7 +113,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   async takes(actor, words) {
     actor.machine.fleet.leasesEnd = true;
     await actor.machine.put(words.map(lineOf));
-    await actor.log.ready?.();
+    await actor.log.replica?.ready();
   },
   /** The fleet grants it the session, without its knowledge. */
   robs({ machine: { fleet } }) {
@@ -138,10 +138,10 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   closes: (actor) => actor.close(),
   unlocks: ({ log }) => log.unlock(),
   locks: ({ log }) => log.acquireLock(),
-  asks: ({ log }) => log.ready?.(),
+  asks: ({ log }) => log.replica?.ready(),
   looks: ({ log }) => log.refresh(),
-  confirms: ({ log }) => log.confirm?.(),
-  gives: ({ log }) => log.upload?.(),
+  confirms: ({ log }) => log.replica?.confirm(),
+  gives: ({ log }) => log.replica?.upload(),
   follows: ({ log }) => followed(log),
   async finds(actor) {
     actor.opened = await found(actor.log);
@@ -197,7 +197,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
         return expect.objectContaining({ kind, ...(n === undefined ? {} : { entryId: id(Number(n)) }) });
       }),
     ),
-  is: ({ log }, [durability]) => expect(log.durability).toBe(durability),
+  is: ({ log }, [durability]) => expect(log.replica?.status.durability).toBe(durability),
   durable: ({ log }, [count]) => expect([log.durableCount, log.persisted]).toEqual([Number(count), count !== "0"]),
   notes: ({ machine }, [count]) => expect(notesOn(machine.disk)).toHaveLength(Number(count)),
   /** The outcomes of the machine's uploads; `:one`: for the copy of that one. */

@@ -7,10 +7,10 @@ import { decodeText } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/modules/fleet/replica/journal.ts";
 import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import { FleetTable } from "../../support/fleet.ts";
-import { FleetServer } from "../../support/fleet-server.ts";
 import { type Json, stopTimers, type Wire } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { FleetServer } from "../fleet/support/server.ts";
+import { FleetTable } from "../fleet/support/table-fleet.ts";
 
 const machine = (table: FleetTable, name: string, isJournaled = false): FleetServer =>
   new FleetServer([], { table, name, isJournaled, agentLaunch: HERE });

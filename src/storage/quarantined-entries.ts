@@ -4,17 +4,17 @@
  */
 
 import { basename, join } from "node:path";
-import { Failure } from "../../../core/failure.ts";
-import { parseSessionHeader } from "../../../core/format/entry.ts";
-import { getContentText, toPreview } from "../../../core/format/message.ts";
-import { concat, parse, splitLines } from "../../../core/json/json.ts";
-import type { Quarantine, QuarantinedEntries } from "../../../core/ports/quarantined-entries.ts";
-import type { Log } from "../../../core/ports/store.ts";
-import { type Disk, readWhole } from "../../../storage/fs/disk.ts";
-import { getInfo, guardErrno, readIfPresent } from "../../../storage/fs/files.ts";
-import { listNames } from "../../../storage/fs/folders.ts";
-import { quarantine } from "../../../storage/fs/quarantine.ts";
-import { LF } from "../../../storage/log/lines.ts";
+import { Failure } from "../core/failure.ts";
+import { parseSessionHeader } from "../core/format/entry.ts";
+import { getContentText, toPreview } from "../core/format/message.ts";
+import { concat, parse, splitLines } from "../core/json/json.ts";
+import type { Quarantine, QuarantinedEntries } from "../core/ports/quarantined-entries.ts";
+import type { Log } from "../core/ports/store.ts";
+import { type Disk, readWhole } from "./fs/disk.ts";
+import { getInfo, guardErrno, readIfPresent } from "./fs/files.ts";
+import { listNames } from "./fs/folders.ts";
+import { quarantine } from "./fs/quarantine.ts";
+import { LF } from "./log/lines.ts";
 
 /** Maximum bytes of a file; quarantined entries were in memory before. */
 const MOST_BYTES = 1 << 30;

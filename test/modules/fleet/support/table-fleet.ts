@@ -1,8 +1,8 @@
 /** A fleet in memory, whose calls fail before or after their effect, and checks of its state. */
 
 import { expect } from "vitest";
-import { Failure } from "../../src/core/failure.ts";
-import { decodeText } from "../../src/core/json/json.ts";
+import { Failure } from "../../../../src/core/failure.ts";
+import { decodeText } from "../../../../src/core/json/json.ts";
 import type {
   Fleet,
   FleetAttachment,
@@ -14,14 +14,15 @@ import type {
   LateFacts,
   LeaseResult,
   NotedFleet,
-} from "../../src/core/ports/fleet.ts";
-import type { Holder } from "../../src/core/ports/store.ts";
-import { extendEnd, isSameEnd, NOTHING } from "../../src/modules/fleet/postgres/ends.ts";
-import { packLines, parsePackHeads, unpackLines } from "../../src/modules/fleet/postgres/pack.ts";
-import { Journal } from "../../src/modules/fleet/replica/journal.ts";
-import type { FleetOptions } from "../../src/modules/fleet/replica/options.ts";
-import type { Disk } from "../../src/storage/fs/disk.ts";
-import { FaultDisk } from "./disk.ts";
+} from "../../../../src/core/ports/fleet.ts";
+import type { Holder } from "../../../../src/core/ports/lock.ts";
+import { extendEnd, isSameEnd, NOTHING } from "../../../../src/modules/fleet/postgres/ends.ts";
+import { packLines, parsePackHeads, unpackLines } from "../../../../src/modules/fleet/postgres/pack.ts";
+import { Journal } from "../../../../src/modules/fleet/replica/journal.ts";
+import type { FleetOptions } from "../../../../src/modules/fleet/replica/options.ts";
+import { type FleetConnection, makeFleetStores } from "../../../../src/modules/fleet/store.ts";
+import type { Disk } from "../../../../src/storage/fs/disk.ts";
+import { FaultDisk } from "../../../support/disk.ts";
 
 interface Row {
   headerLine: Uint8Array;
@@ -382,7 +383,7 @@ export class MemoryFleet implements Fleet {
 export function fleetOptions(
   fleet: Fleet,
   more: Partial<FleetOptions> & { tries?: number; quarantined?: string[]; disk?: Disk } = {},
-): FleetOptions {
+): FleetOptions & FleetConnection {
   const { tries = 0, quarantined = [], disk = new FaultDisk(), ...rest } = more;
   return {
     fleet,
@@ -395,6 +396,10 @@ export function fleetOptions(
       return `/aside/${header.id}`;
     },
     journal: journalOn(disk),
+    makeStores(place) {
+      return makeFleetStores(this, place);
+    },
+    close: () => fleet.close(),
     ...rest,
   };
 }

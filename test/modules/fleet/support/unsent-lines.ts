@@ -1,12 +1,12 @@
 /** Machines with pending lines for a fleet. */
 
-import { toBytes } from "../../src/core/json/json.ts";
-import type { Log } from "../../src/core/ports/store.ts";
-import type { Journal } from "../../src/modules/fleet/replica/journal.ts";
-import type { UploadPlace } from "../../src/modules/fleet/replica/uploads.ts";
-import type { FaultDisk } from "./disk.ts";
-import type { Machine } from "./fleet-machine.ts";
-import { id, SESSION, userText } from "./lines.ts";
+import { toBytes } from "../../../../src/core/json/json.ts";
+import type { Log } from "../../../../src/core/ports/store.ts";
+import type { Journal } from "../../../../src/modules/fleet/replica/journal.ts";
+import type { UploadPlace } from "../../../../src/modules/fleet/replica/uploads.ts";
+import type { FaultDisk } from "../../../support/disk.ts";
+import { id, SESSION, userText } from "../../../support/lines.ts";
+import type { Machine } from "./machine.ts";
 
 export const journaled = { isJournaled: true } as const;
 export const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>

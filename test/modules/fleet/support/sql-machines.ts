@@ -2,20 +2,20 @@
 
 import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
-import { Failure } from "../../src/core/failure.ts";
-import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
-import type { SqlAnswer, SqlQuestion } from "../../src/modules/fleet/postgres/connections.ts";
-import { Outage } from "../../src/modules/fleet/replica/outage.ts";
-import type { Disk } from "../../src/storage/fs/disk.ts";
+import { Failure } from "../../../../src/core/failure.ts";
+import type { FleetEnd, FleetFacts } from "../../../../src/core/ports/fleet.ts";
+import type { SqlAnswer, SqlQuestion } from "../../../../src/modules/fleet/postgres/connections.ts";
+import { Outage } from "../../../../src/modules/fleet/replica/outage.ts";
+import type { Disk } from "../../../../src/storage/fs/disk.ts";
+import { assistant, SPOKEN, user } from "../../../support/drafts.ts";
+import { HereLives, type HereLivesOptions } from "../../../support/proof.ts";
+import { range } from "../../../support/random.ts";
+import type { Json, Place, Wire } from "../../../support/server.ts";
+import { type Run, runHere } from "../../../support/verbs.ts";
+import { batchOf as batchFor, NO_FACTS } from "./commits.ts";
 import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
-import { assistant, SPOKEN, user } from "./drafts.ts";
-import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
 import { Pooler } from "./pooler.ts";
-import { HereLives, type HereLivesOptions } from "./proof.ts";
-import { range } from "./random.ts";
-import type { Json, Place, Wire } from "./server.ts";
 import { type SqlFleet, type SqlFleetOptions, sqlFleet } from "./sql-fleet.ts";
-import { type Run, runHere } from "./verbs.ts";
 
 export const HEADER = Buffer.from('{"type":"session"}');
 export const AWAY: SqlAnswer = { kind: "away", reason: "test: away" };

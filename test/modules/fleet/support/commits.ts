@@ -1,7 +1,7 @@
 /** Commits to sessions of a fleet in a database, as their writers make them. */
 
-import type { FleetBatch, FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
-import { extendEnd } from "../../src/modules/fleet/postgres/ends.ts";
+import type { FleetBatch, FleetEnd, FleetFacts } from "../../../../src/core/ports/fleet.ts";
+import { extendEnd } from "../../../../src/modules/fleet/postgres/ends.ts";
 import type { SqlFleet } from "./sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');

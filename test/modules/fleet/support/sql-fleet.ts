@@ -1,17 +1,17 @@
 /** Fleets in a PostgreSQL of the tests. */
 
 import { readFileSync } from "node:fs";
-import { parseAddress } from "../../src/modules/fleet/postgres/address.ts";
-import { Connections } from "../../src/modules/fleet/postgres/connections.ts";
-import { loadDriver } from "../../src/modules/fleet/postgres/driver.ts";
-import type { KnownStore } from "../../src/modules/fleet/postgres/identity.ts";
-import { PostgresFleet } from "../../src/modules/fleet/postgres/postgres.ts";
-import { FleetProcesses } from "../../src/modules/fleet/postgres/processes.ts";
-import { SqlAdminQueries } from "../../src/modules/fleet/postgres/sql-admin-queries.ts";
-import { SqlCatalog } from "../../src/modules/fleet/postgres/sql-catalog.ts";
-import type { FleetConnection } from "../../src/modules/fleet/store.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
-import { fleetOptions } from "./fleet.ts";
+import { parseAddress } from "../../../../src/modules/fleet/postgres/address.ts";
+import { Connections } from "../../../../src/modules/fleet/postgres/connections.ts";
+import { loadDriver } from "../../../../src/modules/fleet/postgres/driver.ts";
+import type { KnownStore } from "../../../../src/modules/fleet/postgres/identity.ts";
+import { PostgresFleet } from "../../../../src/modules/fleet/postgres/postgres.ts";
+import { FleetProcesses } from "../../../../src/modules/fleet/postgres/processes.ts";
+import { SqlAdminQueries } from "../../../../src/modules/fleet/postgres/sql-admin-queries.ts";
+import { SqlCatalog } from "../../../../src/modules/fleet/postgres/sql-catalog.ts";
+import type { FleetConnection } from "../../../../src/modules/fleet/store.ts";
+import { realDisk } from "../../../../src/storage/fs/disk.ts";
+import { fleetOptions } from "./table-fleet.ts";
 
 /** A fleet as one process uses it. */
 export interface SqlFleet extends FleetConnection {

@@ -2,9 +2,9 @@
 
 import { join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
+import { Postgres, urlOf } from "../../../support/postgres.ts";
+import type { Random } from "../../../support/random.ts";
 import { DatabaseProxy } from "./database-proxy.ts";
-import { Postgres, urlOf } from "./postgres.ts";
-import type { Random } from "./random.ts";
 
 /** Settings that the databases of short tests do without: what a server does by itself takes locks, too. */
 const AS_USERS_HAVE_IT = ["autovacuum = on"];

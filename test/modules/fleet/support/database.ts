@@ -1,9 +1,9 @@
 /** Databases in the PostgreSQL that all tests share (shared-database.ts). They end with the suite that has them. */
 
 import { afterAll, beforeAll, inject } from "vitest";
-import { Postgres, psqlIn, urlOf } from "./postgres.ts";
-import type { Psql } from "./psql.ts";
-import { folderOf } from "./shared-database.ts";
+import { Postgres, psqlIn, urlOf } from "../../../support/postgres.ts";
+import type { Psql } from "../../../support/psql.ts";
+import { folderOf } from "../../../support/shared-database.ts";
 import { sqlFleet } from "./sql-fleet.ts";
 
 /** The database with the tables that others are copies of, and its name while it is made. */

@@ -4,8 +4,8 @@ import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
-import { findProgram, need } from "./needs.ts";
-import { POSTGRES, serverUser, socketFolder, urlOf } from "./postgres.ts";
+import { findProgram, need } from "../../../support/needs.ts";
+import { POSTGRES, serverUser, socketFolder, urlOf } from "../../../support/postgres.ts";
 
 const PROGRAM =
   findProgram("pgbouncer") ?? ["/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"].find((path) => existsSync(path));

@@ -4,14 +4,14 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
-import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import { declarations } from "../../src/handlers/shared/declarations.ts";
-import { assistant, user } from "../support/drafts.ts";
-import { entriesOf, FleetServer, idsOf } from "../support/fleet-server.ts";
-import { HereLives } from "../support/proof.ts";
-import { type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
-import { runHere } from "../support/verbs.ts";
+import { LEAF_MARKER } from "../../../src/core/format/head.ts";
+import { declarations } from "../../../src/handlers/shared/declarations.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { HereLives } from "../../support/proof.ts";
+import { type Json, temporaryFolder, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
+import { runHere } from "../../support/verbs.ts";
+import { entriesOf, FleetServer, idsOf } from "./support/server.ts";
 
 const NOWHERE = "01991f6e-1f1d-7c3e-b0a4-000000000000";
 
