@@ -104,25 +104,6 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
       expect((await open().failure("initialize", { resume: wrong })).code).toBe(-32602);
   });
 
-  test("a host is told of what was written elsewhere than it stands, and that its own leaf has not moved by that", async () => {
-    const { open } = begin();
-    const first = open();
-    const { leafId: root } = await first.result("append", said("root"));
-    const { cursor } = await first.result("initialize");
-    const second = open();
-    const { cursor: ofHead } = await second.result("initialize", { head: "a" });
-    await second.result("append", said("of a"));
-    const resumed = async (params: Json): Promise<Json[]> => (await open().result("initialize", params)).resumed.events;
-    expect(await resumed({ resume: cursor })).toMatchObject([{ event: "session_append", leafId: root }]);
-    const { leafId: shared } = await first.result("append", said("of all"));
-    expect(await resumed({ resume: cursor })).toMatchObject([{ event: "session_append", leafId: shared }]);
-    await second.result("branch", { entryId: root });
-    expect(await resumed({ head: "a", resume: ofHead })).toMatchObject([
-      { event: "session_append" },
-      { event: "session_tree", head: "a", leafId: root, newLeafId: root },
-    ]);
-  });
-
   test("who missed more than 1,000 entries, or a megabyte, is told where to read them", SYSTEM, async () => {
     const { open } = begin();
     const first = open();

@@ -110,6 +110,8 @@ export class Lane {
   committing: Promise<void> | undefined;
   /** Time of the latest call, in milliseconds. */
   touched = 0;
+  /** Time of the first check for rest, in milliseconds: from then on, a session without a command is at rest. */
+  firstCheck = 0;
   /** The session that was checked for foreign writes since the input chunk began. */
   checkedForForeignWrites: Session | undefined;
 

@@ -3,12 +3,12 @@
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { expectNumbered, heard, hostOf, pathOf, type Server, STORES, sessionOf, TREE } from "../support/hosts.ts";
-import { put } from "../support/lifecycle.ts";
-import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
-import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { said } from "../support/shared-session.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { expectNumbered, heard, hostOf, pathOf, type Server, STORES, sessionOf, TREE } from "../../support/hosts.ts";
+import { put } from "../../support/lifecycle.ts";
+import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { said } from "../../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 /** A file with two entries in a place of its own. */
 function twoEntries(name = "s"): { file: string; place: Place } {
@@ -261,4 +261,26 @@ describe("servers that are processes", SYSTEM, () => {
       expect(await pathOf(third)).toEqual(["root", "shared", "shared again"]);
     },
   );
+});
+
+acrossTiers(describe, STORES)("a host that resumes on a session of %s", (store) => {
+  test("is told of what was written elsewhere than it stands, and that its own leaf has not moved by that", async () => {
+    const session = sessionOf(store);
+    const open = (): Server => session.open([]);
+    const first = open();
+    const { leafId: root } = await first.result("append", said("root"));
+    const { cursor } = await first.result("initialize");
+    const second = open();
+    const { cursor: ofHead } = await second.result("initialize", { head: "a" });
+    await second.result("append", said("of a"));
+    const resumed = async (params: Json): Promise<Json[]> => (await open().result("initialize", params)).resumed.events;
+    expect(await resumed({ resume: cursor })).toMatchObject([{ event: "session_append", leafId: root }]);
+    const { leafId: shared } = await first.result("append", said("of all"));
+    expect(await resumed({ resume: cursor })).toMatchObject([{ event: "session_append", leafId: shared }]);
+    await second.result("branch", { entryId: root });
+    expect(await resumed({ head: "a", resume: ofHead })).toMatchObject([
+      { event: "session_append" },
+      { event: "session_tree", head: "a", leafId: root, newLeafId: root },
+    ]);
+  });
 });
