@@ -7,7 +7,7 @@ import { SESSION_ID } from "../core/format/entry.ts";
 import { getInfo } from "../storage/fs/files.ts";
 import { findProgram, isProgram } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
-import { escapeControls } from "./terminal/text.ts";
+import { show } from "./terminal/text.ts";
 import { openNamedSession, type ResultOf, type VerbContext } from "./verb.ts";
 import { splitShellWords } from "./words.ts";
 
@@ -122,7 +122,7 @@ function requirePlaces(words: readonly string[], command: string): void {
     throw new UsageError(`{${unknown}} stands for nothing in the agent's command. {path}, {id} and {cwd} do.`);
   if (named.includes("path") || named.includes("id")) return;
   throw new UsageError(
-    `The agent's command ${escapeControls(command)} does not say which session to open. Put {path} or {id} where that goes.`,
+    show`The agent's command ${command} does not say which session to open. Put {path} or {id} where that goes.`,
   );
 }
 

@@ -5,7 +5,7 @@ import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { escapeControls } from "./terminal/text.ts";
+import { show } from "./terminal/text.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";
 import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
 
@@ -68,7 +68,7 @@ export function printEach<One extends object>(
   return {
     print: (result, _given, page) =>
       toResults(result).flatMap((one) =>
-        isFailed(one) ? [`${escapeControls(one.operand)}: ${escapeControls(one.sentence)}`] : linesOf(one, page),
+        isFailed(one) ? [show`${one.operand}: ${one.sentence}`] : linesOf(one, page),
       ),
     status: (result) => (toResults(result).some(isFailed) ? FAILURE : OK),
   };

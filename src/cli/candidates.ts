@@ -2,14 +2,14 @@
 
 import type { Candidate } from "../core/ports/stores.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { cutTo, escapeControls, escapeLine, formatAge, getWidth, group, pad, shortenPath } from "./terminal/text.ts";
+import { cutTo, escapeLine, formatAge, getWidth, group, pad, shortenPath, show } from "./terminal/text.ts";
 
 /** Characters of an id that are shown at least. */
 const LEAST = 8;
 
 /** Returns a line for each candidate, with the shortest distinct beginning of its id, or with its path. */
 export function formatCandidates(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
-  const ids = candidates.map(({ sessionId }) => escapeControls(sessionId));
+  const ids = candidates.map(({ sessionId }) => show`${sessionId}`);
   const isById = new Set(ids).size === ids.length;
   const length = distinctLength(ids);
   const lines = candidates.map(({ name, firstMessage, cwd, modified, sessionPath }, i) => {
@@ -25,9 +25,21 @@ export function formatCandidates(candidates: readonly Candidate[], matches: numb
   return left > 0 ? [...lines, `  and ${group(left)} more`] : lines;
 }
 
-/** Returns the sentence of an ambiguous id without its ids or paths, because the lines that follow say more. */
-export function removeCandidateList(sentence: string): string {
-  return sentence.replace(/: .*\. (?=(?:Give more of it|Name the one you mean by its path)\.$)/s, ". ");
+/** The facts of a failure about several sessions. `sessionId`: the word that means each of them. */
+export interface AmbiguousSession {
+  readonly sessionId?: string;
+  readonly matches?: number;
+  readonly candidates?: readonly Candidate[];
+}
+
+/** Returns the sentence about several sessions; the lines that follow it name them. */
+export function describeAmbiguity({ sessionId = "", matches, candidates = [] }: AmbiguousSession): string {
+  const found = `${group(matches ?? candidates.length)} sessions have`;
+  if (candidates.every((one) => one.sessionId === sessionId))
+    return `${found} the id ${sessionId}. Name the one you mean by its path.`;
+  return candidates[0].sessionId.startsWith(sessionId)
+    ? `${found} an id that begins with ${sessionId}. Give more of it.`
+    : `${found} the name ${sessionId}. Use the beginning of the id.`;
 }
 
 function distinctLength(ids: readonly string[]): number {

@@ -2,7 +2,7 @@
 
 import { getEntryColour, getEntryHead } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { count, cutFront, cutTo, escapeControls, escapeLine, getWidth, group, pad, wrap } from "./terminal/text.ts";
+import { count, cutFront, cutTo, escapeLine, getWidth, group, pad, show, wrap } from "./terminal/text.ts";
 import { formatMoney } from "./usage-report.ts";
 import type { ResultOf } from "./verb.ts";
 
@@ -40,7 +40,7 @@ export function* formatComparison(result: Comparison, page: OutputStyle): Genera
   const head =
     commonEntryCount === 0
       ? "They have no entry in common."
-      : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : `, up to ${escapeControls(commonShownId)}`}.`;
+      : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : show`, up to ${commonShownId}`}.`;
   const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
   for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
     yield painted(line);
@@ -71,8 +71,8 @@ function pairLines(left: readonly ColumnLine[], right: readonly ColumnLine[]): [
 function formatColumn(name: string, branch: ComparedBranch, width: number, namesSession: boolean): ColumnText {
   const { shownId, entryCount, entries, nextCursor, lastAnswer } = branch;
   const facts = [
-    ...wrapped(`${name}  ${shownId === null ? "before the first message" : escapeControls(shownId)}`, "bold", width),
-    ...(namesSession ? wrapped(`session ${escapeControls(branch.sessionId)}${nameText(branch)}`, "dim", width) : []),
+    ...wrapped(`${name}  ${shownId === null ? "before the first message" : show`${shownId}`}`, "bold", width),
+    ...(namesSession ? wrapped(show`session ${branch.sessionId}${nameText(branch)}`, "dim", width) : []),
     ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(branch, width)),
   ];
   const said: ColumnLine[] = entries.flatMap((entry) => saidLines(entry, width));

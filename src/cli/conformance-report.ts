@@ -2,7 +2,7 @@
 
 import type { CombinationResult, ConformanceResult, RuleResult } from "../conformance/run.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { escapeControls, wrap } from "./terminal/text.ts";
+import { show, wrap } from "./terminal/text.ts";
 
 /** The rules, without what checks them. */
 export interface RuleList {
@@ -43,7 +43,7 @@ export function* formatReport(result: ConformanceResult, page: OutputStyle): Gen
     const colour = failed > 0 ? "red" : "green";
     yield `${`${framing}, ${dialect}`.padEnd(18)} ${paint(colour, `${passed} passed, ${failed} failed, ${skipped} skipped`)}`;
   }
-  for (const note of result.notes) yield* wrap(escapeControls(note), page.width);
+  for (const note of result.notes) yield* wrap(show`${note}`, page.width);
   yield result.ok
     ? paint("green", "The server keeps the rules that were checked.")
     : paint("red", result.failed > 0 ? "The server breaks rules." : "The run was not brought to its end.");
@@ -60,16 +60,16 @@ function* failureLines(rule: RuleResult, combination: CombinationResult, page: O
   const { messages = [], stderr = "" } = rule;
   if (messages.length > 0) yield paint("dim", "  the latest messages:");
   for (const message of messages.slice(-MESSAGES))
-    yield paint("dim", `    ${escapeControls(message).slice(0, MESSAGE_LENGTH)}`);
+    yield paint("dim", `    ${show`${message}`.slice(0, MESSAGE_LENGTH)}`);
   for (const line of stderr.trimEnd().split("\n"))
-    if (line !== "") yield paint("dim", `    stderr: ${escapeControls(line).slice(0, MESSAGE_LENGTH)}`);
+    if (line !== "") yield paint("dim", `    stderr: ${show`${line}`.slice(0, MESSAGE_LENGTH)}`);
   yield "";
 }
 
 /** Yields the lines of a text with its label before the first. */
 function labelled(label: string, text: string, { width }: OutputStyle): string[] {
   const head = label === "" ? "  " : `  ${label.padEnd(9)} `;
-  return wrap(escapeControls(text), Math.max(20, width - head.length)).map(
+  return wrap(show`${text}`, Math.max(20, width - head.length)).map(
     (line, at) => `${at === 0 ? head : " ".repeat(head.length)}${line}`,
   );
 }
@@ -83,7 +83,7 @@ function* skippedLines({ combinations }: ConformanceResult, page: OutputStyle): 
       byReason.set(reason, (byReason.get(reason) ?? new Set()).add(rule));
     }
   for (const [reason, rules] of byReason) {
-    yield* wrap(escapeControls(`skipped because ${reason}:`), page.width);
+    yield* wrap(show`skipped because ${reason}:`, page.width);
     yield* wrap([...rules].join(", "), page.width - 2).map((line) => `  ${line}`);
   }
   if (byReason.size > 0) yield "";

@@ -3,7 +3,7 @@
 import { getContentText, getToolCalls } from "../core/format/message.ts";
 import { toJsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { count, cutTo, escapeControls, escapeLine, escapeLines, formatClock, pad, wrap } from "./terminal/text.ts";
+import { count, cutTo, escapeLine, escapeLines, formatClock, pad, show, wrap } from "./terminal/text.ts";
 import type { AnyResult } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -73,7 +73,7 @@ function textLines(text: unknown, { isTerminal, isPlain, width }: OutputStyle): 
 
 function* imageLines(content: unknown, { paint }: OutputStyle): Generator<string> {
   for (const block of Array.isArray(content) ? content : [])
-    if (block?.type === "image") yield paint("dim", `(image, ${escapeControls(block.mimeType ?? "of unknown kind")})`);
+    if (block?.type === "image") yield paint("dim", show`(image, ${block.mimeType ?? "of unknown kind"})`);
 }
 
 function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generator<string> {
@@ -127,7 +127,7 @@ function heading(
     const parts = [[name, detail].filter(Boolean).join(" "), entryId && `entry ${entryId}`, time];
     return parts.filter(Boolean).map(escapeLine).join(", ");
   }
-  const right = [entryId === undefined ? "" : escapeControls(entryId), time].filter(Boolean).join("  ");
+  const right = [entryId === undefined ? "" : show`${entryId}`, time].filter(Boolean).join("  ");
   const left = `${escapeLine(name)}${detail === "" ? "" : ` ${escapeLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
   return `${paint(colour, pad(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;

@@ -41,7 +41,7 @@ export function watchInterrupts({ onInterrupt, say, wire }: InterruptPlace, howT
     const here = wire();
     if (asked === 1 && here?.isChanging) {
       here.cancelAll();
-      say("What has begun is being finished. Ctrl+C again ends it now.");
+      say("Work that has begun is being finished. Ctrl+C again ends it now.");
       return;
     }
     if (howToGoOn !== undefined) say(here?.mayHaveChanged ? howToGoOn : "Nothing was changed.");

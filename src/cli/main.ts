@@ -97,7 +97,7 @@ async function main(): Promise<number> {
     settings = parseArguments(process.argv.slice(2));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    WORLD.printError((await import("./terminal/text.ts")).escapeControls(error.message));
+    WORLD.printError((await import("./terminal/text.ts")).show`${error.message}`);
     return 2;
   }
   if (settings.action === "version") process.stdout.write(`${await describeVersion(settings)}\n`);

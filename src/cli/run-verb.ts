@@ -1,10 +1,9 @@
 /** Runs verbs: commands that are run once and printed. Loaded only when a verb, or the help, is asked for. */
 
-import { Failure } from "../core/failure.ts";
-import type { Candidate } from "../core/ports/stores.ts";
+import { Failure, INVALID_PARAMS } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet-module.ts";
-import { formatCandidates, removeCandidateList } from "./candidates.ts";
+import { type AmbiguousSession, describeAmbiguity, formatCandidates } from "./candidates.ts";
 import { formatUsageLine, formatVerbHelp, getHelpWidth } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, OPTIONS, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
@@ -14,7 +13,7 @@ import { makeOutputStyle, type OutputStyle } from "./terminal/page.ts";
 import type { Pager } from "./terminal/pager.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { escapeControls, wrapLine } from "./terminal/text.ts";
+import { escapeUnpainted, show, wrapLine } from "./terminal/text.ts";
 import { COMMON_FLAGS, CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
 import { toCommandFailed, type VerbContext } from "./verb-context.ts";
 import { Wire } from "./wire.ts";
@@ -54,9 +53,6 @@ export interface Terminal {
 /** Options for the wire between a verb and its server. */
 const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
 
-/** JSON-RPC error code for invalid params, which means that the command line was wrong. */
-const INVALID_PARAMS = -32602;
-
 /** A running verb: its arguments, and the destination of its output. */
 interface Running {
   readonly verb: Verb;
@@ -78,7 +74,7 @@ export async function runVerb(verb: Verb, words: readonly string[], world: VerbW
     if (given.settings.action !== "help") requireOperands(verb, given);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    world.printError(escapeControls(error.message));
+    world.printError(show`${error.message}`);
     return USAGE;
   }
   const isPlain = given.flags.has("--plain");
@@ -113,7 +109,7 @@ async function run(running: Running): Promise<number> {
   };
   const say = (sentence: string): void => {
     line?.clear();
-    world.printError(escapeControls(sentence));
+    world.printError(show`${sentence}`);
   };
   const interrupts = watchInterrupts({ onInterrupt: terminal.onInterrupt, say, wire: () => wire }, verb.onInterrupt);
   if (verb.onInterrupt !== undefined) interrupts.listen();
@@ -146,10 +142,10 @@ async function run(running: Running): Promise<number> {
       const answer = await terminal.answer(`${question} [y/N] `);
       return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
     },
-    print: (text) => world.print(text),
+    print: (text) => world.print(terminal.columns === undefined ? text : escapeUnpainted(text)),
     say(sentence) {
       line?.clear();
-      terminal.write(`${escapeControls(sentence)}\n`);
+      terminal.write(show`${sentence}\n`);
     },
     readInput: () => terminal.readInput(),
     listen(callback) {
@@ -199,11 +195,9 @@ async function run(running: Running): Promise<number> {
   }
 }
 
-/** Members of an error that are shown besides its sentence. */
-interface ShownData {
+/** Members of an error that a person sees as sentences and lines. */
+interface ShownData extends AmbiguousSession {
   readonly issues?: Parameters<typeof rewordParamIssues>[0];
-  readonly candidates?: readonly Candidate[];
-  readonly matches?: number;
 }
 
 function isCancelled(error: unknown): boolean {
@@ -213,29 +207,31 @@ function isCancelled(error: unknown): boolean {
 /** Prints an error and returns its exit status. Rethrows bugs. */
 async function printError(error: unknown, { verb, world, given, page }: Running): Promise<number> {
   if (error instanceof UsageError || error instanceof AddressError) {
-    world.printError(escapeControls(error.message));
+    world.printError(show`${error.message}`);
     return USAGE;
   }
   if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
   // Failures of a verb without the server read like the server's answers: in verbs, and with --json in commands.
   const { message, error: shape } = error instanceof Failure ? toCommandFailed(error) : error;
+  // The command line was wrong.
   const status = shape.code === INVALID_PARAMS ? USAGE : FAILURE;
   if (given.flags.has("--json")) {
     await printJson(world, JSON.stringify({ error: shape }));
     return status;
   }
-  const { issues, candidates, matches } = (shape.data ?? {}) as ShownData;
+  const data = (shape.data ?? {}) as ShownData;
+  const { issues, candidates = [], matches = 0 } = data;
   const flags = Object.keys(verb.flags ?? {});
-  const said = candidates ? removeCandidateList(message) : message;
-  world.printError(escapeControls(issues ? rewordParamIssues(issues, flags, verb.operands) : said));
+  const said = candidates.length > 0 ? describeAmbiguity(data) : message;
+  world.printError(show`${issues ? rewordParamIssues(issues, flags, verb.operands) : said}`);
   const errorPage = makeOutputStyle(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
-  for (const one of formatCandidates(candidates ?? [], matches ?? 0, errorPage)) world.terminal.write(`${one}\n`);
+  for (const one of formatCandidates(candidates, matches, errorPage)) world.terminal.write(`${one}\n`);
   return status;
 }
 
 /** Prints JSON. On a terminal, characters that would act on it are printed as their JSON escapes. */
 async function printJson({ print, terminal }: VerbWorld, text: string): Promise<void> {
-  await print(`${terminal.columns === undefined ? text : escapeControls(text)}\n`);
+  await print(`${terminal.columns === undefined ? text : show`${text}`}\n`);
 }
 
 /** Prints lines, through the pager where there is a terminal and nothing speaks against it. */
@@ -244,11 +240,20 @@ async function printAll({ verb, world, given, page }: Running, printed: Iterable
   // Screen readers and programs get the lines in full.
   const hasWidth = terminal.columns !== undefined && !page.isPlain;
   const isFitted = hasWidth && typeof printed !== "string" && !verb.isExact?.(given);
-  const lines = isFitted ? fittedLines(printed, page.width) : printed;
+  const fitted = isFitted ? fittedLines(printed, page.width) : printed;
+  const lines = terminal.columns === undefined ? fitted : escapedLines(fitted);
   const { columns, rows = 0 } = terminal;
   const isPaged = columns !== undefined && !page.isPlain && !given.flags.has("--no-pager") && !verb.isLive;
   if (!isPaged) return printLines(lines, print);
   return printPaged(lines, { print, rows, columns, start: () => terminal.startPager?.() });
+}
+
+/** Returns what is printed on a terminal; a single text stays one. */
+function escapedLines(lines: Iterable<string>): Iterable<string> {
+  if (typeof lines === "string") return escapeUnpainted(lines);
+  return (function* () {
+    for (const line of lines) yield escapeUnpainted(line);
+  })();
 }
 
 function* fittedLines(lines: Iterable<string>, width: number): Generator<string> {

@@ -2,18 +2,7 @@
 
 import { formatCsv } from "./csv.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import {
-  count,
-  cutFront,
-  cutTo,
-  escapeControls,
-  escapeLine,
-  getWidth,
-  group,
-  pad,
-  shortenPath,
-  wrap,
-} from "./terminal/text.ts";
+import { count, cutFront, cutTo, escapeLine, getWidth, group, pad, shortenPath, show, wrap } from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** The names of groups for summing usage, as they are typed. */
@@ -59,7 +48,7 @@ const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
   project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortenPath(cwd ?? "none", home), cut: cutFront }],
   session: [
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
-    { head: "ID", least: 8, of: ({ shortId }) => escapeControls(shortId ?? "") },
+    { head: "ID", least: 8, of: ({ shortId }) => show`${shortId ?? ""}` },
   ],
   model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row) }],
 };
@@ -231,7 +220,7 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
   }
   if (incompleteCount > 0) {
     const sessions = incomplete.map(({ sessionPath, shortId, name, damagedLines }) => {
-      const what = name ? escapeLine(name) : escapeControls(shortId ?? sessionPath);
+      const what = name ? escapeLine(name) : show`${shortId ?? sessionPath}`;
       return `${what} (${damagedLines === undefined ? "cannot be read" : count(damagedLines, "bad line", "bad lines")})`;
     });
     const which = count(incompleteCount, "session is", "sessions are");
@@ -339,7 +328,7 @@ const CSV_NUMBERS: readonly [head: string, of: (row: ReportedSums) => string | n
 /** Returns usage as comma-separated values. On a terminal, texts are inert. */
 export function formatUsageCsv({ rows }: ReportedUsage, by: readonly GroupName[], isTerminal: boolean): string {
   const labels = by.flatMap((group) => CSV_LABELS[group]);
-  const textOf = (text: string | null | undefined): string => (isTerminal ? escapeControls(text ?? "") : (text ?? ""));
+  const textOf = (text: string | null | undefined): string => (isTerminal ? show`${text ?? ""}` : (text ?? ""));
   return formatCsv([
     [...labels, ...CSV_NUMBERS].map(([head]) => head),
     ...rows.map((row) => [...labels.map(([, of]) => textOf(of(row))), ...CSV_NUMBERS.map(([, of]) => of(row))]),

@@ -1,5 +1,7 @@
 /** Sentences of failures in the words of the command line. */
 
+import { joinClause } from "../core/failure.ts";
+
 /** Words of the sentences about commands and params, where a verb or an option in their place would not make a sentence. */
 const PHRASES: Readonly<Record<string, string>> = {
   "get_entries and get_tree show": "tree shows",
@@ -156,10 +158,9 @@ export function rewordParamIssues(
   flags: readonly string[],
   operands: readonly string[],
 ): string {
-  const clauses = issues.map(({ path, message }) => {
-    const subject = sourceOf(path, flags, operands);
-    return `${subject}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${rewordAsVerbs(message)}`;
-  });
+  const clauses = issues.map(({ path, message }) =>
+    joinClause(sourceOf(path, flags, operands), rewordAsVerbs(message)),
+  );
   return `${clauses.join("; ")}.`.replace(/\.\.$/, ".");
 }
 

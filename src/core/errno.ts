@@ -1,6 +1,6 @@
 /** Errors of the operating system, and the failures that callers get for them. */
 
-import { Failure } from "./failure.ts";
+import { describeUnchanged, Failure } from "./failure.ts";
 
 /** Returns whether an error is one of the system. Errors of Node itself also have codes; those begin with ERR_. */
 export function isErrno(error: unknown): error is NodeJS.ErrnoException & { code: string } {
@@ -19,33 +19,49 @@ export function toStorageFailure(error: unknown, doing: string): Failure {
   if (!isErrno(error)) throw error;
   const { code } = error;
   if (code === "ENOSPC" || code === "EDQUOT") {
-    const sentence = `No room on the disk while ${doing}. Nothing was changed; try again when there is room.`;
-    return new Failure("storage_full", sentence, { errno: code }, { cause: error });
+    const text = describeUnchanged(`No room on the disk while ${doing}.`, "Try again when there is room.");
+    return new Failure("storage_full", text, { errno: code }, { cause: error });
   }
   if (code === "EMFILE" || code === "ENFILE") {
     const whose = code === "EMFILE" ? "this process" : "this system";
-    const sentence = `The limit of files that ${whose} may have open is reached (${code}) while ${doing}. Nothing was changed. Close sessions that you do not need, or start the program with a higher limit (ulimit -n), and try again.`;
-    return new Failure("storage_failed", sentence, { errno: code }, { cause: error });
+    const what = `The limit of files that ${whose} may have open is reached (${code}) while ${doing}.`;
+    const advice =
+      "Close sessions that you do not need, or start the program with a higher limit (ulimit -n), and try again.";
+    return new Failure("storage_failed", describeUnchanged(what, advice), { errno: code }, { cause: error });
   }
   const isLink = code === "ELOOP";
   const isPermanent = isLink || PERMANENT.has(code);
-  const sentence = isLink
-    ? `There is a link where a file or a folder should be (ELOOP) while ${doing}. Nothing was changed. Replace it with what it leads to.`
-    : `The disk refused (${code}) while ${doing}. Nothing was changed.${isPermanent ? " Check the folder's permissions and path." : ""}`;
-  return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
+  const text = isLink
+    ? describeUnchanged(
+        `There is a link where a file or a folder should be (ELOOP) while ${doing}.`,
+        "Replace it with the file or folder that it leads to.",
+      )
+    : describeUnchanged(
+        `The disk refused (${code}) while ${doing}.`,
+        isPermanent ? "Check the folder's permissions and path." : "",
+      );
+  return new Failure("storage_failed", text, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
-/** Returns that failure for an error after which something stays changed. `state`: sentences about the data. */
-export function toUnfinishedFailure(error: unknown, doing: string, state: string, more: object = {}): Failure {
-  const { name, message, details, retryable } = toStorageFailure(error, doing);
-  const [what] = message.split(" Nothing was changed");
-  return new Failure(name, `${what} ${state}`, { ...details, ...more }, { cause: error, retryable });
+/**
+ * Returns that failure for an error after which something stays changed. `state`: sentences about the data, and advice.
+ * `isDone`: a repeated request would do something else.
+ */
+export function toUnfinishedFailure(
+  error: unknown,
+  doing: string,
+  state: string,
+  more: object = {},
+  isDone = false,
+): Failure {
+  const { name, text, details, retryable } = toStorageFailure(error, doing);
+  const options = { cause: error, retryable: retryable && !isDone };
+  return new Failure(name, { what: text.what, state }, { ...details, ...more }, options);
 }
 
 /** Returns the failure for an error after the work was done: a repeated request would do something else. */
 export function toDoneFailure(error: unknown, doing: string, state: string): Failure {
-  const { name, message, details } = toUnfinishedFailure(error, doing, state);
-  return new Failure(name, message, details, { cause: error, retryable: false });
+  return toUnfinishedFailure(error, doing, state, {}, true);
 }
 
 /**

@@ -1,5 +1,11 @@
 /** Expected failures: one table, one class (protocol, section 6). The stable identity on the wire is the name. */
 
+/** Error codes of JSON-RPC. */
+export const INVALID_REQUEST = -32600;
+export const NO_SUCH_METHOD = -32601;
+export const INVALID_PARAMS = -32602;
+export const INTERNAL = -32603;
+
 interface FailureKind {
   /** JSON-RPC error code. */
   readonly code: number;
@@ -121,8 +127,23 @@ export const FAILURES = {
 
 export type FailureName = keyof typeof FAILURES;
 
+/** The sentences of a failure, in the order in which a person reads them. */
+export interface FailureText {
+  /** The event. */
+  readonly what: string;
+  /** The state of the data after it. */
+  readonly state?: string;
+  readonly advice?: string;
+}
+
+/** Returns the sentences of a failure after which everything is as before. */
+export function describeUnchanged(what: string, advice = "Try again."): FailureText {
+  return { what, state: "Nothing was changed.", advice };
+}
+
 export class Failure extends Error {
   override readonly name: FailureName;
+  readonly text: FailureText;
   /** Members of `error.data` besides name and retryable. */
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;
@@ -131,15 +152,18 @@ export class Failure extends Error {
   /** Sentences for the person at the client, if there are some in addition to the reply. */
   readonly notice: string | undefined;
 
-  /** Takes a sentence about the next step; by default it is the meaning from the table. */
+  /** Takes its sentences, or what happened with all that follows; by default it is the meaning from the table. */
   constructor(
     name: FailureName,
-    sentence?: string,
+    said: string | FailureText = FAILURES[name].meaning,
     details: Readonly<Record<string, unknown>> = {},
     options: { cause?: unknown; retryable?: boolean; byOthers?: boolean; notice?: string } = {},
   ) {
-    super(sentence ?? FAILURES[name].meaning, options.cause === undefined ? undefined : { cause: options.cause });
+    const text = typeof said === "string" ? { what: said } : said;
+    const { what, state, advice } = text;
+    super([what, state, advice].filter(Boolean).join(" "), "cause" in options ? { cause: options.cause } : undefined);
     this.name = name;
+    this.text = text;
     this.details = details;
     this.retryable = options.retryable ?? FAILURES[name].retryable;
     this.byOthers = options.byOthers ?? false;
@@ -155,14 +179,14 @@ export class Failure extends Error {
 export class BadParams extends Error {
   readonly issues: readonly { path: string; message: string }[];
   constructor(issues: readonly { path: string; message: string }[]) {
-    super(`Invalid params: ${issues.map(clauseOf).join("; ")}`);
+    super(`Invalid params: ${issues.map(({ path, message }) => joinClause(path || "params", message)).join("; ")}`);
     this.issues = issues;
   }
 }
 
-/** Returns path and message of an issue as one clause. */
-function clauseOf({ path, message }: BadParams["issues"][number]): string {
-  return `${path || "params"}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${message}`;
+/** Returns one clause about a param. Messages that begin with a verb continue it; zod makes them, and they have no code. */
+export function joinClause(subject: string, message: string): string {
+  return `${subject}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${message}`;
 }
 
 /** A request that is not valid at this point of the conversation (JSON-RPC -32600). */

@@ -113,16 +113,14 @@ export default defineCommand({
       fleet: z
         .object({
           away: z.string().nullable().describe("why the database does not answer; null where it does"),
-          owed: z.number().int().describe("sessions with entries that only this machine has; fleet push gives them"),
+          owed: z.number().int().describe("sessions with entries that only this machine has; fleet push uploads them"),
           lacking: z
             .number()
             .int()
-            .describe(
-              "sessions of which the database has lost entries that were acknowledged here; fleet restore gives them",
-            ),
+            .describe("sessions whose acknowledged entries the database has lost; fleet restore uploads them again"),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
           commits: z.number().int().describe("commits that the database has taken since this server began"),
-          unknown: z.number().int().describe("commits of which no answer came"),
+          unknown: z.number().int().describe("commits without an answer"),
           refusals: z.number().int().describe("commits that the database did not take"),
           takings: z.number().int().describe("times that this server became the writer of a session"),
           waits: z.number().int().describe("times that a request waited for a database that was away"),

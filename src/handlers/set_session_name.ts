@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { Failure } from "../core/failure.ts";
+import { describeUnchanged, Failure } from "../core/failure.ts";
 import { type Draft, makeDraft } from "../core/format/entry.ts";
 import { captureName, noteSetting } from "../core/session/changes.ts";
 import type { Session } from "../core/session/session.ts";
@@ -40,8 +40,11 @@ export default defineCommand({
 });
 
 function displaced({ file }: Session, sessionId: string): Failure {
-  const sentence = `Another program put another session at ${file} meanwhile. Nothing was changed. list_sessions shows where each session is.`;
-  return new Failure("session_not_found", sentence, { sessionId, sessionPath: file });
+  const text = describeUnchanged(
+    `Another program put another session at ${file} meanwhile.`,
+    "list_sessions shows where each session is.",
+  );
+  return new Failure("session_not_found", text, { sessionId, sessionPath: file });
 }
 
 /** Names a session that is not open here. The process that opens it next finds the leaf where it was. */

@@ -340,7 +340,7 @@ for (const [most, tier] of [
               return (...values: unknown[]) => {
                 if (calls++ === k) {
                   failed++;
-                  throw Object.assign(new Error("no"), { errcode: random.pick(CODES) });
+                  throw Object.assign(new Error("no"), { code: "ERR_SQLITE_ERROR", errcode: random.pick(CODES) });
                 }
                 const result = value.apply(target, values);
                 return name === "prepare" ? fails(result) : result;

@@ -137,12 +137,12 @@ describe("Ctrl+C", () => {
     const { options, presses } = pressing("Migrating");
     const { stdout, stderr, status } = await runHere(place, ["migrate", file, "--apply"], options);
     expect(presses()).toBeGreaterThan(0);
-    expect(stderr).toContain("What has begun is being finished.");
+    expect(stderr).toContain("Work that has begun is being finished.");
     expect([stdout, status]).toEqual([expect.stringContaining("MIGRATED"), 0]);
     expect((await runHere(place, ["verify", file])).stdout).toBe("The session is sound.\n");
   });
 
-  const BEGUN = "What has begun is being finished. Ctrl+C again ends it now.";
+  const BEGUN = "Work that has begun is being finished. Ctrl+C again ends it now.";
 
   test.each<[what: string, state: object | undefined, howToGoOn: string | undefined, outcomes: string[]]>([
     [

@@ -106,7 +106,7 @@ describe("the beginning of an id", () => {
     const place = temporaryPlace();
     for (let i = 0; i < 30; i++) said(place, `019c-${i}`, "x", "\u001b[2J\u202eevil\0\nname");
     const { stderr } = await runHere(place, ["show", "019c"]);
-    expect(stderr).toMatch(/^pi-session-server: Several session ids begin with this\. Give more of it\.\n/);
+    expect(stderr).toMatch(/^pi-session-server: 30 sessions have an id that begins with 019c\. Give more of it\.\n/);
     expect(stderr).toMatch(/\n {2}and 20 more\n$/);
     expect(stderr.trimEnd().split("\n")).toHaveLength(12);
     expect(expectTame(stderr)).toContain("019c-29");

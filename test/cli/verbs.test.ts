@@ -147,7 +147,7 @@ describe("list", () => {
       + 01991f6e-1$
       + 01991f6e-2$
       $ stats 01991f6e-2 :: {other}
-      $ stats 01991f6e !! Several session ids begin with this
+      $ stats 01991f6e !! sessions have an id that begins with 01991f6e
       $ list --paths
       + ^{home}/\\S+{id}.jsonl$
       + ^{home}/\\S+{other}.jsonl$
@@ -407,7 +407,7 @@ describe("changes", () => {
       $ relocate {id} nowhere !2 no folder {...}nowhere{...}--allow-missing
       $ relocate {id} elsewhere
       {...} is now at ~{to=}.
-      The original is kept beside it ({kept=}).
+      The original is kept next to it ({kept=}).
       & !{home}{file} {home}{to} {home}{to}{kept}
       $ list --cwd elsewhere :: Colours`);
   });
@@ -534,7 +534,7 @@ describe("verify and repair", () => {
     await say(place)(`
       $ repair damaged.jsonl
       {...}
-      The original is kept beside it (.damaged.bak); undo puts it back.
+      The original is kept next to it (.damaged.bak); undo puts it back.
       4 entries.`);
     expect(readFileSync(`${file}.damaged.bak`, "latin1")).toBe(before.bytes);
     expect(linesIn(file)).toHaveLength(5);

@@ -1,6 +1,7 @@
 /** Carries out the effects of `browse` by commands of the server. */
 
 import { basename, extname, join } from "node:path";
+import { INVALID_PARAMS, NO_SUCH_METHOD } from "../../core/failure.ts";
 import type { FlatNode } from "../entries.ts";
 import { cutTo, escapeLine } from "../terminal/text.ts";
 import { CommandFailed, type ResultOf, type VerbContext } from "../verb.ts";
@@ -34,9 +35,6 @@ const PREVIEW_WAIT = 40;
  */
 const LOOK_WAIT = 5;
 
-/** JSON-RPC error codes of a server that does not know a command, or a param. */
-const UNKNOWN_COMMAND = -32601;
-const INVALID_PARAMS = -32602;
 const DAMAGED = new Set(["corrupt", "not_a_session"]);
 
 /** Returns a function that carries out effects. It resolves to nothing where a later one took their place. */
@@ -134,7 +132,7 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
       cursor = page.nextCursor;
     } while (cursor !== undefined);
   } catch (error) {
-    if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
+    if (!hasCode(error, NO_SUCH_METHOD)) throw error;
     throw new CommandFailed({
       ...error.error,
       message: "This server does not list its trash. Use `restore <id>`.",
@@ -365,7 +363,7 @@ async function undo(
   return {
     change,
     notice: "",
-    question: { ask: "yes", question: `Take back what was done elsewhere? ${last.text}`, wanted },
+    question: { ask: "yes", question: `Take back a change from elsewhere? ${last.text}`, wanted },
   };
 }
 
@@ -379,7 +377,10 @@ async function recorded(change: BrowseChange, run: () => Promise<ChangeOutcome>)
   try {
     return await run();
   } catch (error) {
-    if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
-    return { change, notice: "This server keeps no record of changes. D and A show what was deleted and archived." };
+    if (!hasCode(error, NO_SUCH_METHOD)) throw error;
+    return {
+      change,
+      notice: "This server keeps no record of changes. D and A show the deleted and archived sessions.",
+    };
   }
 }

@@ -93,7 +93,7 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
     "Changes",
     [
       ["r", "renames; in the trash, restores"],
-      ["l", "labels the entry at which the conversation stands, or the selected one of the tree"],
+      ["l", "labels the last entry of the conversation, or the selected one of the tree"],
       ["a", "archives, and brings back from the archive"],
       ["d or Ctrl+D", "deletes, after a question; the trash has it then"],
       ["f", "forks: copies the path to where the conversation stands into a new session"],
@@ -121,7 +121,7 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
     "Marks",
     [
       ["*", "open in another process, or the leaf of a tree"],
-      ["!", "damaged: verify tells where"],
+      ["!", "damaged: verify says where"],
       ["#", "cannot be written"],
       ["2", "Session Store V2"],
       ["└", "a fork, below the session that it comes from"],

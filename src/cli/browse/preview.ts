@@ -96,7 +96,7 @@ function warnings(shown: PreviewedSession | undefined): string[] {
   const found: string[] = [];
   if (lockedBy) found.push(`Open in ${formatLockOwner(lockedBy)}.`);
   if (readOnly !== undefined) found.push("It can be read, and not be written.");
-  if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify tells more.`);
+  if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify says more.`);
   return found;
 }
 

@@ -2,7 +2,7 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Colour, OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeControls, escapeLine, getWidth, group, highlightWords, pad } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, getWidth, group, highlightWords, pad, show } from "../terminal/text.ts";
 import type { Branches } from "./branches.ts";
 
 /** Columns of one indent. */
@@ -34,7 +34,7 @@ const COLOURS: Readonly<Record<string, Colour>> = {
 /** Returns the name of an entry's kind: the role of a message, the type of anything else. */
 function kindOf({ type, role }: ShownEntry): string {
   const name = type === "message" && typeof role === "string" ? role : type;
-  return Object.hasOwn(KINDS, name) ? KINDS[name] : escapeControls(name);
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : show`${name}`;
 }
 
 /** An entry of a tree, or of one of two branches. */
@@ -102,7 +102,7 @@ export function formatTreeRow(branches: Branches, row: number, page: OutputStyle
   const { paint, width } = page;
   const node = branches.node(row);
   const isLeaf = branches.hasLeaf(row);
-  const own = escapeControls(node.id);
+  const own = show`${node.id}`;
   const hasId = style.idWidth > 0 && width >= READABLE;
   const id = hasId ? `${pad(own, Math.min(Math.max(style.idWidth, getWidth(own)), Math.floor(width / 2)))}  ` : "";
   const space = Math.max(0, width - 2 - getWidth(id));
@@ -171,9 +171,9 @@ function labelText({ label }: FlatNode, width: number): string {
 /** Returns a row in words alone, for readers of screens. */
 export function formatPlainRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const node = branches.node(row);
-  const parts = [style.idWidth > 0 ? `${escapeControls(node.id)} ` : ""];
+  const parts = [style.idWidth > 0 ? show`${node.id} ` : ""];
   if (branches.hasLeaf(row)) parts.push("(leaf) ");
-  if (branches.isHead(row)) parts.push(`branch of ${escapeControls(node.parentId ?? "nothing")}: `);
+  if (branches.isHead(row)) parts.push(show`branch of ${node.parentId ?? "nothing"}: `);
   if (branches.lineLength(row) > 0) parts.push(lineFacts(branches, row));
   else {
     const said = getEntryWords(node);

@@ -5,7 +5,6 @@ import { type OutputStyle, plain } from "../terminal/page.ts";
 import {
   cutFront,
   cutTo,
-  escapeControls,
   escapeLine,
   formatAge,
   formatSize,
@@ -14,6 +13,7 @@ import {
   highlightWords,
   pad,
   shortenPath,
+  show,
 } from "../terminal/text.ts";
 import { formatMoney } from "../usage-report.ts";
 import { formatHelpLines, formatKeyLine } from "./help.ts";
@@ -99,7 +99,7 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
 }
 
 function titleOf({ list: { query, isTyping }, cwd }: BrowseState, { home }: OutputStyle): string {
-  const filter = isTyping || query.words !== "" ? `Filter: ${escapeControls(query.words)}${isTyping ? "_" : ""}  ` : "";
+  const filter = isTyping || query.words !== "" ? show`Filter: ${query.words}${isTyping ? "_" : ""}  ` : "";
   const shelf = query.shelf === "archive" ? "Archive" : query.shelf === "trash" ? "Trash" : "Sessions";
   const where =
     query.shelf === "trash" ? "" : query.cwd === undefined ? " of all folders" : ` of ${shortenPath(cwd, home)}`;
@@ -135,7 +135,7 @@ function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page
     amount: extraText(session, sort),
     title: titleCell(state, row, columns.title, page),
     cwd: shortenPath(session.cwd ?? "", home),
-    id: escapeControls(session.shortId ?? String(session.sessionId).slice(0, ID)),
+    id: show`${session.shortId ?? String(session.sessionId).slice(0, ID)}`,
   };
   return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${formatSessionLine(columns, cells, paint)}`;
 }
@@ -188,7 +188,7 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
       ),
     );
   while (lines.length < height) lines.push("");
-  const search = isTyping || words !== "" ? `Search: ${escapeControls(words)}${isTyping ? "_" : ""}  ` : "";
+  const search = isTyping || words !== "" ? show`Search: ${words}${isTyping ? "_" : ""}  ` : "";
   const title = `${search}${escapeLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
   const place = branches.rows === 0 ? filter : `${filter}  ${group(selected + 1)} of ${group(branches.rows)}`;
   return [titleLine(title, place, page), ...lines];
@@ -271,6 +271,6 @@ function lastLine(state: BrowseState, { paint }: OutputStyle): string {
 function promptLine(label: string, text: string, columns: number): string {
   const available = columns - getWidth(label) - 1;
   return available < 8
-    ? `${cutFront(escapeControls(text), Math.max(1, columns - 1))}_`
-    : `${label}${cutFront(escapeControls(text), available)}_`;
+    ? `${cutFront(show`${text}`, Math.max(1, columns - 1))}_`
+    : `${label}${cutFront(show`${text}`, available)}_`;
 }

@@ -3,6 +3,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { ReadStream, WriteStream } from "node:tty";
 import { flushKeys, type Key, parseKeys } from "./keys.ts";
+import { escapeUnpainted } from "./text.ts";
 
 export interface Screen {
   readonly rows: number;
@@ -118,15 +119,16 @@ export function openScreen(input: ReadStream, output: WriteStream, { size, stop 
       };
       input.resume();
     },
-    draw(lines) {
+    draw(unescaped) {
       if (!isOpen) return;
+      const lines = unescaped.map(escapeUnpainted);
       const changed = lines.map((line, i) => (line === drawn[i] ? "" : `\u001b[${i + 1};1H\u001b[K${line}`));
       // The lines below, and those above the first lines.
       const rest =
         drawn.length === lines.length ? "" : `\u001b[${lines.length};1H\u001b[J${lines[lines.length - 1] ?? ""}`;
       if (drawn.length === 0) output.write("\u001b[H\u001b[2J");
       output.write(`${changed.join("")}${drawn.length === 0 ? "" : rest}`);
-      drawn = [...lines];
+      drawn = lines;
     },
     copy(text) {
       if (isOpen) output.write(`\u001b]52;c;${Buffer.from(text).toString("base64")}\u0007`);

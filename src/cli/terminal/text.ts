@@ -4,12 +4,29 @@ import type { Colour, OutputStyle } from "./page.ts";
 
 export { formatSize } from "../../page/amounts.ts";
 
+/**
+ * Returns a line for a terminal: a template whose values are escaped, whatever a session or a file has put into them.
+ * Painted texts are joined instead.
+ */
+export function show(template: TemplateStringsArray, ...values: readonly unknown[]): string {
+  return String.raw({ raw: template }, ...values.map(escapeControls));
+}
+
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
-export function escapeControls(text: unknown): string {
+function escapeControls(text: unknown): string {
   return String(text).replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: matches the control characters
     /[\u0000-\u001f\u007f-\u009f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** Returns output for a terminal: of what acts on it, line ends, tabs and colours stay, even where a verb escapes nothing. */
+export function escapeUnpainted(output: string): string {
+  return output.replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: matches the control characters
+    /\u001b\[[\d;]*m|\r\n|[^\P{Cc}\t\n]|[\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+    (found) => (found.length > 1 ? found : escapeControls(found)),
   );
 }
 

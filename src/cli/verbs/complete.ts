@@ -1,6 +1,6 @@
 import { type Flag, OPTIONS } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
-import { cutTo, escapeControls, escapeLine, formatAge } from "../terminal/text.ts";
+import { cutTo, escapeLine, formatAge, show } from "../terminal/text.ts";
 import type { Verb, VerbContext } from "../verb.ts";
 
 /** A word that the shell may insert, and its description. */
@@ -106,7 +106,7 @@ async function linesFor(asking: VerbContext, { verb, kind, before }: WordPlace, 
   if (kind === "file" || /^[./~]|\//.test(word)) return [FILES];
   const offers = await offersOf(asking, verb, kind, before, word);
   return offers
-    .filter(([value]) => value.startsWith(word) && value !== "" && escapeControls(value) === value)
+    .filter(([value]) => value.startsWith(word) && value !== "" && show`${value}` === value)
     .slice(0, MOST)
     .map(([value, text]) => `${value}\t${cutTo(escapeLine(text), TEXT)}`);
 }

@@ -3,7 +3,7 @@ import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { NamedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeControls, escapeLine, formatAge, shortenId, shortenPath } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatAge, shortenId, shortenPath, show } from "../terminal/text.ts";
 import { CommandFailed, defineVerb, type ResultOf, type VerbContext } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
@@ -19,7 +19,7 @@ export default defineVerb({
     "--yes": { meaning: "do not ask; required without a terminal" },
     "--permanent": { meaning: "delete for good; nothing brings it back" },
   },
-  more: "It asks first, with the name of each session and the number of its messages. The trash command of your desktop takes them, or else the server's own trash, from which restore brings them back.",
+  more: "It asks first, with the name of each session and the number of its messages. The trash command of your desktop takes them, or else the server's own trash; restore brings them back from there.",
   onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   async run(asking, given) {
     const { flags } = given;
@@ -74,11 +74,11 @@ async function describeDeletion({ ask }: VerbContext): Promise<string> {
 async function describe(asking: VerbContext, session: NamedSession, page: OutputStyle): Promise<string> {
   const { operand, listed } = session;
   const said = listed ?? (await factsAt(asking, operand));
-  if (said === undefined) return escapeControls(operand);
+  if (said === undefined) return show`${operand}`;
   const { name, firstMessage, messageCount, cwd, modified } = said;
   const title = escapeLine(name ?? firstMessage ?? "");
   return [
-    title === "" ? escapeControls(operand) : `"${cutTo(title, NAME)}"`,
+    title === "" ? show`${operand}` : `"${cutTo(title, NAME)}"`,
     count(messageCount, "message", "messages"),
     ...(cwd ? [shortenPath(cwd, page.home)] : []),
     ...(modified === null ? [] : [formatAge(page.now - modified)]),

@@ -1,17 +1,7 @@
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import {
-  count,
-  cutTo,
-  escapeControls,
-  escapeLine,
-  formatAge,
-  formatSize,
-  group,
-  shortenPath,
-  wrap,
-} from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatAge, formatSize, group, shortenPath, show, wrap } from "../terminal/text.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
@@ -25,15 +15,15 @@ const LABEL = 12;
 
 export const doctor = defineVerb({
   name: "doctor",
-  meaning: "look at this machine and all sessions, and say what is wrong",
+  meaning: "look at this machine and all sessions, and report faults",
   operands: [],
   flags: {
-    "--fix": { meaning: "list what can be mended safely, ask, and mend it; no session is touched" },
+    "--fix": { meaning: "list what can be repaired safely, ask, and repair it; no session is touched" },
     "--dry-run": { meaning: "with --fix: only list it" },
     "--yes": { meaning: "with --fix: do not ask; required without a terminal" },
     "--all": { meaning: `print every row instead of the first ${MOST_ROWS} of a list` },
   },
-  more: "It opens every session without reading what was said; verify --all reads every byte. The exit status is 3 if a session or the catalog is damaged, or something was interrupted.",
+  more: "It opens every session without reading its messages; verify --all reads every byte. The exit status is 3 if a session or the catalog is damaged, or something was interrupted.",
   async run({ ask, confirm }, { flags }) {
     if (!flags.has("--fix")) {
       for (const name of ["--yes", "--dry-run"])
@@ -43,7 +33,7 @@ export const doctor = defineVerb({
     const health = await ask("get_health");
     if (health.fixes.length === 0 || flags.has("--dry-run")) return health;
     if (!flags.has("--yes")) {
-      const list = health.fixes.map(({ text, path }) => `  ${escapeControls(text)} ${escapeControls(path)}\n`).join("");
+      const list = health.fixes.map(({ text, path }) => show`  ${text} ${path}\n`).join("");
       await requireYes({ confirm }, `${list}Do this?`, {
         alone: "doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.",
         refused: "Nothing was changed.",
@@ -78,10 +68,10 @@ export function formatFact(label: string, texts: readonly string[], page: Output
 
 function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<string> {
   const { server, node, roots, counts, catalog, fleet, space, stateFolder } = health;
-  yield* formatFact("Program", [`${escapeControls(server.name)} ${escapeControls(server.version)}`], page);
+  yield* formatFact("Program", [show`${server.name} ${server.version}`], page);
   yield* formatFact(
     "Node",
-    [node.supported ? escapeControls(node.version) : `${escapeControls(node.version)}: use ${node.required} or newer`],
+    [node.supported ? show`${node.version}` : show`${node.version}: use ${node.required} or newer`],
     page,
   );
   yield* formatFact(
@@ -100,7 +90,7 @@ function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<st
 const AGENTS: Readonly<Record<string, string>> = { pi: "Pi", pi_agent_rust: "pi_agent_rust" };
 
 function agentsText(agents: readonly string[]): string {
-  return agents.map((agent) => AGENTS[agent] ?? escapeControls(agent)).join(" and ");
+  return agents.map((agent) => AGENTS[agent] ?? show`${agent}`).join(" and ");
 }
 
 function rootText(
@@ -130,14 +120,14 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
 
 function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"]>): string[] {
   return [
-    away === null ? "its database answers" : escapeControls(away),
+    away === null ? "its database answers" : show`${away}`,
     ...(owed === 0
       ? []
       : [`${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push uploads them`]),
     ...(lacking === 0
       ? []
       : [
-          `it has lost entries of ${count(lacking, "session", "sessions")} that were acknowledged here; fleet restore gives them back`,
+          `it has lost entries of ${count(lacking, "session", "sessions")} that were acknowledged here; fleet restore uploads them again`,
         ]),
     ...(kept === 0
       ? []
@@ -151,8 +141,8 @@ function catalogText({ state, sizeBytes, reason }: Diagnosis["catalog"]): string
   if (state === "sound") return `sound, ${formatSize(sizeBytes)}`;
   if (state === "missing") return "none yet; the next list makes it";
   if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
-  if (state === "busy") return `it could not be looked at (${escapeControls(reason)})`;
-  return `damaged (${escapeControls(reason)}); doctor --fix throws it away, and the next list makes another`;
+  if (state === "busy") return show`it could not be looked at (${reason})`;
+  return show`damaged (${reason}); doctor --fix throws it away, and the next list makes another`;
 }
 
 /** Returns a heading with the rows of a list, as many as are wanted. */
@@ -168,7 +158,7 @@ function sessionText(
   { shortId, sessionPath, name }: Pick<Diagnosis["damaged"][number], "shortId" | "sessionPath" | "name">,
   { width, home }: OutputStyle,
 ): string {
-  const id = shortId === null ? shortenPath(sessionPath, home) : escapeControls(shortId);
+  const id = shortId === null ? shortenPath(sessionPath, home) : show`${shortId}`;
   const available = Math.floor(width * 0.35) - id.length;
   return name === null || available < 8 ? id : `${id}  ${cutTo(escapeLine(name), available)}`;
 }
@@ -192,8 +182,8 @@ function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: Output
 }
 
 function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damaged"][number]): string {
-  const name = shortId === null || archived ? escapeControls(sessionPath) : escapeControls(shortId);
-  if (remedy === "repair") return `Mend it: repair ${name}`;
+  const name = shortId === null || archived ? show`${sessionPath}` : show`${shortId}`;
+  if (remedy === "repair") return `Repair it: repair ${name}`;
   if (remedy === "finish")
     return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
   return "Nothing repairs it; restore it from a backup.";
@@ -246,7 +236,7 @@ export function* formatUnreadFiles(
 function* lockLines(locks: Diagnosis["locks"], most: number, page: OutputStyle): Generator<string> {
   const rowOf = ({ shortId, sessionPath, holder }: Diagnosis["locks"][number]): string => {
     const session = shortId ?? shortenPath(sessionPath ?? "a session elsewhere", page.home);
-    return `  ${escapeControls(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${escapeControls(holder.client)}`;
+    return show`  ${session}  process ${holder.pid}, ${agoText(holder.since, page)}, ${holder.client}`;
   };
   const [held, stale] = [false, true].map((wanted) => locks.filter(({ isStale }) => isStale === wanted).map(rowOf));
   if (held.length > 0) yield* section(`${count(held.length, "session", "sessions")} in use:`, held, most, page);
@@ -259,13 +249,13 @@ export const KINDS: Readonly<Record<string, readonly [one: string, many: string]
   migrated: ["file of a migrated session", "files of migrated sessions"],
   rolled_back: ["container that was rolled back", "containers that were rolled back"],
   temporary: ["temporary file", "temporary files"],
-  announcement: ["file by which a killed server was found", "files by which killed servers were found"],
+  announcement: ["announcement of a killed server", "announcements of killed servers"],
 };
 
 function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<string> {
   if (leftovers.length === 0) return;
   const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }) => {
-    const [one, many] = KINDS[kind] ?? [escapeControls(kind), escapeControls(kind)];
+    const [one, many] = KINDS[kind] ?? [show`${kind}`, show`${kind}`];
     return `  ${formatSize(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
   });
   yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
@@ -295,12 +285,12 @@ function* exposedLines(exposed: Diagnosis["exposed"], most: number, page: Output
 function* fixLines({ fixes, fixed, failed }: Diagnosis, page: OutputStyle): Generator<string> {
   const rows = (list: Diagnosis["fixes"]): string[] =>
     list.flatMap(({ text, path }) => [
-      ...wrap(escapeControls(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
+      ...wrap(show`${text}`, Math.max(12, page.width - 2)).map((line) => `  ${line}`),
       `    ${shortenPath(path, page.home)}`,
     ]);
   if (fixed && fixed.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
   if (failed && failed.length > 0) {
-    const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), `    ${escapeControls(reason)}`]);
+    const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), show`    ${reason}`]);
     yield* section("Not done:", failures, Number.POSITIVE_INFINITY, page);
   }
   if (fixes.length > 0 && fixed === undefined)

@@ -2,14 +2,14 @@ import type { FleetDatabase, FoundPrunable, Prunable, PruningAges } from "../../
 import { requireYes } from "../confirmed.ts";
 import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, escapeLine, formatSize, wrap } from "../terminal/text.ts";
+import { count, escapeLine, formatSize, show, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import type { VerbArguments, VerbContext } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
 
 export const PRUNING_FLAGS: Readonly<Record<string, Flag>> = {
-  "--older-than": { value: "time", meaning: "what was deleted before this time, by default 30d" },
-  "--until": { value: "time", meaning: "delete sessions that nobody has written to since, such as 90d" },
+  "--older-than": { value: "time", meaning: "sessions that were deleted before this time, by default 30d" },
+  "--until": { value: "time", meaning: "delete sessions without a write since then, such as 90d" },
   "--archived": { meaning: "with --until: archived sessions, too" },
   "--unnamed": { meaning: "with --until: only sessions without a name" },
   "--apply": { meaning: "do it" },
@@ -69,7 +69,7 @@ function idleText({ idle, idleBytes, idleNamed, idleArchived }: Prunable): strin
     ...(idleArchived > 0 ? [`${idleArchived} in the archive`] : []),
   ];
   const which = of.length > 0 ? `, ${of.join(" and ")} among them` : "";
-  return `${count(idle, "session", "sessions")} (${formatSize(idleBytes)}) that nobody has written to since${which}`;
+  return `${count(idle, "session", "sessions")} (${formatSize(idleBytes)}) without a write since then${which}`;
 }
 
 function whatGoes(found: Prunable): string {
@@ -91,7 +91,7 @@ function whatGoes(found: Prunable): string {
 
 export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generator<string> {
   const row = (bytes: number, at: string, id: string, title: string): string =>
-    formatSizedRow(bytes, at, `${escapeControls(id)}  ${escapeLine(title)}`, page);
+    formatSizedRow(bytes, at, show`${id}  ${escapeLine(title)}`, page);
   const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);
   for (const { sessionId, name, deletedAt, entries, bytes } of found.named)
     yield row(bytes, deletedAt, sessionId.slice(0, 8), name ?? count(entries, "entry", "entries"));

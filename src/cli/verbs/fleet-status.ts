@@ -3,7 +3,7 @@
 import type { FleetIndexed } from "../../core/ports/fleet-admin.ts";
 import type { DatabaseStatus, FleetStatus, MeasuredFleet } from "../../core/ports/fleet-database.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, formatSize, group, toRawPath } from "../terminal/text.ts";
+import { count, formatSize, group, show, toRawPath } from "../terminal/text.ts";
 
 /** Tenants that are printed at most. */
 const MOST_TENANTS = 10;
@@ -39,7 +39,7 @@ export function describeOthers(tenant: unknown): string {
 
 export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   const { address, server, durability, schemaVersion, migratedFrom, indexed = 0, inUse = [], ...sums } = status;
-  yield `${escapeControls(address)}: ${escapeControls(server)}`;
+  yield show`${address}: ${server}`;
   if (schemaVersion === 0) {
     yield "It has no tables yet: pi-session-server fleet migrate makes them.";
     return;
@@ -48,8 +48,7 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   if (indexed > 0) yield `${count(indexed, "session", "sessions")} can be listed and searched again`;
   if (inUse.length > 0)
     yield `${count(inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
-  for (const id of sums.unreadable ?? [])
-    yield `${escapeControls(id)}: its header or lines cannot be read; fleet verify tells more`;
+  for (const id of sums.unreadable ?? []) yield show`${id}: its header or lines cannot be read; fleet verify says more`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
@@ -65,7 +64,7 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
   if (sums.unkept !== undefined)
-    yield `Long values are not compressed as they could be (${escapeControls(sums.unkept)}): fleet migrate does that another time`;
+    yield show`Long values are not compressed as they could be (${sums.unkept}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
     yield "PostgreSQL does not cancel abandoned statements here, and they keep their connections. To fix: alter role NAME set client_connection_check_interval = '10s'";
 }
@@ -80,11 +79,11 @@ function* sizeLines({
     `${count(entries, "entry", "entries")}, ${formatSize(bytes)}`;
   const named = tenants.filter(({ tenant }) => tenant !== own);
   for (const one of named.slice(0, MOST_TENANTS))
-    yield `Tenant ${escapeControls(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
+    yield show`Tenant ${one.tenant}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
   if (named.length > MOST_TENANTS) yield `and ${count(named.length - MOST_TENANTS, "more tenant", "more tenants")}`;
   if (largest.length > 0) yield "The largest sessions:";
   for (const one of largest) {
-    const whose = one.tenant === own ? "" : `, of the tenant ${escapeControls(one.tenant)}`;
-    yield `  ${escapeControls(one.sessionId)}: ${sizes(one)}${whose}`;
+    const whose = one.tenant === own ? "" : show`, of the tenant ${one.tenant}`;
+    yield show`  ${one.sessionId}: ${sizes(one)}${whose}`;
   }
 }

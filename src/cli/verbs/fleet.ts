@@ -15,7 +15,7 @@ import { findPaths, toAbsolutePath } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
-import { count, escapeControls, formatSize, group } from "../terminal/text.ts";
+import { count, formatSize, group, show } from "../terminal/text.ts";
 import {
   DAMAGE,
   defineVerb,
@@ -85,7 +85,7 @@ function getFleetAdmin({ service }: VerbContext): FleetAdmin {
 
 /** Yields the name of the tenant that an answer is about. */
 function* tenantLine({ tenant }: { readonly tenant: string }): Generator<string> {
-  if (tenant) yield `Of the tenant ${escapeControls(tenant)}:`;
+  if (tenant) yield show`Of the tenant ${tenant}:`;
 }
 
 const status = defineVerb({
@@ -154,10 +154,12 @@ const prune = defineVerb({
   operands: [],
   flags: PRUNING_FLAGS,
   more:
-    "Without --apply, nothing is changed. With it, sessions that were deleted longer than 30 days ago are removed for good; " +
-    "their ids stay taken, and a machine that has one in its trash can restore it. --until also deletes sessions that " +
-    "nobody has written to since and in which nothing is under way; restore brings them back until their rows go.",
-  onInterrupt: "What was removed is gone; fleet prune goes on with the rest.",
+    "With --apply, sessions that were deleted longer than 30 days ago are removed for good; their ids stay taken, and a " +
+    "machine that has one in its trash can restore it. --until also deletes sessions that are not in use and have had no " +
+    "write since; restore brings them back until their rows go.\n" +
+    "  pi-session-server fleet prune --apply\n" +
+    "  pi-session-server fleet prune --until 90d --unnamed --apply",
+  onInterrupt: "The removed sessions are gone; fleet prune goes on with the rest.",
   run: (asking, given) =>
     withFleet(asking, given, async (database) => {
       await database.requireTables();
@@ -172,11 +174,12 @@ const prune = defineVerb({
 
 const take = defineVerb({
   name: "fleet take",
-  meaning: "take a session from a machine that nobody reaches",
+  meaning: "take a session from a machine that cannot be reached",
   operands: ["<id>"],
   more:
     "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
-    "idle session needs no take: others may write five seconds after its last write.",
+    "idle session needs no take: others may write five seconds after its last write.\n" +
+    "  pi-session-server fleet take 01991f6e",
   run: (asking, given) =>
     withFleet(asking, given, async (database) => {
       const { shown, tenant } = database;
@@ -185,10 +188,10 @@ const take = defineVerb({
   *print(result) {
     const { sessionId, holder } = result;
     yield* tenantLine(result);
-    if (holder === null) yield `Nobody has ${escapeControls(sessionId)}; any server can write to it.`;
+    if (holder === null) yield show`No server has ${sessionId}; any of them can write to it.`;
     else {
-      yield `Taken from ${escapeControls(holder.client)} on ${escapeControls(holder.host)}. The next server that writes to it has it: open it there and write.`;
-      yield "What that process writes after somebody else is refused and kept aside; recover lists it, on its machine.";
+      yield show`Taken from ${holder.client} on ${holder.host}. The next server that writes to it has it: open it there and write.`;
+      yield "What that process writes after another server is refused and kept; recover lists it, on its machine.";
     }
   },
 });
@@ -208,7 +211,7 @@ const fleetImport = defineVerb<OfTenant<FleetFiles>>({
   name: "fleet import",
   meaning: "bring the sessions of a folder, and of those in it, into the database",
   operands: ["<folder>"],
-  more: "It changes no file.",
+  more: "It changes no file.\n  pi-session-server fleet import ./sessions",
   onInterrupt: RUN_AGAIN,
   run: (asking, given) => withAdmin(asking, given, (admin) => ofFiles(asking, given, admin.importFolder.bind(admin))),
   print: (result) => [...tenantLine(result), ...fileLines(result, "brought in from", "the fleet")],
@@ -219,7 +222,7 @@ const fleetExport = defineVerb<OfTenant<FleetFiles>>({
   name: "fleet export",
   meaning: "write all sessions of the database into a folder, byte for byte",
   operands: ["<folder>"],
-  more: "It overwrites nothing.",
+  more: "It overwrites nothing.\n  pi-session-server fleet export ./backup",
   onInterrupt: RUN_AGAIN,
   run: (asking, given) => withAdmin(asking, given, (admin) => ofFiles(asking, given, admin.exportTo.bind(admin))),
   print: (result) => [
@@ -238,7 +241,7 @@ const push = makePushVerb("push", {
 });
 
 const restore = makePushVerb("restore", {
-  meaning: "give the database back what it has lost of this machine's sessions",
+  meaning: "upload again the entries of this machine that the database has lost",
   more:
     "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
     "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks.",
@@ -265,7 +268,7 @@ function makePushVerb(word: "push" | "restore", texts: Pick<Verb, "meaning" | "m
       for (const pushed of problems.slice(0, MOST_PRINTED)) {
         const { sessionPath, outcome, message = "" } = pushed;
         if (outcome === "branched")
-          yield `${escapeControls(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
+          yield show`${sessionPath}: others had written to it, and the entries of this machine are a branch of it now`;
         if (outcome === "refused") yield formatProblem(sessionPath, { ...pushed, message });
       }
       if (problems.length > MOST_PRINTED)
@@ -287,7 +290,7 @@ export default defineVerb({
   meaning: "look after the database that has the sessions, too: its tables, sizes, files in and out",
   operands: ["<word>", "[folder or id]"],
   subverbs: words,
-  more: "The database is that of PI_FLEET_URL or --fleet. fleet <word> --help tells more of each.",
+  more: "The database is that of PI_FLEET_URL or --fleet. fleet <word> --help says more.",
   run: async (_asking, { operands: [word] }): Promise<never> => {
     const names = words.map(({ name }) => name.slice("fleet ".length));
     throw new UsageError(`fleet takes ${names.slice(0, -1).join(", ")} or ${names.at(-1)}; it got ${word}.`);
@@ -302,7 +305,7 @@ const SESSIONS = "the table of sessions";
 
 /** Returns the line about a part of a result with a sentence. */
 function formatProblem(which: string, found: { readonly message: string }): string {
-  return `${escapeControls(which)}: ${escapeControls(toSentence(found))}`;
+  return show`${which}: ${toSentence(found)}`;
 }
 
 function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
@@ -312,9 +315,9 @@ function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
 /** Sentences for the states of copies. */
 const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
   different:
-    "other entries than the fleet's; open it by its id, and the fleet's take their place. What the copy owes becomes a branch, and a copy without a common entry is another session's and stays as it is",
+    "other entries than the fleet's; open it by its id, and the fleet's take their place. Entries that only the copy has become a branch; a copy without a common entry belongs to another session and stays as it is",
   unreadable: "cannot be read; verify says more",
-  ahead: "more entries than the fleet has; the next write, or fleet push, gives it these",
+  ahead: "more entries than the fleet has; the next write, or fleet push, uploads them",
   behind: "fewer entries than the fleet has; opening it brings the rest",
   deleted: "deleted from the fleet",
   only_here: "not in the fleet; the next write, or fleet import, brings it there",
@@ -326,14 +329,14 @@ function* journalLines(journal: readonly JournaledSession[]): Generator<string> 
     yield `${count(pending.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push uploads them`;
   for (const { sessionPath, conflicts } of journal)
     for (const { at, entries, lastEntryId } of conflicts)
-      yield `${escapeControls(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${escapeControls(at)}, which ends with ${escapeControls(lastEntryId)}`;
+      yield show`${sessionPath}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${at}, which ends with ${lastEntryId}`;
 }
 
 function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
   if (lacking.length === 0) return;
-  yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore gives them back`;
+  yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore uploads them again`;
   for (const { sessionId, entries, at } of lacking.slice(0, MOST_PRINTED))
-    yield `  ${escapeControls(sessionId)}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${escapeControls(at)}`;
+    yield show`  ${sessionId}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${at}`;
 }
 
 function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
@@ -343,14 +346,13 @@ function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
   for (const fault of faults.slice(0, MOST_PRINTED)) yield formatProblem(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
   yield* lackingLines(lacking);
-  if (faults.length + lacking.length === 0) yield "The database has what was acknowledged on this machine";
+  if (faults.length + lacking.length === 0) yield "The database has every entry that was acknowledged on this machine";
   const same = copies.filter(({ state }) => state === "same").length;
   yield `${count(same, "copy", "copies")} here with the same entries`;
   for (const [state, meaning] of Object.entries(STATES)) {
     const found = copies.filter((copy) => copy.state === state);
     if (found.length > 0) yield `${count(found.length, "copy", "copies")}: ${meaning}`;
-    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED))
-      yield `  ${escapeControls(sessionPath)}`;
+    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED)) yield show`  ${sessionPath}`;
   }
   yield* journalLines(journal);
 }
@@ -381,7 +383,7 @@ function ofRefused({ refused, incomplete }: FleetFiles): number {
 function* fileLines(result: FleetFiles, did: string, place: string, more = ""): Generator<string> {
   const { folder, files, refused, incomplete } = result;
   const of = (outcome: FleetFile["outcome"]): number => files.filter((file) => file.outcome === outcome).length;
-  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${escapeControls(folder)}; ${group(of("known"))} were in ${place} already${more}`;
+  yield show`${count(of("new") + of("continued"), "session", "sessions")} ${did} ${folder}; ${group(of("known"))} were in ${place} already${more}`;
   const problems = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
   for (const file of problems.slice(0, MOST_PRINTED)) yield formatProblem(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;

@@ -2,7 +2,7 @@ import { decodeText, findValue, getElements, parseText, toBytes } from "../../co
 import { getInfo } from "../../storage/fs/files.ts";
 import { formatEntry, formatMessage } from "../conversation.ts";
 import { UsageError } from "../options.ts";
-import { escapeControls } from "../terminal/text.ts";
+import { show } from "../terminal/text.ts";
 import {
   type AnyResult,
   CommandFailed,
@@ -132,10 +132,7 @@ class Follower {
     const message = { timestamp: entry.timestamp, ...entry.message };
     const isSpoken = !showsAll && type === "message";
     const lines = isSpoken ? formatMessage(message, page, this.isWhole) : formatEntry(entry, page, this.isWhole);
-    const jump = page.paint(
-      "dim",
-      `(another branch, after ${parentId === null ? "nothing" : escapeControls(parentId)})`,
-    );
+    const jump = page.paint("dim", show`(another branch, after ${parentId ?? "nothing"})`);
     await this.print(isJump ? [jump, ...lines] : lines);
   }
 

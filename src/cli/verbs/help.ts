@@ -12,7 +12,7 @@ function subverbOf(verb: Verb, word: string | undefined): Verb {
 export function defineHelp(groups: () => readonly VerbGroup[], find: (name: string) => Verb): Verb {
   return {
     name: "help",
-    meaning: "list the verbs, or tell how one of them is used",
+    meaning: "list the verbs, or show the help of one",
     operands: ["[verb]", "[word]"],
     async run({ page, isTerminal }, { operands: [about, word] }) {
       const width = getHelpWidth(isTerminal ? page().width : undefined);

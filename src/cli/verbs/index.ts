@@ -1,6 +1,6 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
-import { count, escapeControls } from "../terminal/text.ts";
+import { count, show } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
 
 export default {
@@ -18,5 +18,5 @@ export default {
     const path = toAbsolutePath(out, cwd);
     return { path, sessionCount: await service.catalog.exportIndex(path) };
   },
-  print: ({ path, sessionCount }) => [`${count(sessionCount, "session", "sessions")} in ${escapeControls(path)}.`],
+  print: ({ path, sessionCount }) => [show`${count(sessionCount, "session", "sessions")} in ${path}.`],
 } satisfies Verb;

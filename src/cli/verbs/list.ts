@@ -7,7 +7,6 @@ import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
   cutTo,
-  escapeControls,
   escapeLine,
   formatAge,
   formatSize,
@@ -15,6 +14,7 @@ import {
   group,
   pad,
   shortenPath,
+  show,
   toRawPath,
   wrap,
 } from "../terminal/text.ts";
@@ -49,12 +49,12 @@ export default defineVerb({
     },
     "--since": {
       value: "time",
-      meaning: 'list only sessions in which something was said since, such as 2d, "last week", march',
+      meaning: 'list only sessions with a message since, such as 2d, "last week", march',
     },
     "--until": {
       value: "time",
       meaning:
-        "list only sessions in which nothing was said since this time, such as 90d; a day, week or month means its beginning",
+        "list only sessions without a message since this time, such as 90d; a day, week or month means its beginning",
     },
     "--named": { meaning: "list only sessions with a name" },
     "--top": { meaning: "leave out forks" },
@@ -66,7 +66,7 @@ export default defineVerb({
       meaning: "sort by modified (default), created, name, size or cost",
     },
     "--trash": { meaning: "list deleted sessions, as trash does" },
-    "--all": { meaning: "list all sessions, also those in which nothing was said" },
+    "--all": { meaning: "list all sessions, also those without a message" },
     "--limit": {
       value: "n",
       meaning: `list at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given`,
@@ -171,7 +171,7 @@ function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputS
 
 /** Returns the beginning of a session's id that no other session's id has. */
 function idText({ sessionId, shortId }: ListedSession): string {
-  return escapeControls(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
+  return show`${shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID))}`;
 }
 
 /** Returns a session as one line, no wider than the page. */

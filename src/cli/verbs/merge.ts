@@ -1,5 +1,5 @@
 import { UsageError } from "../options.ts";
-import { count, escapeControls, escapeLines } from "../terminal/text.ts";
+import { count, escapeLines, show } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type VerbContext } from "../verb.ts";
 import { findOtherSession } from "./compare.ts";
 
@@ -33,7 +33,7 @@ export default defineVerb({
       return isTerminal ? escapeLines(result.conversationText) : [result.conversationText];
     const { entryId, fromId, entryCount } = result;
     const what = count(entryCount, "entry", "entries");
-    return [`The summary of ${what} up to ${escapeControls(fromId)} is ${escapeControls(entryId)}, the new leaf.`];
+    return [show`The summary of ${what} up to ${fromId} is ${entryId}, the new leaf.`];
   },
 });
 

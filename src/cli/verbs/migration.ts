@@ -3,7 +3,7 @@
 import { formatLockOwner } from "../lock-owner.ts";
 import { getChoice, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
+import { count, shortenId, shortenPath, show } from "../terminal/text.ts";
 import { askAt, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
@@ -20,7 +20,7 @@ export const migrateVerb = defineVerb<ResultOf<"migrate_session">>({
   },
   onInterrupt:
     "The session is as it was, or its migration goes on where it stopped: status shows which, and migrate --apply goes on.",
-  more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The file stays beside it, and rollback makes it the session again.",
+  more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The file stays next to it, and rollback makes it the session again.",
   run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
     return { to: getChoice(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };
@@ -35,7 +35,7 @@ export const rollbackVerb = defineVerb<ResultOf<"rollback_migration">>({
   operands: ["<session>"],
   onInterrupt: "Nothing is lost: status shows where the session is, and rollback goes on.",
   flags: { "--reason": { value: "text", meaning: "record this reason" } },
-  more: "It appends what was added since the migration to that file. Where the file is missing, it writes all of it from the container. The container stays under another name.",
+  more: "It appends the entries since the migration to that file. Where the file is missing, it writes all of it from the container. The container stays under another name.",
   run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
   print: (result, _given, page) => movementLines(result, page),
 });
@@ -53,16 +53,13 @@ export const statusVerb = defineVerb<ResultOf<"migration_status">>({
   more: "The exit status is 3 if a migration or rollback was interrupted; migrate --apply or rollback completes it.",
   run: askAt("migration_status"),
   print: ({ active, state, phase, reason, snapshotPath, interrupted, lockedBy, events }, _given, { home }) => [
-    `${FORMATS[active]}, ${escapeControls(state)}${phase === null ? "" : ` (${escapeControls(phase)})`}.`,
+    show`${FORMATS[active]}, ${state}${phase === null ? "" : show` (${phase})`}.`,
     ...(lockedBy === undefined ? [] : [`Open in ${formatLockOwner(lockedBy)}.`]),
-    ...(reason === null ? [] : [`Reason: ${escapeControls(reason)}.`]),
+    ...(reason === null ? [] : [show`Reason: ${reason}.`]),
     ...(snapshotPath === null ? [] : [`The session file is kept as ${shortenPath(snapshotPath, home)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
     ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
-    ...events.map(
-      ({ at, phase: step, outcome }) =>
-        `  ${escapeControls(at)}  ${escapeControls(step).padEnd(16)} ${escapeControls(outcome)}`,
-    ),
+    ...events.map(({ at, phase: step, outcome }) => show`  ${at}  ${step.padEnd(16)} ${outcome}`),
   ],
   status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
 });
@@ -76,7 +73,7 @@ function plan(
       "The session cannot be migrated as it is:",
       ...obstacles.map(
         ({ kind, entryId, reason }) =>
-          `  ${escapeControls(kind)}${entryId === undefined ? "" : ` (entry ${escapeControls(entryId)})`}: ${escapeControls(rewordAsVerbs(reason))}`,
+          show`  ${kind}${entryId === undefined ? "" : show` (entry ${entryId})`}: ${rewordAsVerbs(reason)}`,
       ),
     ];
   return [
@@ -91,7 +88,7 @@ function movementLines(
 ): string[] {
   const { state, sessionId, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
-    `The session is now ${shortenPath(sessionPath, home)} (${escapeControls(state)}, ${count(entryCount, "entry", "entries")}).`,
+    show`The session is now ${shortenPath(sessionPath, home)} (${state}, ${count(entryCount, "entry", "entries")}).`,
     ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them were added after the migration.`] : []),
     ...(hiddenFromPi
       ? [`Pi does not see it there. rollback ${shortenId(sessionId)} makes its file the session again.`]

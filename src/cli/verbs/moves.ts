@@ -6,7 +6,7 @@ import { doEach, type EachResult, findNamedSessions, isFailed, printEach } from 
 import { requireYes } from "../confirmed.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, escapeControls, shortenId, shortenPath } from "../terminal/text.ts";
+import { count, shortenId, shortenPath, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import {
   defineVerb,
@@ -50,7 +50,7 @@ const MOST_SHOWN = 20;
 const archiving = moving("listed", {
   name: "archive",
   meaning: "move sessions to the archive, so that they are not listed",
-  more: "list --archived lists them; unarchive brings them back, and so does undo. Without a session, --until shows the sessions in which nothing was said for long, and asks.",
+  more: "list --archived lists them; unarchive brings them back, and so does undo. Without a session, --until shows the sessions without a message for long, and asks.",
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
 });
 
@@ -60,7 +60,7 @@ export const archive = defineVerb({
   flags: {
     "--until": {
       value: "time",
-      meaning: "archive the sessions in which nothing was said since this time, such as 90d or 3mo",
+      meaning: "archive the sessions without a message since this time, such as 90d or 3mo",
     },
     "--cwd": {
       ...CWD_FLAG,
@@ -126,7 +126,7 @@ function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: V
   const failed = results.filter(isFailed);
   const moved = count(results.length - failed.length, "session is", "sessions are");
   return [
-    ...failed.map(({ operand, sentence }) => `${escapeControls(operand)}: ${escapeControls(sentence)}`),
+    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
     `${moved} in the archive now; undo brings ${results.length - failed.length === 1 ? "it" : "them"} back.`,
   ];
 }

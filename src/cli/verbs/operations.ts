@@ -2,7 +2,7 @@
 
 import { parsePositive } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutTo, escapeControls, escapeLine, formatAge, pad, shortenPath, wrap } from "../terminal/text.ts";
+import { cutTo, escapeLine, formatAge, pad, shortenPath, show, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { CommandFailed, defineVerb, FAILURE, OK, type ResultOf, toSessionParams, type Verb } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
@@ -24,10 +24,10 @@ const REFUSES =
 
 export const operations = defineVerb({
   name: "operations",
-  meaning: "list what was done to sessions, the latest first",
+  meaning: "list the changes to sessions, the latest first",
   operands: ["[session]"],
   flags: {
-    "--since": { value: "time", meaning: "list only what was done since, such as 2d, yesterday or 2026-01-24" },
+    "--since": { value: "time", meaning: "list only changes since, such as 2d, yesterday or 2026-01-24" },
     "--limit": { value: "n", meaning: `list at most this many; ${ON_TERMINAL} on a terminal by default` },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
@@ -47,7 +47,7 @@ export const operations = defineVerb({
     if (found.length === 0) yield "Nothing is recorded.";
     else yield page.paint("dim", cutTo(cells(page, "ID", "AGE", "SESSION", "OPERATION"), page.width));
     for (const operation of found) yield row(operation, page);
-    if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
+    if (nextCursor !== undefined) yield page.paint("dim", show`There is more: --cursor ${nextCursor}`);
   },
 });
 
@@ -64,12 +64,12 @@ function row(operation: ResultOf<"list_operations">["operations"][number], page:
 
 function cells({ width }: OutputStyle, id: string, age: string, session: string, text: string): string {
   const wide = width < WIDE ? [] : [pad(escapeLine(session), SESSION)];
-  return [pad(escapeControls(id.slice(0, ID)), ID), pad(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
+  return [pad(show`${id.slice(0, ID)}`, ID), pad(age, AGE, "right"), ...wide, escapeLine(text)].join(GAP);
 }
 
 export const undo = defineVerb({
   name: "undo",
-  meaning: "take back what was done last, or an operation by its id",
+  meaning: "take back the last change, or an operation by its id",
   operands: ["[id]"],
   flags: { "--in": IN },
   more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. ${REFUSES}`,
@@ -113,10 +113,10 @@ function* lines(result: ResultOf<"undo">, page: OutputStyle, ways: readonly [str
   const { text, sessionId, sessionPath, also, refused = [] } = result;
   yield* wrap(escapeLine(text), page.width);
   if (also === undefined && sessionPath !== "")
-    yield cutTo(`  ${escapeControls(sessionId.slice(0, ID))}  ${shortenPath(sessionPath, page.home)}`, page.width);
+    yield cutTo(show`  ${sessionId.slice(0, ID)}  ${shortenPath(sessionPath, page.home)}`, page.width);
   for (const { sessionId, name, failure } of refused) {
     const title = name === null ? "" : ` ${escapeLine(name)}`;
-    const sentence = `${escapeControls(sessionId.slice(0, WHOLE_ID))}${title}: ${rewordAsVerbs(escapeLine(failure.message))}`;
+    const sentence = show`${sessionId.slice(0, WHOLE_ID)}${title}: ${rewordAsVerbs(escapeLine(failure.message))}`;
     for (const line of wrap(sentence, page.width - 2)) yield page.paint("yellow", `  ${line}`);
   }
   yield* wrap(ways[also === undefined ? 0 : 1], page.width);

@@ -2,7 +2,7 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutFront, cutTo, escapeControls, escapeLine, formatSize, shortenPath, wrap } from "../terminal/text.ts";
+import { count, cutFront, cutTo, escapeLine, formatSize, shortenPath, show, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { defineVerb, type ResultOf, type VerbArguments, type VerbContext } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
@@ -10,12 +10,12 @@ import { formatSizedRow, KINDS } from "./doctor.ts";
 
 export const prune = defineVerb({
   name: "prune",
-  meaning: "show what is left over beside sessions, and remove it",
+  meaning: "show leftover files of sessions, and remove them",
   operands: ["[path...]"],
   flags: {
     "--apply": { meaning: "move it to the trash; undo brings it back" },
     "--permanent": { meaning: "with --apply: remove it for good" },
-    "--older-than": { value: "time", meaning: "choose only what was left before this time, such as 30d" },
+    "--older-than": { value: "time", meaning: "choose only files from before this time, such as 30d" },
     "--trash": { meaning: "look at the server's own trash instead; --apply removes its content for good" },
     "--yes": { meaning: "do not ask before removing for good; required without a terminal" },
   },
@@ -111,7 +111,7 @@ function bytesOf(leftovers: readonly PrunedLeftover[]): number {
 
 /** Returns a leftover as one line: its size and age, and the session that it belongs to. */
 function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, page: OutputStyle): string {
-  const id = sessionId === null ? "" : `${escapeControls(sessionId.slice(0, 8))}  `;
+  const id = sessionId === null ? "" : show`${sessionId.slice(0, 8)}  `;
   const what = name === null ? shortenPath(path, page.home) : escapeLine(name);
   return formatSizedRow(sizeBytes, since, `${id}${what}`, page);
 }
@@ -131,7 +131,7 @@ function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generat
     const reason = rewordAsVerbs(escapeLine(one.keptBecause ?? ""));
     for (const line of wrap(reason, Math.max(12, page.width - 4))) yield `    ${line}`;
     // A path that is cut or wrapped cannot be copied.
-    if (!one.isNeeded) yield `    ${escapeControls(one.path)}`;
+    if (!one.isNeeded) yield show`    ${one.path}`;
   }
   if (kept.some(({ isNeeded }) => !isNeeded)) yield* wrap("prune <path> --apply moves one nevertheless.", page.width);
   yield "";
@@ -171,12 +171,11 @@ function* trashLines(
   const applied = flags.has("--apply");
   if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
-    const id = sessionId === null ? "leftovers" : escapeControls(sessionId.slice(0, 8));
+    const id = sessionId === null ? "leftovers" : show`${sessionId.slice(0, 8)}`;
     const what = name === null ? shortenPath(sessionPath, page.home) : escapeLine(name);
     yield formatSizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }
-  for (const { itemPath, reason } of kept)
-    yield* wrap(`  ${escapeControls(itemPath)}: ${escapeControls(reason)}`, page.width);
+  for (const { itemPath, reason } of kept) yield* wrap(show`  ${itemPath}: ${reason}`, page.width);
   if (items.length === 0) return;
   const what = `${count(items.length, "item", "items")}, ${formatSize(totalBytes)}`;
   const sentence = applied

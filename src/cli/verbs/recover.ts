@@ -1,5 +1,5 @@
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { count, cutTo, escapeControls, escapeLine } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, show } from "../terminal/text.ts";
 import { defineVerb, openNamedSession } from "../verb.ts";
 
 export default defineVerb({
@@ -19,24 +19,21 @@ export default defineVerb({
     if (result.kept === undefined) {
       const { entryIds, renamed, damagedLines, sessionId } = result;
       const last = entryIds.at(-1);
-      if (last === undefined) yield `The session ${escapeControls(sessionId)} has all of it already.`;
+      if (last === undefined) yield show`The session ${sessionId} has all of it already.`;
       else
-        yield `${count(entryIds.length, "entry is", "entries are")} a branch of the session ${escapeControls(sessionId)}, which ends with ${escapeControls(last)}.`;
+        yield show`${count(entryIds.length, "entry is", "entries are")} a branch of the session ${sessionId}, which ends with ${last}.`;
       for (const { from, to } of renamed)
-        yield `${escapeControls(from)} is ${escapeControls(to)} there, because others gave its id to another entry.`;
+        yield show`${from} is ${to} there, because others gave its id to another entry.`;
       if (damagedLines > 0) yield `${count(damagedLines, "line is", "lines are")} damaged and left out.`;
       return;
     }
     const { kept } = result;
-    if (kept.length === 0) yield "Nothing is kept aside.";
+    if (kept.length === 0) yield "No refused entries are kept.";
     for (const { keptAt, sessionId: of, entryCount, damagedLines: damaged, since, text } of kept) {
-      yield escapeControls(keptAt);
+      yield show`${keptAt}`;
       const lost = damaged > 0 ? `, ${count(damaged, "damaged line", "damaged lines")}` : "";
       const said = `${lost}${text === null ? "" : `: ${escapeLine(text)}`}`;
-      yield cutTo(
-        `  ${count(entryCount, "entry", "entries")} of ${escapeControls(of)}, kept ${escapeControls(since)}${said}`,
-        width,
-      );
+      yield cutTo(show`  ${count(entryCount, "entry", "entries")} of ${of}, kept ${since}${said}`, width);
     }
   },
 });

@@ -17,6 +17,6 @@ export default defineVerb({
   },
   print: ({ sessionId, movedTo, keptAt }, _given, { home }) => [
     `${shortenId(sessionId)} is now at ${shortenPath(movedTo, home)}.`,
-    ...(keptAt === null ? [] : [`The original is kept beside it (${formatBackupName(keptAt)}).`]),
+    ...(keptAt === null ? [] : [`The original is kept next to it (${formatBackupName(keptAt)}).`]),
   ],
 });

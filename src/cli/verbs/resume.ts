@@ -1,6 +1,6 @@
 import { Failure } from "../../core/failure.ts";
 import { resumeSession } from "../agent.ts";
-import { escapeControls } from "../terminal/text.ts";
+import { show } from "../terminal/text.ts";
 import { defineVerb, OK, type VerbContext } from "../verb.ts";
 
 export default defineVerb({
@@ -14,7 +14,7 @@ export default defineVerb({
     },
     "--dry-run": { meaning: "print the directory and the command, and start nothing" },
   },
-  more: `Without a session, it opens the one of this directory in which something was said last. The agent gets this terminal; its exit status becomes that of resume. PI_SESSION_SERVER_RESUME names your agent for good, and no shell runs the command:
+  more: `Without a session, it opens the session of this directory with the latest message. The agent gets this terminal; its exit status becomes that of resume. PI_SESSION_SERVER_RESUME names your agent for good, and no shell runs the command:
   PI_SESSION_SERVER_RESUME='my-agent --resume {id}'`,
   async run(asking, { operands, flags }) {
     const session = operands[0] ?? (await latestHere(asking));
@@ -34,6 +34,6 @@ async function latestHere({ ask, cwd }: VerbContext): Promise<string> {
 
 /** Returns a word as a shell reads it. */
 function quoted(word: string): string {
-  const text = escapeControls(word);
+  const text = show`${word}`;
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -4,7 +4,7 @@ import { guardErrno, putInPlace } from "../../storage/fs/files.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
 import { readSchemaFile } from "../schema-files.ts";
-import { escapeControls } from "../terminal/text.ts";
+import { show } from "../terminal/text.ts";
 import { defineVerb } from "../verb.ts";
 
 /** The files, by the word that prints one of them. The build makes them from the declarations of the commands. */
@@ -32,7 +32,7 @@ export default defineVerb({
     const folder = toAbsolutePath(out, cwd);
     return { paths: await guardErrno("writing the schema", () => copyTo(realDisk, folder)) };
   },
-  print: ({ text, paths }) => text ?? paths.map((path: string) => escapeControls(path)),
+  print: ({ text, paths }) => text ?? paths.map((path: string) => show`${path}`),
 });
 
 async function copyTo(disk: Disk, folder: string): Promise<string[]> {

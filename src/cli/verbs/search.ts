@@ -9,11 +9,11 @@ import {
   count,
   cutFront,
   cutTo,
-  escapeControls,
   escapeLine,
   formatClock,
   getWidth,
   shortenPath,
+  show,
   toRawPath,
   wrap,
 } from "../terminal/text.ts";
@@ -204,7 +204,7 @@ function sessionLine(
   { shortId, at, cwd, name, firstMessage, inheritedFrom }: PrintedSession,
   { paint, width, home }: OutputStyle,
 ): string {
-  const id = escapeControls(shortId);
+  const id = show`${shortId}`;
   const day = dayOf(at);
   const available = width - id.length - day.length - 2 * GAP.length;
   const folder =
@@ -267,7 +267,7 @@ function* hitLines(
       for (const line of originLines(hit, forks)) yield page.paint("dim", cutTo(line, page.width));
     }
   }
-  if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
+  if (nextCursor !== undefined) yield page.paint("dim", show`There is more: --cursor ${nextCursor}`);
 }
 
 /** Yields the other places of a hit: the session from which a fork inherited it, and the forks that inherited it. */
@@ -275,10 +275,10 @@ function* originLines({ inheritedFrom }: PrintedHit, forks: readonly PrintedHit[
   const space = " ".repeat(INDENT);
   if (inheritedFrom) {
     const { sessionId, name } = inheritedFrom;
-    yield `${space}${FORK} from ${name === null ? escapeControls(sessionId) : escapeLine(name)}`;
+    yield `${space}${FORK} from ${name === null ? show`${sessionId}` : escapeLine(name)}`;
   }
   const titles = forks.map(
-    ({ shortId, name, firstMessage }) => `${escapeControls(shortId)} ${escapeLine(name ?? firstMessage ?? "")}`,
+    ({ shortId, name, firstMessage }) => show`${shortId} ${escapeLine(name ?? firstMessage ?? "")}`,
   );
   for (const title of titles.slice(0, MOST_FORKS)) yield `${space}${FORK} also in ${title}`;
   const more = titles.length - MOST_FORKS;
@@ -292,7 +292,7 @@ function* oneHit(
 ) {
   const { paint, width } = page;
   const who = tool === undefined || tool === "" ? role : `${role}: ${tool}`;
-  const head = cutTo(`  ${escapeControls(entryId).padEnd(8)}  ${escapeControls(who)}`, width);
+  const head = cutTo(show`  ${entryId.padEnd(8)}  ${who}`, width);
   const branch = onActivePath ? "" : " (another branch)";
   // The day is in the line of the session, too.
   const rest =
@@ -311,11 +311,7 @@ function highlightedWords({ operands, flags }: VerbArguments): RegExp | undefine
   const words = parseQuery(operands.join(" ")) ?? (file === undefined ? [] : [basename(file)]);
   // A longer word first: the pattern takes the first that fits.
   const longestFirst = [...words].sort((a, b) => b.length - a.length);
-  const any = longestFirst.map((word) =>
-    escapeControls(word)
-      .replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
-      .replace(/\s+/g, " "),
-  );
+  const any = longestFirst.map((word) => show`${word}`.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, " "));
   return any.length === 0 ? undefined : new RegExp(any.join("|"), "giu");
 }
 

@@ -1,7 +1,7 @@
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
 import { parsePositive } from "../options.ts";
-import { escapeControls, wrap } from "../terminal/text.ts";
+import { show, wrap } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type ResultOf } from "../verb.ts";
 import { formatNewerVersion } from "./verify.ts";
 
@@ -54,6 +54,6 @@ export default defineVerb({
     }
     if (nextCursor === undefined) return;
     yield "";
-    yield page.paint("dim", `There is more: --cursor ${escapeControls(nextCursor)}`);
+    yield page.paint("dim", show`There is more: --cursor ${nextCursor}`);
   },
 });

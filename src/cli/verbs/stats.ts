@@ -2,7 +2,7 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { escapeControls, getWidth, group, pad } from "../terminal/text.ts";
+import { getWidth, group, pad, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
 import { drawChart, formatMoney, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
@@ -29,7 +29,7 @@ const SUMS = {
 
 export default defineVerb({
   name: "stats",
-  meaning: "sum tokens and cost over all sessions, or count what one holds",
+  meaning: "sum tokens and cost over all sessions, or count the entries of one",
   operands: ["[session]"],
   flags: SUMS,
   more:
@@ -85,12 +85,12 @@ function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): 
     ["from the session it was forked from", group(inherited.tokens.total), formatMoney(inherited.cost, DIGITS)],
   ];
   const bytes = Object.entries(bytesByType as Record<string, number>);
-  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [escapeControls(type), group(n)])];
+  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [show`${type}`, group(n)])];
   // Programs get each on one line, however long it is.
   const wide = page.isTerminal ? page : { ...page, width: Number.POSITIVE_INFINITY };
   return [
-    ...formatFact("Session", [escapeControls(stats.sessionId)], wide, LABEL),
-    ...formatFact("File", [escapeControls(stats.sessionFile ?? "none")], wide, LABEL),
+    ...formatFact("Session", [show`${stats.sessionId}`], wide, LABEL),
+    ...formatFact("File", [show`${stats.sessionFile ?? "none"}`], wide, LABEL),
     ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table, page.width)]),
   ];
 }

@@ -1,15 +1,5 @@
 import type { OutputStyle } from "../terminal/page.ts";
-import {
-  count,
-  cutTo,
-  escapeControls,
-  escapeLine,
-  formatAge,
-  formatSize,
-  group,
-  pad,
-  shortenPath,
-} from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatAge, formatSize, group, pad, shortenPath, show } from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 
 type ListedTrash = ResultOf<"list_trash">["items"][number];
@@ -25,7 +15,7 @@ const WIDE = 60;
 
 export default defineVerb({
   name: "trash",
-  meaning: "list what was deleted and can be restored, with sizes and ages",
+  meaning: "list deleted sessions that can be restored, with sizes and ages",
   operands: ["[id]"],
   more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
@@ -58,7 +48,7 @@ function row(
       formatAge(page.now - Date.parse(deletedAt)),
       messageCount === null ? "" : group(messageCount),
       formatSize(sizeBytes),
-      escapeControls((sessionId ?? "").slice(0, id)).padEnd(id),
+      show`${(sessionId ?? "").slice(0, id)}`.padEnd(id),
       title === null ? shortenPath(sessionPath, page.home) : escapeLine(title),
     ]),
     page.width,

@@ -2,7 +2,7 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeControls, escapeLine, formatBackupName, shortenPath, wrap } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatBackupName, shortenPath, show, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 import { formatUnreadFiles } from "./doctor.ts";
@@ -12,7 +12,7 @@ type ReportedFidelity = NonNullable<ResultOf<"verify_session">["fidelity"]>;
 
 export const verify = defineVerb({
   name: "verify",
-  meaning: "read every byte and report what is damaged",
+  meaning: "read every byte and report damage",
   operands: ["[session]"],
   flags: {
     "--all": { meaning: "check every session, and pass over what cannot be read" },
@@ -42,11 +42,11 @@ export function formatFidelity(fidelity: ReportedFidelity | undefined, one = "re
     `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
     ...lossy.map(({ kind, first, derived, dropped }) => {
       const parts = [derived > 0 ? `${derived} in part` : "", dropped > 0 ? `${dropped} dropped` : ""];
-      return `  ${escapeControls(kind)}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
+      return show`  ${kind}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
     }),
     ...warnings.map(
       ({ record, sentence }) =>
-        `  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${escapeControls(sentence)}`,
+        show`  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${sentence}`,
     ),
     ...(warningCount > warnings.length ? [`  and ${warningCount - warnings.length} more warnings`] : []),
   ];
@@ -73,7 +73,7 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
 
 /** Returns a sentence about a session of a newer version. */
 export function formatNewerVersion({ reason }: Pick<ReportedDamage, "reason">): string {
-  return `The session has ${escapeControls(reason)}. A newer version of this program reads all of it.`;
+  return show`The session has ${reason}. A newer version of this program reads all of it.`;
 }
 
 /** Damaged places that are printed of one session. */
@@ -86,15 +86,15 @@ function* allLines(
   const { width, home } = page;
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
-    const id = sessionId === null ? shortenPath(sessionPath, home) : escapeControls(sessionId.slice(0, 8));
+    const id = sessionId === null ? shortenPath(sessionPath, home) : show`${sessionId.slice(0, 8)}`;
     yield cutTo(name === null ? id : `${id}  ${escapeLine(name)}`, width);
     const more = damageCount - Math.min(damage.length, MOST_PLACES);
-    const places = failure === null ? damage.slice(0, MOST_PLACES).map(formatDamage) : [`  ${escapeControls(failure)}`];
+    const places = failure === null ? damage.slice(0, MOST_PLACES).map(formatDamage) : [show`  ${failure}`];
     for (const place of places) yield* wrap(rewordAsVerbs(place), width);
     if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
     if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
     // An id finds only sessions that are listed.
-    if (failure === null) yield `  Mend it: repair ${escapeControls(archived ? sessionPath : (sessionId ?? ""))}`;
+    if (failure === null) yield show`  Repair it: repair ${archived ? sessionPath : (sessionId ?? "")}`;
     yield "";
   }
   yield* formatUnreadFiles(notRead, page);
@@ -122,13 +122,10 @@ export const repair = defineVerb<ResultOf<"repair_session">>({
     return [
       nothing ? "There is nothing to repair." : `This ${done} repaired:`,
       ...repaired.map(formatDamage),
-      ...answered.map(
-        ({ toolName, entryId }) =>
-          `  call of ${escapeControls(toolName)} in ${escapeControls(entryId)}: gets an error result`,
-      ),
+      ...answered.map(({ toolName, entryId }) => show`  call of ${toolName} in ${entryId}: gets an error result`),
       ...(backupPath === null
         ? []
-        : [`The original is kept beside it (${formatBackupName(backupPath)}); undo puts it back.`]),
+        : [`The original is kept next to it (${formatBackupName(backupPath)}); undo puts it back.`]),
       `${count(entryCount, "entry", "entries")}.`,
     ];
   },
@@ -149,8 +146,8 @@ export function formatDamage({
   const where = [
     ...(line > 0 ? [`line ${line}`] : []),
     ...(length > 0 ? [`${length} bytes at ${byteOffset}`] : []),
-    ...(entryId === undefined ? [] : [`entry ${escapeControls(entryId)}`]),
+    ...(entryId === undefined ? [] : [show`entry ${entryId}`]),
   ].join(", ");
-  const kept = keptAt === undefined ? "" : `; the bytes are in ${escapeControls(keptAt)}`;
-  return `  ${escapeControls(kind)}${where === "" ? "" : ` (${where})`}: ${escapeControls(rewordAsVerbs(reason))}${salvaged ? "" : "; lost"}${kept}`;
+  const kept = keptAt === undefined ? "" : show`; the bytes are in ${keptAt}`;
+  return show`  ${kind}${where === "" ? "" : ` (${where})`}: ${rewordAsVerbs(reason)}${salvaged ? "" : "; lost"}${kept}`;
 }

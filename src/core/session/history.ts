@@ -1,6 +1,6 @@
 /** The recorded operations: the active ones, the ones that were taken back, and the next for undo and redo. */
 
-import { Failure } from "../failure.ts";
+import { Failure, type FailureText } from "../failure.ts";
 import {
   type IdChange,
   OPERATION_KINDS,
@@ -303,6 +303,11 @@ export function quoteText(text: string): string {
 }
 
 /** Returns the failure of an undo whose ground is not as the operation left it. */
-export function toConflictFailure(sentence: string, details: Readonly<Record<string, unknown>> = {}): Failure {
-  return new Failure("ground_moved", `What the operation changed has changed since. ${sentence}`, details);
+export function toConflictFailure(said: string | FailureText, details: Failure["details"] = {}): Failure {
+  const { what, ...rest } = typeof said === "string" ? { what: said } : said;
+  return new Failure(
+    "ground_moved",
+    { what: `What the operation changed has changed since. ${what}`, ...rest },
+    details,
+  );
 }

@@ -1,7 +1,15 @@
 /** The contract of the two dialects: a payload becomes calls, an outcome becomes a reply, an event a message. */
 
 import { isErrno } from "../../core/errno.ts";
-import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
+import {
+  BadParams,
+  Failure,
+  INTERNAL,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  InvalidRequest,
+  NO_SUCH_METHOD,
+} from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
 import { TextTooLong } from "../../core/json/json.ts";
 import { holdsRaw, toPlainText, toTextPieces } from "../../core/json/raw.ts";
@@ -54,11 +62,11 @@ export interface Refusal {
 /** Names of refusals, and their codes in JSON-RPC. */
 export const REFUSALS = {
   parse: { name: "parse_error", code: -32700 },
-  request: { name: "invalid_request", code: -32600 },
-  method: { name: "method_not_found", code: -32601 },
-  duplicate_id: { name: "invalid_request", code: -32600 },
+  request: { name: "invalid_request", code: INVALID_REQUEST },
+  method: { name: "method_not_found", code: NO_SUCH_METHOD },
+  duplicate_id: { name: "invalid_request", code: INVALID_REQUEST },
   too_large: { name: "message_too_large", code: -32803 },
-  bug: { name: "internal_error", code: -32603 },
+  bug: { name: "internal_error", code: INTERNAL },
 };
 
 /** Returns the params validated against a command's schema, or a fault that names each offending member. */
@@ -130,12 +138,13 @@ export function describeError(thrown: unknown): ErrorDescription {
     data: { name, retryable, ...details },
   });
   if (error instanceof Failure) return shape(error.code, error.message, error.name, error.details, error.retryable);
-  if (error instanceof BadParams) return shape(-32602, error.message, "invalid_params", { issues: error.issues });
-  if (error instanceof InvalidRequest) return shape(-32600, error.message, "invalid_request");
+  if (error instanceof BadParams)
+    return shape(INVALID_PARAMS, error.message, "invalid_params", { issues: error.issues });
+  if (error instanceof InvalidRequest) return shape(INVALID_REQUEST, error.message, "invalid_request");
   const reference = `${process.pid}-${++references}`;
   process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
   const sentence = `Internal error ${reference}. Please report it with what is on stderr about it.`;
-  return shape(-32603, sentence, "internal_error", { reference });
+  return shape(INTERNAL, sentence, "internal_error", { reference });
 }
 
 /** Returns the pieces of `{<head>,"<member>":<value>}`, where head is JSON text without its closing brace. */

@@ -253,13 +253,7 @@ export class CachedRows {
 const BUSY = 5;
 const NOT_INDEXED: Readonly<Record<TextKind, string>> = { talk: "", tools: "", calls: "" };
 
+/** Returns whether an error is one of the file: those of the disk and of SQLite have codes, bugs have none. */
 function isStorageError(error: unknown): boolean {
-  const { code, errcode } = error as { code?: unknown; errcode?: unknown };
-  return (
-    error instanceof CatalogDamaged ||
-    errcode !== undefined ||
-    typeof code === "string" ||
-    // Errors that the SQLite library throws itself.
-    /sqlite|database|statement/i.test(String(error))
-  );
+  return error instanceof CatalogDamaged || typeof (error as { code?: unknown }).code === "string";
 }

@@ -292,14 +292,18 @@ const SHORT_READ = 522;
 /** BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN. */
 const PASSING: ReadonlySet<number> = new Set([5, 6, 7, 8, 9, 10, 13, 14]);
 
+const PASSING_ERRNO: ReadonlySet<string | undefined> = new Set(
+  "EACCES EROFS EPERM ENOSPC EDQUOT EMFILE ENFILE ENOTDIR ENOENT EIO".split(" "),
+);
+
 /** Returns whether an error is temporary and does not mean that the file is damaged. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof CatalogDamaged) return false;
-  const { errcode, message } = error as { errcode?: number; message?: string };
+  const { errcode, code } = error as { errcode?: number; code?: string };
   // The file is truncated.
   if (errcode === SHORT_READ) return false;
   if (typeof errcode === "number") return PASSING.has(errcode & 0xff);
-  return /^(EACCES|EROFS|EPERM|ENOSPC|EDQUOT|EMFILE|ENFILE|ENOTDIR|ENOENT|EIO)\b/.test(message ?? "");
+  return PASSING_ERRNO.has(code);
 }
 
 function versionOf(db: Database): number {

@@ -103,10 +103,9 @@ async function isIndex(open: OpenDatabase, disk: Disk, file: string): Promise<bo
       return tables.join() === "meta,sessions" && COLUMNS.every((column) => columns.includes(column));
     });
   } catch (error) {
-    // SQLite throws these for a file that is not a database.
-    if ((error as { errcode?: number }).errcode !== undefined || /database|malformed/.test((error as Error).message))
-      return false;
-    throw error;
+    // SQLite throws this for a file that is not a database.
+    if ((error as { errcode?: number }).errcode === undefined) throw error;
+    return false;
   } finally {
     removeDatabase(disk, copy);
   }

@@ -66,8 +66,12 @@ export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeade
     const sessionPath = join(folder, name);
     const other = readHeader(disk, sessionPath);
     if (other?.id !== id || other.cwd !== cwd || sessionPath === path) continue;
-    const sentence = `Another program began a session with the id ${id} meanwhile. Nothing was written; switch_session opens that one.`;
-    throw new Failure("already_exists", sentence, { sessionId: id, sessionPath });
+    const text = {
+      what: `Another program began a session with the id ${id} meanwhile.`,
+      state: "Nothing was written.",
+      advice: "switch_session opens that one.",
+    };
+    throw new Failure("already_exists", text, { sessionId: id, sessionPath });
   }
 }
 
@@ -112,7 +116,7 @@ export function swapFile(
   // A program that knows no lock may have written in the meantime: its entries would not be in the new file.
   const requireUnchanged = (isSame: (now: FileInfo, seen: FileInfo) => boolean): void => {
     if (seen && isSame(disk.info(path), seen)) return;
-    throw makeOtherProgramFailure("wrote to the session while it was rewritten. Nothing was changed; try again.");
+    throw makeOtherProgramFailure("wrote to the session while it was rewritten", "Nothing was changed.");
   };
   const fill = (fd: number): void => {
     disk.copyMode(path, fd);

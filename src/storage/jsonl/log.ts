@@ -19,7 +19,7 @@ import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { locateLock } from "../locks/lock-paths.ts";
 import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
-import { makeChangedFailure, makeNotASessionFailure, makeRemovedFailure } from "../log/failures.ts";
+import { makeChangedFailure, makeNotASessionFailure, makeOtherProgramFailure } from "../log/failures.ts";
 import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
@@ -392,7 +392,7 @@ export class JsonlBackend implements Backend {
     await this.state.unsynced.sync();
     // Durable bytes in a file without its name are lost.
     if (!isSameFile(disk.info(this.path), file.seen ?? file.info()))
-      throw makeRemovedFailure("replaced the session's file");
+      throw makeOtherProgramFailure("replaced the session's file");
     requireCurrent();
     this.markDurable(count, size);
   }

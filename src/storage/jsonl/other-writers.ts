@@ -156,7 +156,9 @@ export class OtherWriters {
       const id = heads.packedId >= 0 ? unpackId(heads.packedId) : heads.id;
       if (fault === null && nodes.position(id) >= 0) continue;
       throw makeOtherProgramFailure(
-        "wrote to the session's file at the same time, and an entry was damaged. get_entries shows what is there.",
+        "wrote to the session's file at the same time, and an entry was damaged",
+        undefined,
+        "get_entries shows the entries that are there.",
       );
     }
   }

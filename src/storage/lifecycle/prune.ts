@@ -72,13 +72,15 @@ async function pruneLeftovers(
     if (item !== null) discardEmpty(disk, item);
     return removed;
   };
+  const textOf = (moved: number): string =>
+    permanent ? `Removed ${filesText(moved)} for good.` : `Moved ${filesText(moved)} to the trash.`;
   const begun = makeOperation(files[0], {
-    text: permanent ? `Removed ${filesText(files.length)} for good.` : `Moved ${filesText(files.length)} to the trash.`,
+    text: textOf(files.length),
     ...(permanent ? { final: FOR_GOOD } : { step: { do: "prune", files } }),
   });
   const removed = await runRecorded(deps, begun, run, (gone) => {
     if (gone.length === 0) return null;
-    const text = begun.text.replace(filesText(files.length), filesText(gone.length));
+    const text = textOf(gone.length);
     if (made.itemPath === null) return { text };
     return { text, step: { do: "prune", files: gone.map(({ path }) => path), item: made.itemPath } };
   });

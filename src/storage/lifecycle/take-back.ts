@@ -2,7 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { toDoneFailure } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../core/failure.ts";
 import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation, NewOperation, Operation, OperationStep, StepOf } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -259,7 +259,7 @@ function requireLeftovers(files: readonly string[]): void {
 }
 
 function writtenMeanwhile({ file }: Log): Failure {
-  return toConflictFailure("Another program wrote to the session meanwhile. Nothing was changed; try again.", {
+  return toConflictFailure(describeUnchanged("Another program wrote to the session meanwhile."), {
     path: file,
   });
 }

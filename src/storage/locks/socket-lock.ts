@@ -5,7 +5,7 @@
  */
 
 import { createServer, type Server } from "node:net";
-import { Failure } from "../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../core/failure.ts";
 import type { Holder } from "../../core/ports/lock.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { type CarriedLock, CarriedLocks } from "./carried.ts";
@@ -94,7 +94,7 @@ export function makeSocketLocks(options: LockOptions): Locks {
       }
       throw new Failure(
         "storage_failed",
-        "The system refused the socket that locks the session. Nothing was changed; try again.",
+        describeUnchanged("The system refused the socket that locks the session."),
         {},
         { retryable: true },
       );

@@ -39,22 +39,17 @@ function foundAt(disk: Disk, path: string): string | null | undefined {
   return typeof id === "string" ? id : undefined;
 }
 
-/** Returns the failure of an operation that another program prevented. `deed`: its action, and advice. */
-export function makeOtherProgramFailure(deed: string): Failure {
-  return new Failure("storage_failed", `Another program ${deed}`, {}, { byOthers: true });
+/** Returns the failure of an operation that another program prevented. `deed`: its action; `state`: that of the data. */
+export function makeOtherProgramFailure(deed: string, state?: string, advice = "Try again."): Failure {
+  return new Failure("storage_failed", { what: `Another program ${deed}.`, state, advice }, {}, { byOthers: true });
 }
 
 /** Returns the failure of a write whose basis differs from the stored bytes. */
 export function makeChangedFailure(what: "file" | "files"): Failure {
-  return makeOtherProgramFailure(`changed the session's ${what} meanwhile. Nothing was written; try again.`);
-}
-
-/** Returns the failure of a commit whose entries would be lost with files that another program removed. */
-export function makeRemovedFailure(deed: string): Failure {
-  return makeOtherProgramFailure(`${deed}. Try again.`);
+  return makeOtherProgramFailure(`changed the session's ${what} meanwhile`, "Nothing was written.");
 }
 
 /** Returns the failure of a copy that met bytes which another program is changing. */
 export function makeChangingFailure(what: "file" | "files"): Failure {
-  return makeOtherProgramFailure(`is changing the session's ${what}. Nothing was done; try again.`);
+  return makeOtherProgramFailure(`is changing the session's ${what}`, "Nothing was done.");
 }

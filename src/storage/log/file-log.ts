@@ -11,7 +11,7 @@ import {
   toUncertainFailure,
   toUnfinishedFailure,
 } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import type { Holder, LogLock } from "../../core/ports/lock.ts";
@@ -408,8 +408,8 @@ export class FileLog implements ReplicatedLog {
   private requireWritten(): void {
     this.writeBehind();
     if (this.unwrittenFrom === undefined) return;
-    const sentence = "The session's file does not have all of its entries yet. Nothing was changed; try again.";
-    throw new Failure("storage_failed", sentence, { sessionPath: this.file });
+    const text = describeUnchanged("The session's file does not have all of its entries yet.");
+    throw new Failure("storage_failed", text, { sessionPath: this.file });
   }
 
   private requireOpen(): void {

@@ -4,7 +4,7 @@ import { makeTimestamp } from "../../core/ports/env.ts";
 import { getPointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
-import { makeRemovedFailure } from "../log/failures.ts";
+import { makeOtherProgramFailure } from "../log/failures.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
@@ -109,7 +109,7 @@ export class ContainerCommits {
     // The next refresh finds another session, or the rest of this one.
     end.seen = undefined;
     state.isConfirmed = false;
-    throw makeRemovedFailure(isCut ? "truncated the session's files" : "replaced this session with another one");
+    throw makeOtherProgramFailure(isCut ? "truncated the session's files" : "replaced this session with another one");
   }
 
   private markDurable(count: number, tail: Tail): void {

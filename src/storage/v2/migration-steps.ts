@@ -1,8 +1,8 @@
 /** The shared steps of migrations and rollbacks: the ledger, locks, names, and the state after a failure. */
 
 import { basename, dirname, join } from "node:path";
-import { toDoneFailure, toStorageFailure, toUnfinishedFailure } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
+import { toStorageFailure, toUnfinishedFailure } from "../../core/errno.ts";
+import { describeUnchanged, Failure, type FailureText } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { type Env, makeTimestamp } from "../../core/ports/env.ts";
 import type { Migrated, SessionLocation, TransitionOptions, Verification } from "../../core/ports/migrations.ts";
@@ -71,11 +71,11 @@ export function isVerified({ entryCountMatch, hashChainMatch, indexConsistent }:
 
 /** Returns the failure of a migration or rollback. */
 export function makeMigrationFailure(
-  sentence: string,
+  said: string | FailureText,
   details: Failure["details"] = {},
   options: { cause?: unknown; retryable?: boolean } = {},
 ): Failure {
-  return new Failure("migration_failed", sentence, details, options);
+  return new Failure("migration_failed", said, details, options);
 }
 
 /** Returns the failure for a store that is FAILED. */
@@ -91,7 +91,10 @@ function requireOwnName(disk: Disk, { container }: SessionLocation): void {
   if (!isRenamedCopy(disk, container)) return;
   const own = `${readHeader(disk, container)?.id}`;
   throw makeMigrationFailure(
-    `${basename(container)} is a copy of the container of the session ${own}, and its pointer names the files of that one. Nothing was changed. Export the copy to get a session file of it.`,
+    describeUnchanged(
+      `${basename(container)} is a copy of the container of the session ${own}, and its pointer names the files of that one.`,
+      "Export the copy to get a session file of it.",
+    ),
   );
 }
 
@@ -174,7 +177,7 @@ export class MigrationRun {
       const { settledAs, sentence = null } = this.hasBegun && !isReported ? this.describeState() : {};
       const sentences = [sentence, ...this.moved].filter((one) => one !== null);
       if (sentences.length === 0) throw toStorageFailure(error, doing);
-      throw (settledAs === wanted ? toDoneFailure : toUnfinishedFailure)(error, doing, sentences.join(" "));
+      throw toUnfinishedFailure(error, doing, sentences.join(" "), {}, settledAs === wanted);
     } finally {
       this.release();
     }

@@ -333,7 +333,7 @@ async function build(
     return integrity;
   } catch (error) {
     if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
-      throw makeMigrationFailure(`${error.message} Nothing was changed.`, error.details, { cause: error });
+      throw makeMigrationFailure({ ...error.text, state: "Nothing was changed." }, error.details, { cause: error });
     throw error;
   }
 }

@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { toBytes } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
@@ -516,7 +516,10 @@ export function readPointerAt(disk: Disk, file: string): Pointer | null {
     if (newer !== null)
       throw new Failure(
         "unsupported_version",
-        `The session has ${newer}, which is newer than this program knows. Nothing was changed; use a newer version of this program.`,
+        describeUnchanged(
+          `The session has ${newer}, which is newer than this program knows.`,
+          "Use a newer version of this program.",
+        ),
       );
     throw new Failure(
       "corrupt",

@@ -450,8 +450,12 @@ function stateBefore(pointer: Pointer, found: Audit, isSound: boolean): StoreSta
 }
 
 function endedMeanwhile(): Failure {
-  const sentence = "Another process ended this migration or took it back. Nothing was changed here; try again.";
-  return makeMigrationFailure(sentence, {}, { retryable: true });
+  const text = {
+    what: "Another process ended this migration or took it back.",
+    state: "Nothing was changed here.",
+    advice: "Try again.",
+  };
+  return makeMigrationFailure(text, {}, { retryable: true });
 }
 
 function inTheWay(file: string): Failure {

@@ -1,6 +1,6 @@
 /** The nine states of a V2 store and the transitions between them (seed 003, "State machine and invariants"). */
 
-import { Failure } from "../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../core/failure.ts";
 import type { Transition } from "../../core/ports/migrations.ts";
 
 /** The states, each with those that may follow it. None leads to CLEAN: a store is CLEAN when it is found sound. */
@@ -58,7 +58,10 @@ export class StateMachine {
     if (states.some((state, i) => !TRANSITIONS[way[i]].includes(state)))
       throw new Failure(
         "storage_failed",
-        `The store is ${this.state}, and cannot ${states.length > 1 ? "pass through" : "become"} ${states.join(", ")} from there. Nothing was changed; open the session again.`,
+        describeUnchanged(
+          `The store is ${this.state}, and cannot ${states.length > 1 ? "pass through" : "become"} ${states.join(", ")} from there.`,
+          "Open the session again.",
+        ),
         { fromState: this.state, toState: states[states.length - 1] },
         { retryable: false },
       );

@@ -3,17 +3,13 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import { flushKeys, type Key, parseKeys } from "../../../src/cli/terminal/keys.ts";
 import * as terminalText from "../../../src/cli/terminal/text.ts";
+import type { Verb } from "../../../src/cli/verb.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
+import { temporaryPlace } from "../../support/server.ts";
+import { expectTame, runVerbHere } from "../../support/verbs.ts";
 
 const { formatAge: ageText, formatClock: clockText, pad: column, cutFront, cutTo, group: grouped } = terminalText;
-const {
-  escapeControls: inert,
-  escapeLines: inertLines,
-  escapeLine: oneLine,
-  shortenPath: shortPath,
-  getWidth: widthOf,
-  wrap,
-} = terminalText;
+const { escapeLines: inertLines, escapeLine: oneLine, shortenPath: shortPath, getWidth: widthOf, wrap } = terminalText;
 
 // By Unicode's East Asian Width and emoji data, version 15.
 test.each<[columns: number, texts: string[]]>([
@@ -29,6 +25,7 @@ test.each<[columns: number, texts: string[]]>([
   expect(texts.map(widthOf)).toEqual(texts.map(() => width));
 });
 
+const inert = (text: string): string => terminalText.show`${text}`;
 const PIECES = ["a", "bc ", "日本", "é", "e\u0301", "😀", "👩‍👩‍👧", "🇫🇮🇸🇪", "한", "│", " ", "word"];
 const textOf = (random: Random): string => Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
 
@@ -142,4 +139,26 @@ test("a sequence may come in pieces; the escape key is one that nothing follows;
     }
     expect([toTexts(heard), rest]).toEqual([keys.map(([key]) => key), ""]);
   });
+});
+
+const HOSTILE = "\u001b[2J\u001b]52;c;eA==\u0007\u202eevil\r\u009b1A";
+
+test("a line escapes its values, and not its own words", () => {
+  const { show, escapeUnpainted } = terminalText;
+  expect(show`It is ${HOSTILE}, ${1} and ${null}.\n`).toBe(`It is ${inert(HOSTILE)}, 1 and null.\n`);
+  expect(show`${show`${HOSTILE}`}`).toBe(inert(HOSTILE));
+  expect(escapeUnpainted(`\u001b[2m${HOSTILE}\u001b[22m\n`)).toBe(`\u001b[2m${inert(HOSTILE)}\u001b[22m\n`);
+});
+
+test.each([
+  ["lines", (): string[] => [`The name is ${HOSTILE}.`, HOSTILE.repeat(30)]],
+  ["a text", () => `The name is ${HOSTILE}.\n`],
+])("%s of a verb that escapes nothing do nothing to a terminal, and reach a program whole", async (_, print) => {
+  const place = temporaryPlace();
+  for (const isExact of [true, false]) {
+    const run = async (): Promise<undefined> => undefined;
+    const verb: Verb = { name: "tried", meaning: "", operands: [], isExact: () => isExact, run, print };
+    expectTame((await runVerbHere(place, verb, [], { terminal: { columns: 80, errorColumns: 80 } })).stdout);
+    expect((await runVerbHere(place, verb, [])).stdout).toContain(HOSTILE);
+  }
 });

@@ -52,7 +52,7 @@ test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts o
       "does not exist any more",
       "doctor --fix",
     ],
-    ["verify --all", 3, "4 sessions, 1 damaged.", /bad_line|torn_tail/, `Mend it: repair ${SHORT}`],
+    ["verify --all", 3, "4 sessions, 1 damaged.", /bad_line|torn_tail/, `Repair it: repair ${SHORT}`],
     ["prune", 0, "1 leftover stays"],
   ] as const) {
     const { stdout, status } = await runHere(place, typed.split(" "), { terminal: { columns } });

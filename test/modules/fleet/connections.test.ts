@@ -276,7 +276,7 @@ describe("an answer", () => {
     ["42703", "fleet migrate"],
   ])("that is a refusal which never passes is no outage, and says what to do (%s)", async (code, remedy) => {
     const refused = { name: "storage_failed", retryable: false, message: expect.stringContaining(remedy) };
-    const error = errorOf(code, code === "28000" ? { message: 'role "nobody" does not exist' } : {});
+    const error = errorOf(code, code === "28000" ? { routine: "InitializeSessionUserId" } : {});
     for (const { connections } of [
       databaseThat({ answer: () => errorOf(code), place: () => errorOf("42883") }),
       ...(code.startsWith("42") ? [] : [databaseThat({ connect: refusing(error) })]),
@@ -290,17 +290,14 @@ describe("an answer", () => {
 
   // The answer of a directory, which may be away, lasts no longer than that.
   test.each([
-    ...[
-      'role "nobody" does not exist',
-      'role "nobody" is not permitted to log in',
-      'no pg_hba.conf entry for host "10.0.0.1", user "me", database "agents", no encryption',
-      'pg_hba.conf rejects connection for host "10.0.0.1", user "me", database "agents", no encryption',
-      "connection requires a valid client certificate",
-    ].map((message) => [message, "failed"]),
-    ...["Peer", "certificate"].map((way) => [`${way} authentication failed for user "me"`, "failed"]),
-    ...["LDAP", "PAM", "RADIUS"].map((way) => [`${way} authentication failed for user "me"`, "away"]),
-  ])("to a role that is not let in is a refusal where that lasts: %s", async (message, kind) => {
-    const { run } = databaseThat({ connect: refusing(errorOf("28000", { message })) });
+    ["InitializeSessionUserId", 'role "nobody" does not exist', "failed"],
+    ["InitializeSessionUserId", "Die Rolle »nobody« existiert nicht", "failed"],
+    ["ClientAuthentication", 'pg_hba.conf rejects connection for host "10.0.0.1", user "me"', "failed"],
+    ["ClientAuthentication", "Verbindung erfordert ein gültiges Client-Zertifikat", "failed"],
+    ...["Peer", "certificate"].map((way) => ["auth_failed", `${way} authentication failed for user "me"`, "failed"]),
+    ...["LDAP", "PAM", "RADIUS"].map((way) => ["auth_failed", `${way} authentication failed for user "me"`, "away"]),
+  ])("to a role that is not let in is a refusal where that lasts: %s: %s", async (routine, message, kind) => {
+    const { run } = databaseThat({ connect: refusing(errorOf("28000", { message, routine })) });
     expect(await run("append")).toMatchObject({ kind, reason: message });
   });
 

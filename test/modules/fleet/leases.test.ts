@@ -357,7 +357,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
     play(
       suite,
       `one switch_session; one append first; row epoch = 2; one fleet take {s} ~ Taken from .* on host of machine
-      row epoch = 3; one fleet take {s} ~ Nobody has; row epoch = 3; one append second; row entries = 4; one leave
+      row epoch = 3; one fleet take {s} ~ No server has; row epoch = 3; one append second; row entries = 4; one leave
       one reads second; one fleet take no-such-session = status:1 stdout: ~ No session has the id no-such-session
       one fleet take ~ fleet take <id>; one delete_session; one fleet take {s} ~ No session has the id; row state = 2`,
     ));

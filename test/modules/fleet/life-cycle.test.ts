@@ -316,7 +316,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     expect(await seenBy(two)).toContain("carried");
     meddle(one.fleet, () => AWAY);
     writeFileSync(path, readFileSync(path, "utf8").replace("carried", "second"));
-    expect((await one.wire.failure("import_session", { path })).message).toMatch(/Nothing was changed; try again/);
+    expect((await one.wire.failure("import_session", { path })).message).toMatch(/Nothing was changed. Try again/);
     expect(await seenBy(one, { here: true, query: "second" })).toEqual([]);
   });
 

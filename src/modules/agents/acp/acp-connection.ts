@@ -1,6 +1,6 @@
 /** The connection to an agent of the Agent Client Protocol: requests and replies of both sides, and updates. */
 
-import { Failure } from "../../../core/failure.ts";
+import { Failure, INTERNAL, NO_SUCH_METHOD } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import { PendingRequests } from "../../../server/connection/pending-requests.ts";
@@ -12,8 +12,6 @@ import { AcpError } from "./errors.ts";
 const FULL_AT = 4 << 20;
 /** Unanswered requests of the agent; more are refused. */
 const MOST_ASKED = 256;
-const INTERNAL = -32603;
-const NO_SUCH_METHOD = -32601;
 
 /** The receiver of the agent's updates, requests and end. */
 interface AcpHandler {

@@ -3,6 +3,7 @@
  * turns before it passes them on. The agent ends with the editor, and its end ends the proxy.
  */
 
+import { INTERNAL } from "../../../core/failure.ts";
 import type { AgentRecording, RecordedStreams } from "../../../server/agents-module.ts";
 import { LineDecoder } from "../../../server/connection/framing.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
@@ -14,8 +15,6 @@ import { AcpRecorder } from "./acp-recorder.ts";
 const FULL_AT = 4 << 20;
 /** Milliseconds between checks for entries of other machines. */
 const REFRESH_INTERVAL = 500;
-/** The code of an internal error in JSON-RPC. */
-const INTERNAL = -32603;
 
 /** Passes lines on one after the other. */
 class LineQueue {

@@ -1,6 +1,6 @@
 /** The conversation with an editor in the Agent Client Protocol: requests of both sides, replies, updates. */
 
-import { Failure } from "../../../core/failure.ts";
+import { Failure, INVALID_REQUEST, NO_SUCH_METHOD } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { replaceHalves } from "../../../core/json/halves.ts";
 import { toJsonText } from "../../../core/json/json.ts";
@@ -13,7 +13,7 @@ import type { Face, FaceWire } from "../../../server/face.ts";
 import type { AgentBackend } from "./agent.ts";
 import { encodeUpdate } from "./bounds.ts";
 import { ClientSession, type SessionJob } from "./client-session.ts";
-import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED, toErrorText } from "./errors.ts";
+import { AcpError, CANCELLED, REFUSED, toErrorText } from "./errors.ts";
 import type { AcpRequest, MethodContext } from "./method.ts";
 import { methods } from "./methods.ts";
 import { sendNewEntries } from "./replay.ts";

@@ -1,5 +1,6 @@
 /** Errors of the Agent Client Protocol: its codes, and sentences in its terms, which clients show to the person. */
 
+import { INVALID_PARAMS } from "../../../core/failure.ts";
 import { toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import { toJsonText } from "../../../core/json/json.ts";
@@ -30,9 +31,6 @@ export class AcpError extends Error {
   }
 }
 
-export const INVALID_REQUEST = -32600;
-export const NO_SUCH_METHOD = -32601;
-export const INVALID_PARAMS = -32602;
 export const NOT_FOUND = -32002;
 export const CANCELLED = -32800;
 /** Our own code for a request that cannot be done here: neither JSON-RPC nor the protocol has one. */

@@ -1,12 +1,12 @@
 /** The methods of the Agent Client Protocol, one function each. Names and shapes are those of its schema. */
 
-import { BadParams, Failure } from "../../../core/failure.ts";
+import { BadParams, Failure, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toPreview } from "../../../core/format/message.ts";
 import { type ClientSession, requireNotStopped } from "./client-session.ts";
 import { runCommand } from "./command-runner.ts";
 import { createOpenSession, forkOpenSession, type LocatedSession, locateSession, readOutline } from "./commands.ts";
-import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND } from "./errors.ts";
+import { AcpError, NOT_FOUND } from "./errors.ts";
 import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
 import { getMeta, getMetaText, listUnusedParams, parseListCwd, parseParams } from "./params.ts";
 import { type ReplayResult, replay, sendNewEntries } from "./replay.ts";

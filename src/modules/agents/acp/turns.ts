@@ -1,10 +1,11 @@
 /** Methods that an agent answers: turns, modes and options. */
 
+import { INVALID_REQUEST, NO_SUCH_METHOD } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./agent.ts";
 import type { ClientSession } from "./client-session.ts";
 import { locateSession, readOutline, type SessionOutline } from "./commands.ts";
-import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
+import { AcpError, CANCELLED, NOT_FOUND, REFUSED } from "./errors.ts";
 import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
 import { parseParams } from "./params.ts";
 import { prepareTurn, sendNewEntries } from "./replay.ts";

@@ -1,5 +1,6 @@
 /** Pi behind an editor: one process for each session with prompts, and its settings. */
 
+import { INVALID_PARAMS } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
@@ -7,7 +8,7 @@ import type { Call } from "../../../server/connection/call.ts";
 import type { Gate } from "../../../server/dispatch/gate.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import type { AgentBackend, AgentReply, AgentSession, ClientChannel, PromptBlock } from "../acp/agent.ts";
-import { AcpError, INVALID_PARAMS, makeBusyError, REFUSED } from "../acp/errors.ts";
+import { AcpError, makeBusyError, REFUSED } from "../acp/errors.ts";
 import type { AgentSetup } from "../behind/agent-server.ts";
 import type { PiReply } from "../behind/lines.ts";
 import { PiSession } from "./pi-session.ts";

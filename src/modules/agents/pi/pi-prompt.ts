@@ -1,9 +1,10 @@
 /** Converts a prompt of an editor to a message of Pi. */
 
+import { INVALID_PARAMS } from "../../../core/failure.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { PromptBlock } from "../acp/agent.ts";
-import { AcpError, INVALID_PARAMS } from "../acp/errors.ts";
+import { AcpError } from "../acp/errors.ts";
 
 /** The params of Pi's `prompt`. */
 interface PiPrompt extends LooseMembers {

@@ -4,7 +4,7 @@
  * leaves the fleet as before, and the next opening moves the copy back.
  */
 
-import { Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import { parseSessionHeader } from "../../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd, JournaledSession } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
@@ -132,7 +132,7 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
       } catch (error) {
         if (!isDone || !(error instanceof Failure)) throw error;
         // The next undo takes another operation back.
-        throw new Failure(error.name, error.message, error.details, { cause: error, retryable: false });
+        throw new Failure(error.name, error.text, error.details, { cause: error, retryable: false });
       }
     },
   };
@@ -237,7 +237,10 @@ class PartOnly extends Failure {}
 function makePartOnlyFailure(sessionId: string, sessionPath: string): Failure {
   return new PartOnly(
     "storage_failed",
-    "It stays deleted, because the fleet had entries that the file here lacks. Nothing was changed. Restore it on the machine whose trash has all of it, or open the file by its path and clone it.",
+    describeUnchanged(
+      "It stays deleted, because the fleet had entries that the file here lacks.",
+      "Restore it on the machine whose trash has all of it, or open the file by its path and clone it.",
+    ),
     { fleet: true, sessionId, sessionPath },
     { retryable: false },
   );
@@ -432,7 +435,10 @@ async function requireWhole({ open }: LifeCyclePlace, id: string, file: string, 
     if (await hasAll(log, there)) return true;
     throw new Failure(
       "storage_failed",
-      "The local copy is incomplete, and the trash would be, too. Nothing was changed. Open the session to sync it, then delete it; permanent deletes it for good.",
+      describeUnchanged(
+        "The local copy is incomplete, and the trash would be, too.",
+        "Open the session to sync it, then delete it; permanent deletes it for good.",
+      ),
       { fleet: true, sessionId: id, sessionPath: file },
     );
   });
@@ -453,7 +459,10 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
   if (journal.listPendingFiles(id, file).length === 0) return;
   throw new Failure(
     "storage_failed",
-    "It has entries that only this machine has, and uploading them failed. Nothing was changed; try again when the database is reachable.",
+    describeUnchanged(
+      "It has entries that only this machine has, and uploading them failed.",
+      "Try again when the database is reachable.",
+    ),
     { fleet: true, sessionId: id },
     { cause },
   );
@@ -463,8 +472,14 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
 function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
   const sentence =
     unreadable === undefined
-      ? `It has entries waiting for another fleet (${fleet?.address}), which only this machine has. Nothing was changed. Run fleet push with that address, then try again.`
-      : `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}). Nothing was changed. fleet push says what to do with it.`;
+      ? describeUnchanged(
+          `It has entries waiting for another fleet (${fleet?.address}), which only this machine has.`,
+          "Run fleet push with that address, then try again.",
+        )
+      : describeUnchanged(
+          `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}).`,
+          "fleet push says what to do with it.",
+        );
   return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
@@ -513,7 +528,7 @@ async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {
 function away(reason: string): Failure {
   return new Failure(
     "storage_failed",
-    `The fleet's database cannot be reached (${reason}), and has the session as it is. Nothing was changed; try again.`,
+    describeUnchanged(`The fleet's database cannot be reached (${reason}), and has the session as it is.`),
     { fleet: true },
   );
 }

@@ -87,7 +87,7 @@ const REFUSED = "refused";
 /** The same for a server that does not prove its identity, and for one without TLS. */
 const UNTRUSTED = "untrusted";
 const PLAIN = "plain";
-/** Codes of the system and a sentence of the driver for this. */
+/** Codes of the system, and a sentence of the driver, which has no code for it. */
 const OF_TRUST = /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET|VERIFY)_|INVALID_(?:CA|PURPOSE)|ERR_TLS_CERT_)/;
 const NO_TLS = "The server does not support SSL connections";
 /** SQLSTATEs of such refusals, and of those of statements, with advice. */
@@ -101,9 +101,10 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 ]);
 /** The SQLSTATE of a refused role, also if its directory (LDAP, PAM, RADIUS) is unreachable. */
 const NOT_LET_IN = "28000";
-/** A server's sentence for a permanent refusal. One in another language counts as an unreachable directory. */
-const LASTS =
-  /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in|(?:peer|ident|certificate) authentication failed|valid client certificate/i;
+/** PostgreSQL's functions that refuse it for good. `auth_failed` refuses it for a directory that is away, too. */
+const LASTING_ROUTINES: ReadonlySet<unknown> = new Set(["ClientAuthentication", "InitializeSessionUserId"]);
+/** The methods of `auth_failed` without a directory: only its sentence names the method, here in English. */
+const WITHOUT_DIRECTORY = /(?:peer|ident|certificate) authentication failed/i;
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /**
@@ -448,10 +449,11 @@ export function explainRefusal(answer: SqlAnswer): string | undefined {
 /** Returns in place of a SQLSTATE why no connection can be made, if that is permanent. */
 function refusalCode(error: unknown): string | undefined {
   if (error instanceof Failure && !error.retryable) return REFUSED;
-  const { code, message } = error as { code?: unknown; message?: unknown };
+  const { code, message, routine } = error as { code?: unknown; message?: unknown; routine?: unknown };
   if (message === NO_TLS) return PLAIN;
   if (typeof code === "string" && OF_TRUST.test(code)) return UNTRUSTED;
-  if (code === NOT_LET_IN && !LASTS.test(reasonOf(error))) return undefined;
+  const isLasting = LASTING_ROUTINES.has(routine) || WITHOUT_DIRECTORY.test(reasonOf(error));
+  if (code === NOT_LET_IN && !isLasting) return undefined;
   return typeof code === "string" && REMEDIES.has(code) && "severity" in (error as object) ? code : undefined;
 }
 

@@ -1,6 +1,6 @@
 /** Failures of writes to sessions of a fleet. */
 
-import { Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import type { LeaseResult } from "../../../core/ports/fleet.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
 
@@ -10,12 +10,19 @@ export function makeUnknownFailure(known: string, cause: unknown): Failure {
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
-const NOT_REACHED = "database cannot be reached";
+/** The failure of a statement that the database has not carried out. */
+class AwayFailure extends Failure {
+  readonly reason: string;
+
+  constructor(reason: string, state: string) {
+    const what = `The fleet's database ${state} (${reason}).`;
+    super("storage_failed", describeUnchanged(what), { fleet: true });
+    this.reason = reason;
+  }
+}
 
 export function makeAwayFailure(reason: string): Failure {
-  return new Failure("storage_failed", `The fleet's ${NOT_REACHED} (${reason}). Nothing was changed; try again.`, {
-    fleet: true,
-  });
+  return new AwayFailure(reason, "cannot be reached");
 }
 
 /**
@@ -23,16 +30,16 @@ export function makeAwayFailure(reason: string): Failure {
  * never end.
  */
 export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure {
-  const sentence = `The fleet cannot do it, however often it is asked: ${reason}. Nothing was changed.`;
-  return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
+  const text = describeUnchanged(`The fleet cannot do it, however often it is asked: ${reason}.`, "");
+  return new Failure("storage_failed", text, { fleet: true }, { cause, retryable: false });
 }
 
 /** The cause of such a failure if the database refuses a value. */
 export class ValueRefusal extends Error {}
 
-/** Returns the sentence of a failure without "Nothing was changed": the first part of the change is done. */
-export function getFailureReason({ message }: Error): string {
-  return message.replace(/ Nothing was changed\b[^.]*\./, "");
+/** Returns what a failure says without the state of the data: the first part of the change is done. */
+export function getFailureReason({ text: { what, advice } }: Failure): string {
+  return [what, advice].filter(Boolean).join(" ");
 }
 
 /** Returns whether an error means that the fleet did not answer. */
@@ -41,16 +48,15 @@ export function isAway(error: unknown): boolean {
 }
 
 /** Returns the failure if the database answers other statements, so that it is reachable. */
-export function makeStoppedFailure({ name, message, details, retryable, cause }: Failure): Failure {
-  const sentence = message.replace(NOT_REACHED, "database is there, and did not do it");
-  return new Failure(name, sentence, details, { cause, retryable });
+export function toStoppedFailure(error: Failure): Failure {
+  return error instanceof AwayFailure ? new AwayFailure(error.reason, "is there, and did not do it") : error;
 }
 
 /** Returns the failure of a commit that met a conflict at each attempt. */
 export function makeTooSlowFailure(): Failure {
   return new Failure(
     "storage_failed",
-    "Other machines took the session each time before it could be written to. Nothing was changed; try again.",
+    describeUnchanged("Other machines took the session each time before it could be written to."),
   );
 }
 
@@ -81,7 +87,11 @@ export function makeOvertakenFailure(taking: LeaseResult): Failure {
   if (taking.kind === "held") return makeLockedFailure(taking.holder);
   return new Failure(
     "content_modified",
-    "Another machine wrote to this session, or another program changed its file here. Nothing was changed, and the fleet's entries count. Read the new state and decide again.",
+    {
+      what: "Another machine wrote to this session, or another program changed its file here.",
+      state: "Nothing was changed, and the fleet's entries count.",
+      advice: "Read the new state and decide again.",
+    },
     {},
     { retryable: true },
   );
@@ -107,7 +117,7 @@ export function toQuarantinedFailure(failure: Failure, keep: () => string | unde
     // The host still has the lines that it sent.
   }
   const details = { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) };
-  return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });
+  return new Failure(failure.name, failure.text, details, { retryable: failure.retryable, byOthers: true });
 }
 
 /** Returns the failure for a session of the fleet whose lines do not match its end. */

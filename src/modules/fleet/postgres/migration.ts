@@ -1,6 +1,6 @@
 /** The tables of a database: created if missing, refused if they have another version. */
 
-import { Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import { BULK_TIMEOUT, explainUnchanged, setColumnStorage } from "./column-storage.ts";
 import { type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { makeUnfitFailure } from "./failures.ts";
@@ -56,7 +56,10 @@ async function requireUtf8(connections: Connections): Promise<void> {
   if (row.encoding === "UTF8") return;
   throw new Failure(
     "storage_failed",
-    `The encoding of the fleet's database is ${row.encoding}; UTF8 is required. Nothing was changed. Create another database, and use that: create database agents encoding 'UTF8' template template0`,
+    describeUnchanged(
+      `The encoding of the fleet's database is ${row.encoding}; UTF8 is required.`,
+      "Create another database, and use that: create database agents encoding 'UTF8' template template0",
+    ),
     { fleet: true },
     { retryable: false },
   );
@@ -70,7 +73,10 @@ function requireKnown(version: number): void {
       : "Export the sessions with the pi-session-server that wrote them, and import them into another database.";
   throw new Failure(
     "unsupported_version",
-    `The fleet's tables have version ${version}, and this program reads version ${SCHEMA_VERSION} alone. Nothing was changed. ${remedy}`,
+    describeUnchanged(
+      `The fleet's tables have version ${version}, and this program reads version ${SCHEMA_VERSION} alone.`,
+      remedy,
+    ),
     { fleet: true },
   );
 }

@@ -4,7 +4,7 @@
  * quarantine.
  */
 
-import { Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import { areSameBytes, parse, trimLine } from "../../../core/json/json.ts";
 import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../../core/ports/fleet.ts";
 import type { Log } from "../../../core/ports/store.ts";
@@ -292,7 +292,10 @@ function quarantineQuietly({ log, options }: Pick<DivergedCopy, "log" | "options
 function makeRefusal({ header, file }: ReplicatedLog): Failure {
   return new Failure(
     "read_only",
-    `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
+    describeUnchanged(
+      `This file and the fleet have other entries under the same session id (${header.id}).`,
+      "Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.",
+    ),
     { sessionId: header.id, sessionPath: file },
   );
 }

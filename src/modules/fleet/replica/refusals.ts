@@ -1,15 +1,17 @@
 /** Refusals while no write is running: how long they hold, and how they are handled until the next write. */
 
-import { Failure } from "../../../core/failure.ts";
+import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import type { FleetSession } from "../../../core/ports/fleet.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Returns the failure of a new session with the id of one that is there. */
 export function makeIdTakenFailure(sessionId: string): Failure {
-  const sentence =
-    "The fleet has a session with this id. Nothing was changed. new_session begins one with another id; after that, switch_session {sessionId} opens the one that is there.";
-  return new Failure("already_exists", sentence, { sessionId });
+  const text = describeUnchanged(
+    "The fleet has a session with this id.",
+    "new_session begins one with another id; after that, switch_session {sessionId} opens the one that is there.",
+  );
+  return new Failure("already_exists", text, { sessionId });
 }
 
 /**
