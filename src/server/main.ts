@@ -15,7 +15,6 @@ import { connectFleet } from "../modules/fleet/connect.ts";
 import { openKnownStore } from "../modules/fleet/postgres/identity.ts";
 import { FleetProcesses } from "../modules/fleet/postgres/processes.ts";
 import type { FleetConnection } from "../modules/fleet/store.ts";
-import { getAgentPlaces } from "../modules/foreign/files/places.ts";
 import { type ConfinedDisk, confineDisk, getRealPath, isBelow } from "../storage/fs/confined-disk.ts";
 import { containDisk } from "../storage/fs/contained-disk.ts";
 import { type Disk, readWhole } from "../storage/fs/disk.ts";
@@ -99,7 +98,8 @@ export function serve(settings: ServerSettings, world: World): Service {
     paths,
     roots: findAgentRoots(world.variables),
     userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
-    agentPlaces: () => getAgentPlaces(world.variables),
+    foreign: modules.foreign,
+    variables: world.variables,
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
     locks:
@@ -129,6 +129,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const sweep = admin && new LateSweep(() => admin.finishLate());
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
   const sharing = prepareSharing(settings, world, disk);
+  const { makeResumable } = modules.foreign ?? {};
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -144,6 +145,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       // A session names its own working directory, so its settings are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
+    makeResumable: makeResumable && ((...of) => makeResumable(world.variables, ...of)),
     canJoin: (sessionPath) => sharing?.canJoin(sessionPath) === true,
     discover() {
       document ??= makeDocument(world.version);

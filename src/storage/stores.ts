@@ -15,13 +15,11 @@ import { makeNotFetchedFailure } from "../modules/fleet/postgres/failures.ts";
 import { openQuarantine } from "../modules/fleet/replica/quarantined-entries.ts";
 import { isUnreadable, moveToBackup, restoreBackup } from "../modules/fleet/replica/unreadable-copies.ts";
 import { type FleetConnection, type FleetStores, makeFleetStores } from "../modules/fleet/store.ts";
-import { findLiveHolders } from "../modules/foreign/files/live.ts";
-import type { AgentPlace } from "../modules/foreign/files/places.ts";
-import { makeForeignStore } from "../modules/foreign/files/store.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { joinCatalogs } from "./catalog/joint.ts";
+import type { ForeignModule } from "./foreign-module.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -41,6 +39,7 @@ import {
   makeFilePath,
   type StoragePaths,
   toAbsolutePath,
+  type Variables,
 } from "./fs/paths.ts";
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
@@ -69,8 +68,10 @@ interface StoresOptions extends OpeningOptions {
   readonly locks: Locks;
   /** Folders that agents search for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
-  /** Session folders of other agents. */
-  readonly agentPlaces?: () => readonly AgentPlace[];
+  /** Missing in a build without other agents' sessions. */
+  readonly foreign?: ForeignModule | undefined;
+  /** The environment, which names the folders of other agents. */
+  readonly variables?: Variables;
   /** The home of the person as whom the server runs. */
   readonly home?: string;
   readonly readOnly?: boolean;
@@ -118,7 +119,9 @@ export function makeStores(options: StoresOptions): Stores {
   const jsonl = fleetStores.store(copies.jsonl);
   const v2 = once(() => fleetStores.store(copies.v2()));
   const memory = makeMemoryStore();
-  const foreign = once(() => makeForeignStore(disk, env, paths.state));
+  const foreign = once(() =>
+    options.foreign?.openAgentSessions({ disk, env, stateFolder: paths.state, variables: options.variables ?? {} }),
+  );
   const named = fleetStores === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
   const opening = makeOpenings({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
@@ -142,7 +145,7 @@ export function makeStores(options: StoresOptions): Stores {
   const ours = (path: string): string => {
     const file = pathOf(resolveLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
-    const refusal = foreign().refusal(file, MIGRATED);
+    const refusal = foreign()?.refusal(file, MIGRATED);
     if (refusal) throw refusal;
     return file;
   };
@@ -162,7 +165,7 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file) => openLog(pathOf(file)),
     factsAt: (file) => readFactsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign().open(pathOf(file), { asReader: true }),
+    openForeign: (file) => foreign()?.open(pathOf(file), { asReader: true }),
     absolute: (path) => toAbsolutePath(path, cwd),
     allowed,
     pathOf,
@@ -231,7 +234,7 @@ export function makeStores(options: StoresOptions): Stores {
           makeCatalog({
             ...catalog,
             paths: { root: join(paths.state, "agents"), state: paths.state },
-            agents: { places: options.agentPlaces?.() ?? [], store: foreign() },
+            files: foreign()?.listFiles(),
           }),
         ),
         placeFor,
@@ -320,10 +323,6 @@ export function makeStores(options: StoresOptions): Stores {
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     home: options.home,
-    agentFile(agent, parts) {
-      const place = options.agentPlaces?.().find((one) => one.agent === agent);
-      return place && join(place.folder, ...parts);
-    },
     bytesOf: (log) => readStoredBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest(wanted, isTop = false) {
@@ -384,13 +383,13 @@ export function makeStores(options: StoresOptions): Stores {
         locks: options.locks,
         lifecycle: lifeCycleDeps,
         roots: options.roots ?? [],
-        agentPlaces: options.agentPlaces?.() ?? [],
+        listUnread: () => foreign()?.listUnread() ?? [],
       });
       return {
         ...health,
         holders(sessionPaths) {
           const files = [...sessionPaths];
-          return new Map([...health.holders(files), ...findLiveHolders(disk, options.agentPlaces?.() ?? [], files)]);
+          return new Map([...health.holders(files), ...(foreign()?.findHolders(files) ?? [])]);
         },
       };
     }),
