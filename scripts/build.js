@@ -37,10 +37,10 @@ const OTHERS = `
   export const openAgentSessions = (...all) => others().openAgentSessions(...all);
   export const segmentedStore = (...all) => others().segmentedStore(...all);`;
 
-/** The modules of the library. */
-const OWN_MODULES = `
-  import * as foreign from "./modules/foreign/index.ts";
-  export const modules = { foreign };`;
+/** The modules of the library, as far as this source has them. */
+const OWN_MODULES = existsSync("src/modules/foreign")
+  ? 'import * as foreign from "./modules/foreign/index.ts"; export const modules = { foreign };'
+  : "export const modules = {};";
 
 const OTHERS_BEGIN = `module.exports = (FAILURE) => {
 const module = { exports: {} };

@@ -10,7 +10,7 @@ const STORAGE = {
   "src/storage/stores.ts": [
     "./catalog/candidates.ts",
     "./catalog/catalog.ts",
-    "./catalog/joint.ts",
+    "./catalog/merge.ts",
     "./health/health.ts",
     "./lifecycle/import.ts",
     "./lifecycle/lifecycle.ts",

@@ -18,7 +18,7 @@ import { type FleetConnection, type FleetStores, makeFleetStores } from "../modu
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
-import { joinCatalogs } from "./catalog/joint.ts";
+import { joinSources, makeForeignSource } from "./catalog/merge.ts";
 import type { ForeignModule } from "./foreign-module.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
@@ -94,7 +94,7 @@ const WITHOUT_FLEET: FleetStores = {
   withReplica: (options) => options,
   store: (store) => store,
   arrivals: () => ({}),
-  catalog: ({ here }) => here,
+  source: () => undefined,
   lifeCycle: (own) => own,
   admin: () => ({}),
   uploader: () => ({}),
@@ -226,22 +226,19 @@ export function makeStores(options: StoresOptions): Stores {
   });
   const bring = async (sessionId: string): Promise<void> =>
     arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
-  const all = makeWhenUsed(
+  const theirs = makeWhenUsed(
     () =>
-      fleetStores.catalog({
-        local,
-        here: joinCatalogs(local, () =>
-          makeCatalog({
-            ...catalog,
-            paths: { root: join(paths.state, "agents"), state: paths.state },
-            files: foreign()?.listFiles(),
-          }),
-        ),
-        placeFor,
-        sha256: (bytes) => env.sha256(bytes),
+      makeCatalog({
+        ...catalog,
+        paths: { root: join(paths.state, "agents"), state: paths.state },
+        files: foreign()?.listFiles(),
       }),
     ["close"],
   );
+  const all = makeWhenUsed(() => {
+    const fleet = fleetStores.source({ local, placeFor, sha256: env.sha256 });
+    return joinSources(local, [...(options.foreign ? [makeForeignSource(theirs)] : []), ...(fleet ? [fleet] : [])]);
+  }, ["close"]);
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { Catalog } from "../../core/ports/catalog.ts";
+import type { SessionSource } from "../../core/ports/catalog.ts";
 import type { AdminQueries } from "../../core/ports/fleet-admin-queries.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
@@ -15,7 +15,7 @@ import { FileLog } from "../../storage/log/file-log.ts";
 import type { FileLogOptions } from "../../storage/log/write-state.ts";
 import { type AdminPlace, FleetAdminService } from "./admin/admin.ts";
 import { type LifeCyclePlace, makeFleetLifeCycle } from "./admin/life-cycle.ts";
-import { type FleetCatalogOptions, JointFleetCatalog } from "./catalog/joint-catalog.ts";
+import { FleetSource, type FleetSourceOptions } from "./catalog/fleet-source.ts";
 import { makeLockedFailure } from "./postgres/failures.ts";
 import { readNotedFleet } from "./postgres/identity.ts";
 import { type ArrivalPlace, arrive, findCopyByPath } from "./replica/arrival.ts";
@@ -45,8 +45,8 @@ export interface FleetStores {
   admin(place: Omit<AdminPlace, "fleet" | "adminQueries" | "options">): Pick<Stores, "fleet">;
   /** Returns the background uploader. */
   uploader(place: Omit<UploadPlace, "journal">): Pick<Stores, "uploadPending">;
-  /** Returns the catalog of all machines. */
-  catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
+  /** Returns the source of its sessions for lists; undefined if it cannot be asked for them. */
+  source(of: Omit<FleetSourceOptions, "there">): SessionSource | undefined;
   /** Returns the functions that fetch sessions of other machines, if possible. */
   arrivals(
     place: Omit<
@@ -131,7 +131,7 @@ export function makeFleetStores(connection: FleetConnection, places: FleetPlaces
       const uploader = new BackgroundUploader({ ...place, journal }, connection);
       return { uploadPending: (open) => uploader.renew(open) };
     },
-    catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
+    source: (of) => catalog && new FleetSource({ ...of, there: catalog }),
   };
 }
 

@@ -9,6 +9,7 @@ import { isDerivedId } from "../../core/foreign/ids.ts";
 import type {
   Catalog,
   FoundHits,
+  Joining,
   Listed,
   Listing,
   ListProgress,
@@ -18,11 +19,19 @@ import type {
   Relative,
   SearchRequest,
   SessionFamily,
+  SessionSource,
   UnreadFile,
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
-import { findFamily, findParents, makeCursor, makeFilter, toUnknownIdFailure } from "../../core/search/listing.ts";
+import {
+  BY_PATH,
+  findFamily,
+  findParents,
+  makeCursor,
+  makeFilter,
+  toUnknownIdFailure,
+} from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { sumUsage } from "../../core/search/usage.ts";
 import { readTakenOver } from "../../core/session/stats.ts";
@@ -76,6 +85,9 @@ interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeft
 
 /** The catalog of the sessions on this machine. */
 export interface LocalCatalog extends Catalog {
+  list: SessionSource["list"];
+  /** Returns all sessions by their ids, those of archived ones if no other has the id. */
+  find(): Promise<ReadonlyMap<string, Listed>>;
   counted(request: UsageRequest, progress?: Progress): Promise<CountedSessions>;
 }
 
@@ -122,26 +134,44 @@ class Finder implements LocalCatalog {
     this.relations = new Relations(this.kept.rows);
   }
 
-  list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
+  async list(
+    request: ListRequest,
+    progress?: ListProgress,
+    { ordering, overlap }: Joining = { ordering: BY_PATH },
+  ): Promise<Listing> {
     this.askedAt = readClock();
-    return this.inTurn(async () => {
+    const all = await this.inTurn(async () => {
       const isWanted = makeFilter(request, this.isDirectory(request));
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
       const twice = request.archived ? this.archivedTwice() : NONE;
       const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
-      const { found, total } = await this.lists.page(request, fits);
-      const { relations } = this;
-      await relations.prepare();
-      return {
-        found,
-        total,
-        notRead: this.notRead(request),
-        parentOf: (listed) => relations.parentOf(listed),
-        shortId: (id) => relations.shortId(id),
-        cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified"),
-      };
+      await this.relations.prepare();
+      return this.lists.fitting(request, fits, ordering);
+    });
+    // Another source is asked without this one being blocked.
+    const { covered } = (!this.files.isForeign && (await overlap?.())) || { covered: NONE };
+    const fitting = covered.size === 0 ? all : await filterInSlices(all, ({ id }) => !covered.has(id));
+    const { relations } = this;
+    return {
+      found: await this.lists.page(fitting, request, ordering),
+      total: fitting.length,
+      notRead: this.notRead(request),
+      parentOf: (listed) => relations.parentOf(listed),
+      shortId: (id) => relations.shortId(id),
+      cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified", ordering),
+    };
+  }
+
+  find(): Promise<ReadonlyMap<string, Listed>> {
+    return this.inTurn(async () => {
+      await this.refresh();
+      const twice = this.archivedTwice();
+      const found = new Map<string, Listed>();
+      for (const row of this.kept.rows.values())
+        if (!row.archived || (!found.has(row.id) && !twice.has(row.path))) found.set(row.id, row);
+      return found;
     });
   }
 
