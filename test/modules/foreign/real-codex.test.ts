@@ -12,11 +12,11 @@ import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { makeResumableFile } from "../../../src/modules/foreign/write/resumable.ts";
-import { SessionMaker } from "../../support/foreign/ours.ts";
-import { codexHistory } from "../../support/foreign/readers.ts";
-import { openText } from "../../support/foreign/round-trip.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, temporaryFolder, Wire } from "../../support/server.ts";
+import { SessionMaker } from "./support/ours.ts";
+import { codexHistory } from "./support/readers.ts";
+import { openText } from "./support/round-trip.ts";
 
 const PROGRAM = process.env.PI_TEST_CODEX;
 /** Sessions of each kind. */

@@ -3,16 +3,16 @@
 import { describe, expect, test } from "vitest";
 import { makeResumableFile } from "../../../src/modules/foreign/write/resumable.ts";
 import { assistant } from "../../support/drafts.ts";
-import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "../../support/foreign/checks.ts";
-import { SessionMaker } from "../../support/foreign/ours.ts";
-import { ClaudeReader, codexHistory, wordsIn } from "../../support/foreign/readers.ts";
-import { contextSaid, openText, pathsSaid, requireResumable } from "../../support/foreign/round-trip.ts";
 import { entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { processorTimeOf } from "../../support/processor.ts";
 import { forSeeds, range } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
 import { sessionOf } from "../../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "./support/checks.ts";
+import { SessionMaker } from "./support/ours.ts";
+import { ClaudeReader, codexHistory, wordsIn } from "./support/readers.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "./support/round-trip.ts";
 
 const AGENTS = ["claude", "codex"] as const;
 

@@ -1,10 +1,10 @@
 /** The way to another agent and back: the conversation of a session, in the words of both. */
 
 import { expect } from "vitest";
-import type { ResumingAgent } from "../../../src/core/export/resumable.ts";
-import type { Session } from "../../../src/core/session/session.ts";
-import { makeResumableFile } from "../../../src/modules/foreign/write/resumable.ts";
-import { diskWith, openOn } from "../sessions.ts";
+import type { ResumingAgent } from "../../../../src/core/export/resumable.ts";
+import type { Session } from "../../../../src/core/session/session.ts";
+import { makeResumableFile } from "../../../../src/modules/foreign/write/resumable.ts";
+import { diskWith, openOn } from "../../../support/sessions.ts";
 import { entriesOf, foreignSession, requireSound, requireSum, strictContext } from "./checks.ts";
 import { ClaudeReader, claudeFault, codexFault, codexHistory } from "./readers.ts";
 
