@@ -34,8 +34,13 @@ const OTHERS = `
   import * as failure from "../core/failure.ts";
   let loaded;
   const others = () => (loaded ??= createRequire(import.meta.url)("./others.cjs")(failure));
-  export const foreignStore = (...all) => others().foreignStore(...all);
+  export const openAgentSessions = (...all) => others().openAgentSessions(...all);
   export const segmentedStore = (...all) => others().segmentedStore(...all);`;
+
+/** The modules of the library, as far as this source has them. */
+const OWN_MODULES = existsSync("src/modules/foreign")
+  ? 'import * as foreign from "./modules/foreign/index.ts"; export const modules = { foreign };'
+  : "export const modules = {};";
 
 const OTHERS_BEGIN = `module.exports = (FAILURE) => {
 const module = { exports: {} };
@@ -83,7 +88,7 @@ try {
     format: "cjs",
     logLevel: "warning",
     entryPoints: ["src/library/others.ts"],
-    plugins: [later, failuresGiven],
+    plugins: [later, failuresGiven, replaceFile("src/compose.ts", OWN_MODULES)],
     define: { "import.meta.url": "OTHERS_URL" },
     banner: { js: OTHERS_BEGIN },
     footer: { js: "return module.exports;\n};" },

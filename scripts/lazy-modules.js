@@ -6,13 +6,11 @@ import { join, relative } from "node:path";
 
 /** Files that are loaded by the first call of one of their functions, or by import(), by the file that does so. */
 const STORAGE = {
-  "src/server/main.ts": ["../modules/foreign/files/places.ts"],
+  "src/compose.ts": ["./modules/foreign/index.ts"],
   "src/storage/stores.ts": [
     "./catalog/candidates.ts",
     "./catalog/catalog.ts",
-    "./catalog/joint.ts",
-    "../modules/foreign/files/live.ts",
-    "../modules/foreign/files/store.ts",
+    "./catalog/merge.ts",
     "./health/health.ts",
     "./lifecycle/import.ts",
     "./lifecycle/lifecycle.ts",

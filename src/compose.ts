@@ -3,18 +3,22 @@
 import * as agents from "./modules/agents/index.ts";
 import * as attach from "./modules/attach/index.ts";
 import * as fleet from "./modules/fleet/index.ts";
+import * as foreign from "./modules/foreign/index.ts";
 import type { AgentsModule } from "./server/agents-module.ts";
 import type { AttachModule } from "./server/attach-module.ts";
 import type { FleetModule } from "./storage/fleet-module.ts";
+import type { ForeignModule } from "./storage/foreign-module.ts";
 
 export interface Modules {
   readonly agents?: AgentsModule;
   readonly attach?: AttachModule;
   readonly fleet?: FleetModule;
+  readonly foreign?: ForeignModule;
 }
 
 export const modules: Modules = {
   agents,
   attach,
   fleet,
+  foreign,
 };

@@ -66,7 +66,8 @@ const DEPTHS: Readonly<Record<string, number>> = { core: 2, storage: 2, server: 
 function getFolder(file: string): string {
   if (/^server\/(?:face|\w+-module)\.ts$/.test(file)) return "server's contracts";
   const parts = file.split("/").slice(0, -1);
-  return parts.slice(0, DEPTHS[parts[0]] ?? 1).join("/");
+  // Each file beside the folders is a room of its own.
+  return parts.length === 0 ? file : parts.slice(0, DEPTHS[parts[0]] ?? 1).join("/");
 }
 
 test("circles are found", () => {

@@ -1,12 +1,12 @@
 import * as z from "zod";
 import { getRecentPath } from "../core/export/branches.ts";
 import { type ExportPage, makeExportPage, type PageExtent } from "../core/export/page.ts";
+import { RESUMING, type ResumableSession } from "../core/export/resumable.ts";
 import { parseRoleRules, readTrainingRecords, SEED_MARKER } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { replaceHalves } from "../core/json/halves.ts";
 import { concat, toBytes, toJsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
-import { makeResumable, RESUMING, type ResumableSession } from "../modules/foreign/write/resumable.ts";
 import { type CommandContext, defineCommand, type Report } from "./shared/command.ts";
 import { countLineBytes, exportJsonl, makePageParts, pageParams, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, redactSession } from "./shared/redaction.ts";
@@ -94,7 +94,7 @@ export default defineCommand({
     result: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002", path: "/home/me/app/session.md" },
   },
   async run(context, params) {
-    const { workspace } = context;
+    const { workspace, server } = context;
     const { sessionPath, format, outputPath, overwrite = false, branches, leafId } = params;
     const extent = branches ?? (WHOLE.includes(format) ? "all" : "path");
     const all = extent === "all";
@@ -106,6 +106,8 @@ export default defineCommand({
       throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
     if (!agent && leafId !== undefined)
       throw new BadParams([{ path: "leafId", message: "only claude and codex take one; branch moves the leaf" }]);
+    if (agent && !server.makeResumable)
+      throw new BadParams([{ path: "format", message: "this build writes no files of other agents" }]);
     const rules = parseRoleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
@@ -119,7 +121,7 @@ export default defineCommand({
       const redacted = await redactSession(context, stored, params, all || leafId !== undefined);
       const session = redacted?.session ?? stored;
       const family = isPage ? await findRelatives(context, stored, redacted !== undefined) : undefined;
-      const file = agent && makeResumable(agent, session, { leaf, all, env: session.env });
+      const file = agent && server.makeResumable?.(agent, session, { leaf, all });
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
         for (const record of readTrainingRecords(session, rules, all)) {
@@ -148,7 +150,7 @@ export default defineCommand({
         records,
         ...parts?.report(),
         ...redacted?.report(),
-        ...(file && resumption(context, format, file)),
+        ...(file && resumption(file)),
       });
       if (outputPath === undefined) return { sessionId, content: await contentOf(context, pieces), ...outcome() };
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
@@ -164,12 +166,7 @@ export default defineCommand({
 });
 
 /** Returns how a file is resumed that another agent can have, and what became of the entries, once it is written. */
-function resumption(
-  { workspace }: CommandContext,
-  agent: string,
-  { sessionId, parts, command, report }: ResumableSession,
-) {
-  const path = parts && workspace.stores.agentFile(agent, parts);
+function resumption({ sessionId, path, command, report }: ResumableSession) {
   const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
   return { resume, fidelity: toFidelityResult(report()) };
 }

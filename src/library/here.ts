@@ -26,7 +26,7 @@ import { makeMemoryStore } from "../storage/memory.ts";
 import { makeOpenings } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { once } from "../storage/when-used.ts";
-import { foreignStore, segmentedStore } from "./others.ts";
+import { openAgentSessions, segmentedStore } from "./others.ts";
 import type { SessionOptions } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
@@ -84,7 +84,7 @@ export function storesFor(
       jsonl: makeJsonlStore({ ...common, fileFor: (header) => makeFilePath(paths, header) }),
       memory: makeMemoryStore(),
       v2: once(() => segmentedStore({ ...common, containerFor: (header) => makeContainerPath(paths, header) })),
-      foreign: once(() => foreignStore(disk, env, state)),
+      foreign: once(() => openAgentSessions({ disk, env, stateFolder: state, variables: {} })),
     },
   ).stores;
 }

@@ -3,5 +3,12 @@
  * the first such session: importing the library takes half of the time without them.
  */
 
-export { makeForeignStore as foreignStore } from "../modules/foreign/files/store.ts";
+import { modules } from "../compose.ts";
+import type { AgentSessions, ForeignModule } from "../storage/foreign-module.ts";
+
 export { makeSegmentedStore as segmentedStore } from "../storage/v2/store.ts";
+
+/** Returns undefined in a build without other agents' sessions. */
+export function openAgentSessions(...place: Parameters<ForeignModule["openAgentSessions"]>): AgentSessions | undefined {
+  return modules.foreign?.openAgentSessions(...place);
+}

@@ -10,7 +10,6 @@ import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
-import { getAgentPlaces } from "../modules/foreign/files/places.ts";
 import { AddressError, type ConnectedFleet, NO_FLEET } from "../storage/fleet-module.ts";
 import { type ConfinedDisk, confineDisk, getRealPath, isBelow } from "../storage/fs/confined-disk.ts";
 import { containDisk } from "../storage/fs/contained-disk.ts";
@@ -95,7 +94,8 @@ export function serve(settings: ServerSettings, world: World): Service {
     paths,
     roots: findAgentRoots(world.variables),
     userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
-    agentPlaces: () => getAgentPlaces(world.variables),
+    foreign: modules.foreign,
+    variables: world.variables,
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
     locks:
@@ -124,6 +124,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const endSweep = stores.fleet?.startSweep();
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
   const sharing = prepareSharing(settings, world, disk);
+  const { makeResumable } = modules.foreign ?? {};
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -139,6 +140,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       // A session names its own working directory, so its settings are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
+    makeResumable: makeResumable && ((...of) => makeResumable(world.variables, ...of)),
     canJoin: (sessionPath) => sharing?.canJoin(sessionPath) === true,
     discover() {
       document ??= makeDocument(world.version);

@@ -1,6 +1,6 @@
 /** The contract of the module `fleet`: sessions in PostgreSQL that many machines share. */
 
-import type { Catalog } from "../core/ports/catalog.ts";
+import type { SessionSource } from "../core/ports/catalog.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { FleetAdmin } from "../core/ports/fleet-admin.ts";
 import type { FleetDatabase } from "../core/ports/fleet-database.ts";
@@ -118,8 +118,8 @@ export interface FleetSessions {
   readonly admin: FleetAdmin | undefined;
   /** Returns the local file of the session that other machines name by a path without a file here. */
   copyFor(path: string): string | undefined;
-  /** Returns the catalog of all machines. `here`: that of this machine and, if they are named, of other agents. */
-  joinCatalog(here: Catalog): Catalog;
+  /** Its sessions as a source of lists; undefined if it cannot be asked for them. */
+  readonly source: SessionSource | undefined;
   /** Returns operations on whole sessions that are applied to the fleet, too. */
   wrapLifeCycle(own: LifeCycle): LifeCycle;
 }

@@ -8,7 +8,7 @@ import { Failure } from "../core/failure.ts";
 import { concat } from "../core/json/json.ts";
 import { type Beginning, type Log, readContent, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
-import type { ForeignStore } from "../modules/foreign/files/store.ts";
+import type { ForeignFiles } from "./foreign-module.ts";
 import { getKnownPath } from "./fs/confined-disk.ts";
 import { findContainer, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
@@ -31,12 +31,12 @@ import { isDatabase } from "./v2/sqlite-v1.ts";
 /** The agent whose databases can be migrated, and then are containers. */
 export const MIGRATED = "pirust";
 
-/** The stores of each kind. Those of the last two are made when the first such session is met. */
+/** The stores of each kind. Those of the last two are made when the first such session is met, as far as there are any. */
 interface Backends {
   readonly jsonl: Store;
   readonly memory: Store;
   readonly v2: () => Store;
-  readonly foreign: () => ForeignStore;
+  readonly foreign: () => ForeignFiles | undefined;
 }
 
 export interface OpeningOptions {
@@ -98,13 +98,13 @@ export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, forei
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     const isOurs = isContainerName(file) || beginsAsOurs(disk, file);
-    const others = isOurs ? undefined : foreign().open(file, { but: MIGRATED, asReader });
+    const others = isOurs ? undefined : foreign()?.open(file, { but: MIGRATED, asReader });
     if (others) return others;
     try {
       return openActive(disk, at, meant, file, asReader);
     } catch (error) {
       if (!(error instanceof Failure) || error.name !== "not_a_session") throw error;
-      const database = isDatabase(disk, file) ? foreign().open(file) : undefined;
+      const database = isDatabase(disk, file) ? foreign()?.open(file) : undefined;
       if (database) return database;
       throw named(disk, file) ?? error;
     }

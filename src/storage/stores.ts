@@ -10,14 +10,12 @@ import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { toUnknownIdFailure } from "../core/search/listing.ts";
 import { findOurSessions, requireOneSession } from "../core/search/named.ts";
-import { findLiveHolders } from "../modules/foreign/files/live.ts";
-import type { AgentPlace } from "../modules/foreign/files/places.ts";
-import { makeForeignStore } from "../modules/foreign/files/store.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { findOffered, readCandidates, readFactsAt } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
-import { joinCatalogs } from "./catalog/joint.ts";
+import { joinSources, makeForeignSource } from "./catalog/merge.ts";
 import type { ConnectedFleet, FleetSessions, PlacedSession } from "./fleet-module.ts";
+import type { ForeignModule } from "./foreign-module.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, getKnownPath, isBelow } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -37,6 +35,7 @@ import {
   makeFilePath,
   type StoragePaths,
   toAbsolutePath,
+  type Variables,
 } from "./fs/paths.ts";
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
@@ -66,8 +65,10 @@ interface StoresOptions extends OpeningOptions {
   readonly locks: Locks;
   /** Folders that agents search for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
-  /** Session folders of other agents. */
-  readonly agentPlaces?: () => readonly AgentPlace[];
+  /** Missing in a build without other agents' sessions. */
+  readonly foreign?: ForeignModule | undefined;
+  /** The environment, which names the folders of other agents. */
+  readonly variables?: Variables;
   /** The home of the person as whom the server runs. */
   readonly home?: string;
   readonly readOnly?: boolean;
@@ -99,7 +100,9 @@ export function makeStores(options: StoresOptions): Stores {
   const jsonl = fleet?.publishThere(copies.jsonl) ?? copies.jsonl;
   const v2 = once(() => fleet?.publishThere(copies.v2()) ?? copies.v2());
   const memory = makeMemoryStore();
-  const foreign = once(() => makeForeignStore(disk, env, paths.state));
+  const foreign = once(() =>
+    options.foreign?.openAgentSessions({ disk, env, stateFolder: paths.state, variables: options.variables ?? {} }),
+  );
   const named = fleet ? { copyFor: (path: string) => joined?.copyFor(path) } : {};
   const opening = makeOpenings({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
@@ -123,7 +126,7 @@ export function makeStores(options: StoresOptions): Stores {
   const ours = (path: string): string => {
     const file = pathOf(resolveLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
-    const refusal = foreign().refusal(file, MIGRATED);
+    const refusal = foreign()?.refusal(file, MIGRATED);
     if (refusal) throw refusal;
     return file;
   };
@@ -143,7 +146,7 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file) => openLog(pathOf(file)),
     factsAt: (file) => readFactsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign().open(pathOf(file), { asReader: true }),
+    openForeign: (file) => foreign()?.open(pathOf(file), { asReader: true }),
     absolute: (path) => toAbsolutePath(path, cwd),
     allowed,
     pathOf,
@@ -204,15 +207,21 @@ export function makeStores(options: StoresOptions): Stores {
     openCopy: (file) => openLog(allowed(file)),
     isOurs: (log): log is FileLog => log instanceof FileLog,
   });
-  const catalogOfAll = makeWhenUsed(() => {
-    const here = joinCatalogs(local, () =>
+  const theirs = makeWhenUsed(
+    () =>
       makeCatalog({
         ...catalog,
         paths: { root: join(paths.state, "agents"), state: paths.state },
-        agents: { places: options.agentPlaces?.() ?? [], store: foreign() },
+        files: foreign()?.listFiles(),
       }),
+    ["close"],
+  );
+  const all = makeWhenUsed(() => {
+    const others = [options.foreign && makeForeignSource(theirs), joined?.source];
+    return joinSources(
+      local,
+      others.filter((source) => source !== undefined),
     );
-    return joined?.joinCatalog(here) ?? here;
   }, ["close"]);
   return {
     ...stores,
@@ -237,8 +246,8 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     async lookUp(word, by) {
-      const ours = by === "name" ? await findOurSessions(catalogOfAll, word, "listed") : [];
-      const found = ours.length > 0 ? ours : await findAgentSessions(catalogOfAll, word, { by, sha256: env.sha256 });
+      const ours = by === "name" ? await findOurSessions(all, word, "listed") : [];
+      const found = ours.length > 0 ? ours : await findAgentSessions(all, word, { by, sha256: env.sha256 });
       if (found.length === 0) return undefined;
       const { id, path, isRemote } = requireOneSession(found, word);
       if (!isRemote) return path;
@@ -270,10 +279,6 @@ export function makeStores(options: StoresOptions): Stores {
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     home: options.home,
-    agentFile(agent, parts) {
-      const place = options.agentPlaces?.().find((one) => one.agent === agent);
-      return place && join(place.folder, ...parts);
-    },
     bytesOf: (log) => readStoredBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest(wanted, isTop = false) {
@@ -322,20 +327,20 @@ export function makeStores(options: StoresOptions): Stores {
         ),
       ),
     ),
-    catalog: catalogOfAll,
+    catalog: all,
     health: makeWhenUsed(() => {
       const health = makeHealth({
         ...catalog,
         locks: options.locks,
         lifecycle: lifeCycleDeps,
         roots: options.roots ?? [],
-        agentPlaces: options.agentPlaces?.() ?? [],
+        listUnread: () => foreign()?.listUnread() ?? [],
       });
       return {
         ...health,
         holders(sessionPaths) {
           const files = [...sessionPaths];
-          return new Map([...health.holders(files), ...findLiveHolders(disk, options.agentPlaces?.() ?? [], files)]);
+          return new Map([...health.holders(files), ...(foreign()?.findHolders(files) ?? [])]);
         },
       };
     }),

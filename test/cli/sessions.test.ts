@@ -5,7 +5,6 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readCandidates } from "../../src/storage/catalog/candidates.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { FORMATS } from "../support/foreign/formats.ts";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, TIME, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
@@ -265,24 +264,4 @@ test("an entry is named by its id, its label, or the beginning of its id", async
     $ fork 019f-1 'the turn'
     {fork=}
     & {fork}`);
-});
-
-test("another agent's session is named by its id: it is read and imported, and a change says whose it is", async () => {
-  const { place } = ready();
-  for (const { format, path, text } of FORMATS) {
-    if (format === "copilot" || format === "goose") put(join(place.home, path), text);
-    if (format === "goose") put(join(place.cwd, "given.json"), text);
-  }
-  const hashes = true;
-  const { stdout } = await runHere(place, ["list", "--agents", "copilot", "--json"], { hashes });
-  const id = JSON.parse(stdout).sessions[0].sessionId.slice(0, 8);
-  const hashed = playVerbs(place, { id }, { hashes });
-  for (const refused of ["delete {id}", "archive {id}", "relocate {id} {cwd}"])
-    await hashed(`$ ${refused}\n! {...}import {id} makes a session of yours of it.{...}`);
-  await hashed(`
-    $ show ${id} :: Clean\\.
-    $ verify ${id}
-    - pi_agent_rust
-    $ import ${id} :: It is now at
-    $ show given.json :: The second summary`);
 });

@@ -7,7 +7,6 @@ import { append, restarted } from "../support/asking.ts";
 import { fileOf, serveLines } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
-import { wholeOmpSession } from "../support/foreign/omp.ts";
 import { put, putSession, serveLibrary } from "../support/lifecycle.ts";
 import { entryText, fileText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { type HereServer, type Json, temporaryPlace } from "../support/server.ts";
@@ -123,15 +122,6 @@ describe("what Pi's reader takes as it is", () => {
     expect(damage).toMatchObject([{ kind: "incomplete_message", entryId: NEW }]);
     const all = await server.result("verify_sessions");
     expect(all).toMatchObject({ total: 1, ok: true, damaged: [], incomplete: [{ sessionPath, damageCount: 1 }] });
-  });
-
-  test("Pi's needs are none of another agent's file", async () => {
-    const place = temporaryPlace();
-    const w = wholeOmpSession();
-    w.add("message", { message: { role: "assistant", content: [] } });
-    const sessionPath = put(join(place.cwd, "omp.jsonl"), w.text);
-    const verified = await serveLibrary(place).result("verify_session", { sessionPath });
-    expect(verified).toMatchObject({ ok: true, damage: [] });
   });
 });
 

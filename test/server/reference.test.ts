@@ -63,7 +63,7 @@ function makeAwayFleet(): ConnectedFleet {
       requireFree: done,
       join: () => ({
         ...{ arrive: done, uploadPending: noWait, admin: undefined, copyFor: noWait },
-        joinCatalog: (here) => here,
+        source: undefined,
         wrapLifeCycle: (own) => own,
       }),
     }),

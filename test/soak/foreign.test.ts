@@ -11,7 +11,7 @@ import {
   foreignSession,
   foreignSessionOn,
   requireSound,
-} from "../support/foreign/checks.ts";
+} from "../modules/foreign/support/checks.ts";
 import { damagedDatabase, gooseDatabase, opencodeDatabase, rustDatabase } from "../support/foreign/databases.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
 import { GOOSE_SESSION, wholeGooseExport } from "../support/foreign/goose.ts";

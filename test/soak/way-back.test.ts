@@ -1,9 +1,9 @@
 /** Sessions of ours to Claude Code and Codex and back: sound ones come back the same, all others as those can be read. */
 
 import { expect } from "vitest";
-import { damagedLines, foreignSession, requireSound } from "../support/foreign/checks.ts";
-import { SessionMaker } from "../support/foreign/ours.ts";
-import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
+import { damagedLines, foreignSession, requireSound } from "../modules/foreign/support/checks.ts";
+import { SessionMaker } from "../modules/foreign/support/ours.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "../modules/foreign/support/round-trip.ts";
 import { soak } from "../support/soak.ts";
 
 soak("way-back", async (random) => {

@@ -51,6 +51,21 @@ interface PerhapsLimited {
 
 export type Order = "modified" | "created" | "name" | "size" | "cost";
 
+/** A session's place in a list: by a key, and among equal keys by another text. */
+export interface Keyed {
+  readonly key: number | string;
+  readonly tie: string;
+}
+
+/** An order of lists. Larger keys come first, but names from A on, and of equal ones the later tie. */
+export interface Ordering {
+  /** The beginning of its cursors. */
+  readonly mark: readonly string[];
+  getKey(listed: Listed, order: Order): Keyed["key"];
+  getTie(listed: Listed): string;
+  compareTexts(a: string, b: string): number;
+}
+
 export interface ListRequest extends AboutFleet {
   readonly cwd?: string;
   /** Names of the agents whose sessions fit, `pi` for our own; by default only ours. */
@@ -240,6 +255,47 @@ export interface SessionFamily extends PerhapsLimited {
   /** The id of the family's first session; null if that is missing. */
   readonly root: string | null;
   readonly nodes: readonly Relative[];
+}
+
+/** The sessions of this machine, and those of them that another source has, too. */
+export interface Overlap {
+  /** All sessions of this machine, by their ids. */
+  readonly copies: ReadonlyMap<string, Listed>;
+  /** The ids of those that the other source answers for, so that this machine leaves them out. */
+  readonly covered: ReadonlySet<string>;
+}
+
+/** How the part of one source is joined with the others. */
+export interface Joining {
+  readonly ordering: Ordering;
+  /** Finds the overlap once for all sources; missing if no two of them have the same sessions. */
+  readonly overlap?: () => Promise<Overlap>;
+}
+
+/** A place that has sessions: this machine, the files of other agents, a fleet. `storage/catalog/merge.ts` joins them. */
+export interface SessionSource {
+  /** Returns whether a request is about its sessions. */
+  isAsked(request: Pick<ListRequest, "agents" | "here">): boolean;
+  /** Throws cursor_expired. */
+  list(request: ListRequest, progress?: ListProgress, joining?: Joining): Promise<Listing>;
+  /** Throws cursor_expired. */
+  search(request: SearchRequest, progress?: Progress, joining?: Joining): Promise<FoundHits>;
+  /** Declares that it has sessions of this machine, too; one source at most does. */
+  readonly overlapping?: OverlappingSource;
+  close(): void;
+}
+
+export interface OverlappingSource {
+  /** The order of its lists, which those of the other sources follow. */
+  readonly ordering: Ordering;
+  /** Finds the overlap with this machine's sessions. In searches, equal copies of this machine count. */
+  findOverlap(of: "list" | "search"): Promise<Overlap>;
+  /** Returns why it cannot be asked now, after an error of it; undefined for any other error. */
+  explainOutage(error: unknown): string | undefined;
+  /** Sums the usage of this machine and of the source. */
+  usage: Catalog["usage"];
+  /** Returns the family among the sessions of this machine and of the source. */
+  family: Catalog["family"];
 }
 
 /** All that is found without opening a session. All of it is derived from files, and can be rebuilt from them. */

@@ -122,11 +122,6 @@ export interface Stores {
   ): Promise<string>;
   /** The home of the person who runs the server, if it is known. */
   readonly home: string | undefined;
-  /**
-   * Returns the path of a file below another agent's folder for its sessions; undefined if that folder is unknown.
-   * Reads and creates nothing.
-   */
-  agentFile(agent: string, parts: readonly string[]): string | undefined;
   /** Returns the bytes of a session as stored, damage included, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
   /** Returns the session of the working directory that was changed last; `isTop`: leaves out forks. */

@@ -2,7 +2,7 @@
 
 import { Failure } from "../failure.ts";
 import { decodeText, toBytes } from "../json/json.ts";
-import type { Listed, ListRequest, Order, Relative } from "../ports/catalog.ts";
+import type { Keyed, Listed, ListRequest, Order, Ordering, Relative } from "../ports/catalog.ts";
 import { fold } from "./query.ts";
 
 // --- the list ----------------------------------------------------------------------------------------------------
@@ -13,47 +13,50 @@ export function getSortKey(listed: Listed, order: Order): number | string {
   return listed[order === "size" ? "sizeBytes" : order] ?? Number.NEGATIVE_INFINITY;
 }
 
-function compareKeys(a: number | string, b: number | string): number {
-  if (typeof a === "string" && typeof b === "string") return a < b ? -1 : a > b ? 1 : 0;
-  return a === b ? 0 : (b as number) - (a as number) < 0 ? -1 : 1;
+/** The order of lists, unless a source has another: equal sessions by their path. */
+export const BY_PATH: Ordering = {
+  mark: [],
+  getKey: getSortKey,
+  getTie: ({ path }) => path,
+  compareTexts: (a, b) => (a < b ? -1 : a > b ? 1 : 0),
+};
+
+/** Compares sessions by what was made of them before. */
+export function compareKeyed(a: Keyed, b: Keyed, { compareTexts }: Ordering): number {
+  const inTexts = typeof a.key === "string" && typeof b.key === "string" ? compareTexts(a.key, b.key) : undefined;
+  const inKeys = inTexts ?? (a.key === b.key ? 0 : (b.key as number) - (a.key as number) < 0 ? -1 : 1);
+  return inKeys || compareTexts(b.tie, a.tie);
 }
 
-/** Returns a comparison: newest, largest or dearest first, or names from A on; equal ones by their path. */
-export function makeComparison(order: Order): (a: Listed, b: Listed) => number {
-  return (a, b) =>
-    compareKeyed({ key: getSortKey(a, order), path: a.path }, { key: getSortKey(b, order), path: b.path });
+export function toKeyed(listed: Listed, order: Order, { getKey, getTie }: Ordering): Keyed {
+  return { key: getKey(listed, order), tie: getTie(listed) };
 }
 
-/** A session with its sort key. */
-interface Keyed extends Pick<Listed, "path"> {
-  readonly key: number | string;
+/** Returns a comparison: newest, largest or dearest first, or names from A on; equal ones by their ties. */
+export function makeComparison(order: Order, ordering = BY_PATH): (a: Listed, b: Listed) => number {
+  return (a, b) => compareKeyed(toKeyed(a, order, ordering), toKeyed(b, order, ordering), ordering);
 }
 
-/** Compares sessions by keys that were made before. */
-export function compareKeyed(a: Keyed, b: Keyed): number {
-  return compareKeys(a.key, b.key) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
-}
-
-/** Returns the part of an ordered list after a request's cursor. Throws cursor_expired. */
-export function sliceAfterCursor<L extends Listed>(ordered: readonly L[], { cursor, sort = "modified" }: ListRequest) {
+/** Returns the part of an ordered list after a cursor. Throws cursor_expired. */
+export function sliceAfterCursor<L extends Listed>(
+  ordered: readonly L[],
+  { cursor, sort = "modified" }: ListRequest,
+  ordering: Ordering,
+): readonly L[] {
   if (cursor === undefined) return ordered;
-  const compare = makeComparison(sort);
-  const after = readCursor(cursor, sort);
-  const place = findIndexIn(ordered, after, compare);
-  return ordered.slice(place < ordered.length && compare(ordered[place], after) === 0 ? place + 1 : place);
+  const after = readCursor(cursor, sort, ordering);
+  const compare = (listed: Listed): number => compareKeyed(toKeyed(listed, sort, ordering), after, ordering);
+  const place = findIndexIn(ordered, compare);
+  return ordered.slice(place < ordered.length && compare(ordered[place]) === 0 ? place + 1 : place);
 }
 
-/** Returns the index of a session in an ordered list, or the index where it belongs. */
-export function findIndexIn(
-  ordered: readonly Listed[],
-  listed: Listed,
-  compare: (a: Listed, b: Listed) => number,
-): number {
+/** Returns the index of the first session in an ordered list that does not come before what it is compared with. */
+export function findIndexIn(ordered: readonly Listed[], compare: (listed: Listed) => number): number {
   let low = 0;
   let high = ordered.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (compare(ordered[middle], listed) < 0) low = middle + 1;
+    if (compare(ordered[middle]) < 0) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -110,18 +113,19 @@ export function makeFilter(
   };
 }
 
-export function makeCursor(listed: Listed, order: Order): string {
-  const key = getSortKey(listed, order);
-  return packCursor([order, key === Number.NEGATIVE_INFINITY ? null : key, listed.path]);
+export function makeCursor(listed: Listed, order: Order, ordering = BY_PATH): string {
+  const { key, tie } = toKeyed(listed, order, ordering);
+  return packCursor([...ordering.mark, order, key === Number.NEGATIVE_INFINITY ? null : key, tie]);
 }
 
-/** Returns something that compares like the session that the cursor names, whether or not that still exists. */
-function readCursor(cursor: string, order: Order): Listed {
-  const [named, key, path] = unpackCursor(cursor);
-  const type = order === "name" ? "string" : "number";
-  if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type))
+/** Returns the place that a cursor names, whether or not its session still exists. Throws cursor_expired. */
+export function readCursor(cursor: string, order: Order, { mark }: Ordering): Keyed {
+  const values = unpackCursor(cursor);
+  const [named, key, tie] = values.slice(mark.length);
+  const isKey = key === null || typeof key === (order === "name" ? "string" : "number");
+  if (!mark.every((one, n) => one === values[n]) || named !== order || typeof tie !== "string" || !isKey)
     throw toExpiredFailure(cursor);
-  return { path, name: key, modified: key, created: key, sizeBytes: key, cost: key } as Listed;
+  return { key: (key as number | string | null) ?? Number.NEGATIVE_INFINITY, tie };
 }
 
 export function toUnknownIdFailure(sessionId: string): Failure {

@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import type { Model } from "../../core/context/context.ts";
+import type { MakeResumable } from "../../core/export/resumable.ts";
 import type { FailureName } from "../../core/failure.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -93,6 +94,8 @@ export interface ServerFacts {
   piSettings(cwd: string): readonly unknown[];
   /** Returns true if another process that holds a session lets this one join it, as far as that is known before. */
   canJoin(sessionPath: string): boolean;
+  /** Missing in a build that writes no files of other agents. */
+  readonly makeResumable?: MakeResumable;
   /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;
 }

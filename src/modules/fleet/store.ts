@@ -22,7 +22,7 @@ import { quarantineEntries, quarantineMissing, readEntries } from "../../storage
 import { type AdminPlace, FleetAdminService } from "./admin/admin.ts";
 import { listSessionFiles, writeOnce } from "./admin/admin-files.ts";
 import { makeFleetLifeCycle } from "./admin/life-cycle.ts";
-import { JointFleetCatalog } from "./catalog/joint-catalog.ts";
+import { FleetSource } from "./catalog/fleet-source.ts";
 import { makeLockedFailure } from "./postgres/failures.ts";
 import { readNotedFleet } from "./postgres/identity.ts";
 import { type ArrivalPlace, arrive, findCopyByPath } from "./replica/arrival.ts";
@@ -130,16 +130,9 @@ function joinFleet(
     copyFor: (path) => findCopyByPath(arrival, path),
     uploadPending: (open) => uploader.renew(open),
     admin: admin && new FleetAdminService(admin),
-    joinCatalog: (here) =>
-      catalog
-        ? new JointFleetCatalog({
-            here,
-            there: catalog,
-            local: local.catalog,
-            placeFor,
-            sha256: (bytes) => env.sha256(bytes),
-          })
-        : here,
+    source:
+      catalog &&
+      new FleetSource({ there: catalog, local: local.catalog, placeFor, sha256: (bytes) => env.sha256(bytes) }),
     wrapLifeCycle: (own) =>
       adminQueries
         ? makeFleetLifeCycle(own, {

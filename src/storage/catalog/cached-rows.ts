@@ -8,7 +8,6 @@ import type { Listed } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import type { AgentSessions } from "../../modules/foreign/files/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -17,6 +16,7 @@ import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import { CatalogFile, type Indexed, isPassing, type StoredRow } from "./database.ts";
 import { CatalogDamaged, getDatabasePlace } from "./database-files.ts";
+import type { ListedFiles } from "./listed-files.ts";
 import { type SessionFacts, SessionRow } from "./session-row.ts";
 import { filterInSlices, visitInSlices } from "./slices.ts";
 import type { TextKind } from "./text-table.ts";
@@ -44,8 +44,8 @@ export interface CatalogOptions {
   readonly watchFrom?: number;
   /** True to index texts after a list, before the first search. */
   readonly indexAhead?: boolean;
-  /** Other agents' sessions, which this catalog has in the place of ours. */
-  readonly agents?: AgentSessions;
+  /** The files that are listed; by default the session files in the folders of `paths`. */
+  readonly files?: ListedFiles;
   /** True if an index for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
 }

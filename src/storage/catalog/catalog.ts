@@ -9,6 +9,7 @@ import { isDerivedId } from "../../core/foreign/ids.ts";
 import type {
   Catalog,
   FoundHits,
+  Joining,
   Listed,
   Listing,
   ListProgress,
@@ -18,31 +19,36 @@ import type {
   Relative,
   SearchRequest,
   SessionFamily,
+  SessionSource,
   UnreadFile,
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
-import { findFamily, findParents, makeCursor, makeFilter, toUnknownIdFailure } from "../../core/search/listing.ts";
+import {
+  BY_PATH,
+  findFamily,
+  findParents,
+  makeCursor,
+  makeFilter,
+  toUnknownIdFailure,
+} from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { sumUsage } from "../../core/search/usage.ts";
 import { readTakenOver } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk } from "../fs/disk.ts";
 import { useAndClose } from "../fs/files.ts";
 import { matchFolder } from "../fs/folders.ts";
-import { findStrangeFormat } from "../fs/formats.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { getChangeTime } from "../v2/container-files.ts";
-import { AgentFiles, listInnerStamps, scanForeign } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
 import { CachedUsage, type CountedRow } from "./cached-usage.ts";
-import { scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
-import { type FolderChanges, Folders } from "./folders.ts";
+import { Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
+import type { FolderChanges, ListedFiles } from "./listed-files.ts";
 import { Lists } from "./lists.ts";
 import { deriveOriginalIds } from "./originals.ts";
 import { Relations } from "./relations.ts";
@@ -51,7 +57,7 @@ import { type ScanProgress, SearchProgress } from "./search-progress.ts";
 import { writeIndex } from "./session-index.ts";
 import type { SessionRow } from "./session-row.ts";
 import { filterInSlices, SLICE } from "./slices.ts";
-import { type Scan, scanFile } from "./summary.ts";
+import type { Scan } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
 
 /** Milliseconds within which a file can change twice under one time stamp. */
@@ -79,6 +85,9 @@ interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeft
 
 /** The catalog of the sessions on this machine. */
 export interface LocalCatalog extends Catalog {
+  list: SessionSource["list"];
+  /** Returns all sessions by their ids, those of archived ones if no other has the id. */
+  find(): Promise<ReadonlyMap<string, Listed>>;
   counted(request: UsageRequest, progress?: Progress): Promise<CountedSessions>;
 }
 
@@ -88,7 +97,7 @@ export function makeCatalog(options: CatalogOptions): LocalCatalog {
 
 class Finder implements LocalCatalog {
   private readonly options: CatalogOptions;
-  private readonly folders: Folders | AgentFiles;
+  private readonly files: ListedFiles;
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
   private readonly lists: Lists;
@@ -117,8 +126,7 @@ class Finder implements LocalCatalog {
 
   constructor(options: CatalogOptions) {
     this.options = options;
-    const { agents } = options;
-    this.folders = agents ? new AgentFiles(options, agents.places) : new Folders(options);
+    this.files = options.files ?? new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
     this.spent = new CachedUsage(options, this.kept);
@@ -126,26 +134,44 @@ class Finder implements LocalCatalog {
     this.relations = new Relations(this.kept.rows);
   }
 
-  list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
+  async list(
+    request: ListRequest,
+    progress?: ListProgress,
+    { ordering, overlap }: Joining = { ordering: BY_PATH },
+  ): Promise<Listing> {
     this.askedAt = readClock();
-    return this.inTurn(async () => {
+    const all = await this.inTurn(async () => {
       const isWanted = makeFilter(request, this.isDirectory(request));
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
       const twice = request.archived ? this.archivedTwice() : NONE;
       const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
-      const { found, total } = await this.lists.page(request, fits);
-      const { relations } = this;
-      await relations.prepare();
-      return {
-        found,
-        total,
-        notRead: this.notRead(request),
-        parentOf: (listed) => relations.parentOf(listed),
-        shortId: (id) => relations.shortId(id),
-        cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified"),
-      };
+      await this.relations.prepare();
+      return this.lists.fitting(request, fits, ordering);
+    });
+    // Another source is asked without this one being blocked.
+    const { covered } = (!this.files.isForeign && (await overlap?.())) || { covered: NONE };
+    const fitting = covered.size === 0 ? all : await filterInSlices(all, ({ id }) => !covered.has(id));
+    const { relations } = this;
+    return {
+      found: await this.lists.page(fitting, request, ordering),
+      total: fitting.length,
+      notRead: this.notRead(request),
+      parentOf: (listed) => relations.parentOf(listed),
+      shortId: (id) => relations.shortId(id),
+      cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified", ordering),
+    };
+  }
+
+  find(): Promise<ReadonlyMap<string, Listed>> {
+    return this.inTurn(async () => {
+      await this.refresh();
+      const twice = this.archivedTwice();
+      const found = new Map<string, Listed>();
+      for (const row of this.kept.rows.values())
+        if (!row.archived || (!found.has(row.id) && !twice.has(row.path))) found.set(row.id, row);
+      return found;
     });
   }
 
@@ -153,8 +179,7 @@ class Finder implements LocalCatalog {
   private notRead(request: ListRequest): UnreadFile[] {
     const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
     if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
-    if (this.folders instanceof AgentFiles) return archived ? [] : this.folders.notRead(request);
-    return [...this.unread.values(), ...this.folders.unlisted.values()].filter(
+    return [...this.unread.values(), ...this.files.listUnread(request)].filter(
       ({ path }) => this.kept.isArchived(path) === archived,
     );
   }
@@ -269,7 +294,7 @@ class Finder implements LocalCatalog {
         const indexed = await this.kept.with((file) => this.searchIndex(file, search, all));
         const found =
           indexed ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
-        const isFirst = request.cursor === undefined && this.folders instanceof AgentFiles;
+        const isFirst = request.cursor === undefined && this.files.isForeign;
         return isFirst ? { ...found, notRead: this.notRead({ agents: request.agents }) } : found;
       });
     });
@@ -336,7 +361,7 @@ class Finder implements LocalCatalog {
   close(): void {
     this.closed = true;
     clearTimeout(this.ahead);
-    this.folders.close();
+    this.files.close();
     this.kept.close();
   }
 
@@ -389,7 +414,7 @@ class Finder implements LocalCatalog {
   /** Updates the rows to the result that a scan of every file would have. */
   private async refresh(progress?: ScanProgress): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
-    const changes = await this.folders.changes();
+    const changes = await this.files.changes();
     if (!changes.isSame) await this.take(changes, progress);
     await this.kept.with((file) => this.kept.save(file));
   }
@@ -436,10 +461,10 @@ class Finder implements LocalCatalog {
   /** Returns the sessions within other agents' files, as far as the rows of these know them. */
   private innerOf(files: ReadonlyMap<string, FoundStamp>): Map<string, FoundStamp> {
     const found = new Map<string, FoundStamp>();
-    if (!this.options.agents) return found;
+    if (!this.files.stampInner) return found;
     for (const [path, stamp] of files) {
       const { inner } = this.kept.rows.get(path) ?? {};
-      if (inner) for (const [within, of] of listInnerStamps(path, stamp, inner)) found.set(within, of);
+      if (inner) for (const [within, of] of this.files.stampInner(path, stamp, inner)) found.set(within, of);
     }
     return found;
   }
@@ -487,7 +512,7 @@ class Finder implements LocalCatalog {
   }
 
   private scanOne(path: string, stamp: FoundStamp): void {
-    const { disk, env, openLog, agents } = this.options;
+    const { disk, env } = this.options;
     const before = this.kept.rows.get(path);
     const age = env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
@@ -498,11 +523,7 @@ class Finder implements LocalCatalog {
       (stamp.size > before.sizeBytes || (isSameStamp(before.stamp, stamp) && before.sizeBytes > CHEAP && !before.sure));
     let scan: Scan | null | undefined;
     try {
-      if (agents) scan = scanForeign(agents, path, stamp);
-      else
-        scan = isContainerName(path)
-          ? scanContainer(disk, path, openLog, same ? before.facts.base : undefined)
-          : scanFile(disk, path, grown ? before.facts.base : undefined);
+      scan = this.files.scan(path, stamp, same ? before : undefined, grown);
     } catch {
       // It was removed or may not be read: the next call tries again.
     }
@@ -510,7 +531,7 @@ class Finder implements LocalCatalog {
     else this.unreadable.delete(path);
     this.unread.delete(path);
     if (!scan) {
-      const strange = scan === null && !agents && stamp.size > 0 ? strangeFile(disk, path) : undefined;
+      const strange = scan === null && stamp.size > 0 ? this.files.describe?.(path) : undefined;
       if (strange) this.unread.set(path, strange);
       this.put(path, undefined);
       if (scan === null && sure) this.others.set(path, stamp);
@@ -547,19 +568,6 @@ const NONE: ReadonlySet<string> = new Set();
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
   if (!agents) return rows;
   return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
-}
-
-/** Describes a file that is no session; undefined if it cannot be read. */
-function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
-  try {
-    const format = findStrangeFormat(disk, path);
-    if (format)
-      return { path, text: `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`, isDamaged: false };
-    const text = `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;
-    return { path, text, isDamaged: true };
-  } catch {
-    return undefined;
-  }
 }
 
 function toLacking(row: SessionRow) {

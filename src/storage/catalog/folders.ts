@@ -2,25 +2,19 @@
 
 import { join, sep } from "node:path";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
-import { findAllowed } from "../../modules/foreign/files/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { getInfo } from "../fs/files.ts";
+import { findAllowed, getInfo } from "../fs/files.ts";
+import { findStrangeFormat } from "../fs/formats.ts";
 import { getArchiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import { findUnlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
-import { getContainerOfPointer, stampContainer } from "./containers.ts";
-
-/** The result of `changes`, by path. Files that are in neither list have not changed. */
-export interface FolderChanges {
-  /** Files whose stamps must be compared. */
-  readonly there: ReadonlyMap<string, FoundStamp>;
-  readonly removed: readonly string[];
-  /** True if nothing changed since the last call. */
-  readonly isSame?: boolean;
-}
+import { getContainerOfPointer, scanContainer, stampContainer } from "./containers.ts";
+import type { FolderChanges, ListedFiles } from "./listed-files.ts";
+import type { SessionRow } from "./session-row.ts";
+import { type Scan, scanFile } from "./summary.ts";
 
 interface Folder {
   readonly path: string;
@@ -51,13 +45,14 @@ const LOOK_AFTER = 1000;
 /** Stamps read without a pause, which takes 4 ms. */
 const SLICE = 250;
 
-export class Folders {
+export class Folders implements ListedFiles {
+  readonly isForeign = false;
   private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
   private folders = new Map<string, Folder>();
   /** Containers that are no sessions, by their paths, with how each is. */
-  readonly unlisted = new Map<string, UnreadFile>();
+  private readonly unlisted = new Map<string, UnreadFile>();
   /** Stop the watches of the folders above; undefined for one that could not be watched. */
   private stops: ((() => void) | undefined)[] = [];
   private rootDirty = true;
@@ -83,6 +78,27 @@ export class Folders {
       if (changes) return changes;
     }
     return this.readAll();
+  }
+
+  scan(path: string, _stamp: FoundStamp, before: SessionRow | undefined, hasGrown: boolean): Scan | null {
+    const { disk, options } = this;
+    return isContainerName(path)
+      ? scanContainer(disk, path, options.openLog, before?.facts.base)
+      : scanFile(disk, path, hasGrown ? before?.facts.base : undefined);
+  }
+
+  listUnread(): Iterable<UnreadFile> {
+    return this.unlisted.values();
+  }
+
+  describe(path: string): UnreadFile | undefined {
+    return findAllowed(() => {
+      const format = findStrangeFormat(this.disk, path);
+      const text = format
+        ? `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`
+        : `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;
+      return { path, text, isDamaged: !format };
+    });
   }
 
   close(): void {

@@ -1,13 +1,13 @@
 /** Rows in the requested orders, updated with every row that changes. */
 
-import type { Listed, ListRequest, Order } from "../../core/ports/catalog.ts";
+import type { Listed, ListRequest, Order, Ordering } from "../../core/ports/catalog.ts";
 import {
+  BY_PATH,
   compareKeyed,
   findIndexIn,
   getRequestKey,
-  getSortKey,
-  makeComparison,
   sliceAfterCursor,
+  toKeyed,
 } from "../../core/search/listing.ts";
 import type { SessionRow } from "./session-row.ts";
 import { filterInSlices, sortInSlices, visitInSlices } from "./slices.ts";
@@ -15,9 +15,16 @@ import { filterInSlices, sortInSlices, visitInSlices } from "./slices.ts";
 /** Maximum number of lists cached for their next pages. */
 const MAX_PAGED = 8;
 
+/** All rows in an order. */
+interface OrderedRows {
+  readonly order: Order;
+  readonly ordering: Ordering;
+  readonly rows: SessionRow[];
+}
+
 export class Lists {
   private readonly rows: ReadonlyMap<string, SessionRow>;
-  private readonly ordered = new Map<Order, SessionRow[]>();
+  private readonly ordered = new Map<string, OrderedRows>();
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly SessionRow[]>();
   /** Those of them that were asked for as a whole. */
@@ -30,10 +37,13 @@ export class Lists {
   /** Records that a row was added, replaced or removed. */
   note(before: SessionRow | undefined, after: SessionRow | undefined): void {
     this.pages.clear();
-    for (const [order, ordered] of this.ordered) {
-      const compare = makeComparison(order);
-      if (before) ordered.splice(findIndexIn(ordered, before, compare), 1);
-      if (after) ordered.splice(findIndexIn(ordered, after, compare), 0, after);
+    for (const { order, ordering, rows } of this.ordered.values()) {
+      const indexOf = (row: SessionRow): number => {
+        const place = toKeyed(row, order, ordering);
+        return findIndexIn(rows, (other) => compareKeyed(toKeyed(other, order, ordering), place, ordering));
+      };
+      if (before) rows.splice(indexOf(before), 1);
+      if (after) rows.splice(indexOf(after), 0, after);
     }
   }
 
@@ -43,39 +53,38 @@ export class Lists {
     this.ordered.clear();
   }
 
-  async order(order: Order): Promise<SessionRow[]> {
-    let ordered = this.ordered.get(order);
-    if (!ordered) {
-      // A key is made once for each: names are folded, and times parsed.
-      const keyed = Array.from(this.rows.values(), (row) => ({ key: getSortKey(row, order), path: row.path, row }));
-      ordered = (await sortInSlices(keyed, compareKeyed)).map(({ row }) => row);
-      this.ordered.set(order, ordered);
-    }
-    return ordered;
-  }
-
-  /** Returns the sessions after a request's cursor, one beyond `most`, and how many fit. Throws cursor_expired. */
-  async page(
-    request: ListRequest,
-    fits: (listed: Listed) => boolean,
-  ): Promise<{ found: readonly Listed[]; total: number }> {
-    const fitting = await this.fitting(request, fits);
-    const { most } = request;
-    const after = sliceAfterCursor(fitting, request);
-    const found = most === undefined ? await this.whole(after) : after.slice(0, most + 1).map(({ listed }) => listed);
-    return { found, total: fitting.length };
+  async order(order: Order, ordering = BY_PATH): Promise<SessionRow[]> {
+    const name = [...ordering.mark, order].join();
+    const known = this.ordered.get(name);
+    if (known) return known.rows;
+    // A key is made once for each: names are folded, and times parsed.
+    const keyed = Array.from(this.rows.values(), (row) => ({ ...toKeyed(row, order, ordering), row }));
+    const rows = (await sortInSlices(keyed, (a, b) => compareKeyed(a, b, ordering))).map(({ row }) => row);
+    this.ordered.set(name, { order, ordering, rows });
+    return rows;
   }
 
   /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
-  private async fitting(request: ListRequest, fits: (listed: Listed) => boolean): Promise<readonly SessionRow[]> {
-    const key = getRequestKey(request);
+  async fitting(
+    request: ListRequest,
+    fits: (listed: Listed) => boolean,
+    ordering: Ordering,
+  ): Promise<readonly SessionRow[]> {
+    const key = [...ordering.mark, getRequestKey(request)].join();
     let fitting = this.pages.get(key);
     if (!fitting) {
-      fitting = await filterInSlices(await this.order(request.sort ?? "modified"), fits);
+      fitting = await filterInSlices(await this.order(request.sort ?? "modified", ordering), fits);
       if (this.pages.size >= MAX_PAGED) this.pages.clear();
       this.pages.set(key, fitting);
     }
     return fitting;
+  }
+
+  /** Returns those of fitting sessions that are after a request's cursor, one beyond `most`. Throws cursor_expired. */
+  async page(fitting: readonly SessionRow[], request: ListRequest, ordering: Ordering): Promise<readonly Listed[]> {
+    const { most } = request;
+    const after = sliceAfterCursor(fitting, request, ordering);
+    return most === undefined ? this.whole(after) : after.slice(0, most + 1).map(({ listed }) => listed);
   }
 
   private async whole(rows: readonly SessionRow[]): Promise<readonly Listed[]> {

@@ -1,6 +1,7 @@
 /** Opens files for one operation and closes them, or writes them under a temporary name and renames them. */
 
-import { isMissing, isNoFile, toStorageFailure } from "../../core/errno.ts";
+import { isErrno, isMissing, isNoFile, toStorageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
 import {
   closeQuietly,
   type Disk,
@@ -202,4 +203,14 @@ export function findLastName(disk: Disk, nameOf: (n: number) => string): string 
 /** Returns whether an error says that a name is taken. */
 export function isNameTaken(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === "EEXIST";
+}
+
+/** Returns the result of `find`; undefined if it would look outside of the folders that this server may use. */
+export function findAllowed<T>(find: () => T | undefined): T | undefined {
+  try {
+    return find();
+  } catch (error) {
+    if (!isErrno(error) && !(error instanceof Failure)) throw error;
+    return undefined;
+  }
 }

@@ -19,7 +19,6 @@ import {
   type SessionRoot,
 } from "../../core/ports/health.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
-import { type AgentPlace, listUnread } from "../../modules/foreign/files/places.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -41,8 +40,8 @@ const TORN_JUST_NOW = 60_000;
 interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
   readonly lifecycle: LifecycleDeps;
   readonly locks: Locks;
-  /** Folders of other agents' sessions. */
-  readonly agentPlaces: readonly AgentPlace[];
+  /** Returns the files in other agents' folders that no session can be read from. */
+  readonly listUnread: () => UnreadFile[];
   /** Folders in which agents look for sessions. */
   readonly roots: readonly SessionRoot[];
 }
@@ -84,7 +83,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
 }
 
 function notRead(deps: HealthDeps, archived: boolean): UnreadFile[] {
-  return [...listUnread(deps.disk, deps.agentPlaces), ...findUnlistedContainers(deps, archived)];
+  return [...deps.listUnread(), ...findUnlistedContainers(deps, archived)];
 }
 
 function nodeFacts(): Health["node"] {

@@ -8,13 +8,12 @@ import { CURRENT_VERSION, SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { Agent, DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { findAllowed } from "../../modules/foreign/files/places.ts";
 import { getContainerOfPointer } from "../catalog/containers.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { getInfo, guardErrno, useAndClose } from "../fs/files.ts";
+import { findAllowed, getInfo, guardErrno, useAndClose } from "../fs/files.ts";
 import { listFolder, listFolderIfAllowed } from "../fs/folders.ts";
 import { parseIdInName, readBegun, readHeader } from "../fs/header.ts";
 import {

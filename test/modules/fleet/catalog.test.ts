@@ -8,9 +8,9 @@
 import { describe, expect, test } from "vitest";
 import { makeHeaderLine, toReadableHeader } from "../../../src/core/format/entry.ts";
 import { parse, toBytes } from "../../../src/core/json/json.ts";
-import type { Catalog, Listed } from "../../../src/core/ports/catalog.ts";
+import type { Listed } from "../../../src/core/ports/catalog.ts";
 import type { FleetCatalog, FleetListed, FleetSpent } from "../../../src/core/ports/fleet-catalog.ts";
-import { JointFleetCatalog } from "../../../src/modules/fleet/catalog/joint-catalog.ts";
+import { FleetSource } from "../../../src/modules/fleet/catalog/fleet-source.ts";
 import { extractFacts, makeFactsBase } from "../../../src/modules/fleet/replica/facts.ts";
 import type { LocalCatalog } from "../../../src/storage/catalog/catalog.ts";
 import { makeMemoryStore } from "../../../src/storage/memory.ts";
@@ -342,11 +342,12 @@ async function costs(spent: readonly FleetSpent[], present: readonly string[]): 
   } as unknown as FleetCatalog;
   const local = {
     counted: async () => ({ sessions: [], models: [], incomplete: [], archivedLeftOut: 0 }),
+    find: async () => new Map(),
     list: async () => ({ found: [] as Listed[], total: 0, shortId: (id: string) => id }),
   } as unknown as LocalCatalog;
   const sha256 = (bytes: Uint8Array): string => realEnv.sha256(bytes);
   const placeFor = ({ id }: FleetListed) => ({ path: `/there/${id}.jsonl`, store: "jsonl" as const });
-  const catalog = new JointFleetCatalog({ there, local, here: local as unknown as Catalog, placeFor, sha256 });
+  const catalog = new FleetSource({ there, local, placeFor, sha256 });
   const { totals } = await catalog.usage({ groupBy: [], dayOf: () => 0 });
   return [totals.cost, totals.inherited.cost];
 }

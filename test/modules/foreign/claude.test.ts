@@ -1,6 +1,9 @@
 /** Sessions of Claude Code: what a table of short sources (trees.test.ts) has no room for, and records in any order. */
 
 import { describe, expect, test } from "vitest";
+import { ClaudeWriter, call } from "../../support/foreign/claude.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import {
   diskWithForeign,
   drawnContext,
@@ -11,11 +14,8 @@ import {
   foreignSessionOn,
   requireSound,
   strictContext,
-} from "../../support/foreign/checks.ts";
-import { ClaudeWriter, call } from "../../support/foreign/claude.ts";
-import { requireResumable } from "../../support/foreign/round-trip.ts";
-import { forSeeds, type Random } from "../../support/random.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+} from "./support/checks.ts";
+import { requireResumable } from "./support/round-trip.ts";
 
 const textOf = (lines: readonly string[]): string => `${lines.join("\n")}\n`;
 

@@ -6,6 +6,9 @@ import { describe, expect, test } from "vitest";
 import { getAgentPlaces, listFiles, listUnread } from "../../../src/modules/foreign/files/places.ts";
 import { SurveyFacts } from "../../../src/modules/foreign/read/survey.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { CLINE_SESSION, ClineWriter, use, wholeClineScreen, wholeClineSession } from "../../support/foreign/cline.ts";
+import { temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import {
   diskWithForeign,
   drawnContext,
@@ -14,10 +17,7 @@ import {
   foreignSession,
   foreignSessionOn,
   requireSound,
-} from "../../support/foreign/checks.ts";
-import { CLINE_SESSION, ClineWriter, use, wholeClineScreen, wholeClineSession } from "../../support/foreign/cline.ts";
-import { temporaryPlace } from "../../support/server.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+} from "./support/checks.ts";
 
 const TASK = "1784094124598";
 const FOLDER = `/home/me/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/${TASK}`;

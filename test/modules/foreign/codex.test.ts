@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { FaultDisk } from "../../support/disk.ts";
+import { CODEX_FILE, CodexWriter, wholeCodexSession } from "../../support/foreign/codex.ts";
 import {
   drawnContext,
   drawnTree,
@@ -10,8 +11,7 @@ import {
   foreignSession,
   foreignSessionOn,
   requireSound,
-} from "../../support/foreign/checks.ts";
-import { CODEX_FILE, CodexWriter, wholeCodexSession } from "../../support/foreign/codex.ts";
+} from "./support/checks.ts";
 
 test("the model, the level and the summary are those of the end", () => {
   const session = foreignSession(wholeCodexSession().text, CODEX_FILE);

@@ -5,11 +5,11 @@ import * as zlib from "node:zlib";
 import { expect, test } from "vitest";
 import { readCompressedRollout } from "../../../src/modules/foreign/files/compressed.ts";
 import { getAgentPlaces, listFiles, listUnread } from "../../../src/modules/foreign/files/places.ts";
-import { diskWithForeign } from "../../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../../support/foreign/codex.ts";
 import { put, serveLibrary } from "../../support/lifecycle.ts";
 import { need, needs } from "../../support/needs.ts";
 import { temporaryPlace } from "../../support/server.ts";
+import { diskWithForeign } from "./support/checks.ts";
 
 const ZSTD = need("zstd", "Node 22.15 and later", () => "zstdCompressSync" in zlib);
 

@@ -6,16 +6,6 @@ import { describe, expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import {
-  drawnContext,
-  drawnTree,
-  entriesOf,
-  fidelityOf,
-  foreignSession,
-  foreignSessionOn,
-  requireSound,
-  strictContext,
-} from "../../support/foreign/checks.ts";
-import {
   addGoose,
   addOpencode,
   damagedDatabase,
@@ -31,6 +21,16 @@ import { assistantText, headerText, id, SESSION, userText } from "../../support/
 import { forSeeds } from "../../support/random.ts";
 import { type HereServer, type Json, type Place, temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import {
+  drawnContext,
+  drawnTree,
+  entriesOf,
+  fidelityOf,
+  foreignSession,
+  foreignSessionOn,
+  requireSound,
+  strictContext,
+} from "./support/checks.ts";
 
 const MAKINGS = [{}, { journal: "DELETE" }, { withoutIndexes: true }, { pageSize: 512, encoding: "UTF-16le" }] as const;
 

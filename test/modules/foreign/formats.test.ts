@@ -13,6 +13,13 @@ import { BYTES_SEEN } from "../../../src/modules/foreign/read/translator.ts";
 import { findTranslator } from "../../../src/modules/foreign/read/translators.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { testEnv } from "../../support/env.ts";
+import { ClaudeWriter, said } from "../../support/foreign/claude.ts";
+import { FORMATS } from "../../support/foreign/formats.ts";
+import type { Talker } from "../../support/foreign/writing.ts";
+import { contentsOf, put, serveLibrary } from "../../support/lifecycle.ts";
+import { forSeeds } from "../../support/random.ts";
+import { temporaryFolder, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import {
   damagedLines,
   diskWithForeign,
@@ -27,15 +34,8 @@ import {
   requireSound,
   requireSum,
   strictContext,
-} from "../../support/foreign/checks.ts";
-import { ClaudeWriter, said } from "../../support/foreign/claude.ts";
-import { FORMATS } from "../../support/foreign/formats.ts";
-import { requireResumable } from "../../support/foreign/round-trip.ts";
-import type { Talker } from "../../support/foreign/writing.ts";
-import { contentsOf, put, serveLibrary } from "../../support/lifecycle.ts";
-import { forSeeds } from "../../support/random.ts";
-import { temporaryFolder, temporaryPlace } from "../../support/server.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+} from "./support/checks.ts";
+import { requireResumable } from "./support/round-trip.ts";
 
 function agentOf(text: string): string | undefined {
   const bytes = Buffer.from(text);

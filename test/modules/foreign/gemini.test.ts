@@ -5,6 +5,14 @@ import { Ids } from "../../../src/core/foreign/ids.ts";
 import { findTranslator } from "../../../src/modules/foreign/read/translators.ts";
 import { testEnv } from "../../support/env.ts";
 import {
+  GeminiWriter,
+  geminiDocumentText,
+  randomGeminiSession,
+  wholeGeminiSession,
+} from "../../support/foreign/gemini.ts";
+import { forSeeds } from "../../support/random.ts";
+import { acrossTiers } from "../../support/tiers.ts";
+import {
   diskWithForeign,
   drawnContext,
   entriesOf,
@@ -13,15 +21,7 @@ import {
   foreignSessionOn,
   requireSound,
   strictContext,
-} from "../../support/foreign/checks.ts";
-import {
-  GeminiWriter,
-  geminiDocumentText,
-  randomGeminiSession,
-  wholeGeminiSession,
-} from "../../support/foreign/gemini.ts";
-import { forSeeds } from "../../support/random.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+} from "./support/checks.ts";
 
 test("the older document has the same session and entries", () => {
   const w = new GeminiWriter();

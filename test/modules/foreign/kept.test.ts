@@ -4,11 +4,11 @@ import * as fs from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type Disk, type FileInfo, realDisk } from "../../../src/storage/fs/disk.ts";
-import { entriesOf, fidelityOf, foreignSessionOn, requireSound } from "../../support/foreign/checks.ts";
 import { ClaudeWriter, call, said } from "../../support/foreign/claude.ts";
 import { put } from "../../support/lifecycle.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
+import { entriesOf, fidelityOf, foreignSessionOn, requireSound } from "./support/checks.ts";
 
 const PARTS = 45;
 

@@ -4,8 +4,7 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { Catalog, Listed } from "../../../src/core/ports/catalog.ts";
-import { getAgentPlaces } from "../../../src/modules/foreign/files/places.ts";
-import { makeForeignStore } from "../../../src/modules/foreign/files/store.ts";
+import { openAgentSessions } from "../../../src/modules/foreign/index.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } from "../../support/catalog.ts";
 import { FILE_CHANGES } from "../../support/file-changes.ts";
@@ -17,8 +16,8 @@ import { SWEEP, UNIT } from "../../support/tiers.ts";
 type Options = Parameters<typeof catalogOn>[1];
 
 function catalogOfAgents(home: string, library: Library, options: Options): Catalog {
-  const store = makeForeignStore(realDisk, realEnv, library.state);
-  return catalogOn(library, { ...options, agents: { places: getAgentPlaces({ HOME: home }), store } });
+  const place = { disk: realDisk, env: realEnv, stateFolder: library.state, variables: { HOME: home } };
+  return catalogOn(library, { ...options, files: openAgentSessions(place).listFiles(options?.watchFrom) });
 }
 
 async function listed(catalog: Catalog): Promise<readonly Listed[]> {

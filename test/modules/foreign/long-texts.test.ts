@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { decodeText } from "../../../src/core/json/json.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { foreignSessionOn } from "../../support/foreign/checks.ts";
 import { ClaudeWriter } from "../../support/foreign/claude.ts";
 import { put } from "../../support/lifecycle.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { foreignSessionOn } from "./support/checks.ts";
 
 /** The text that stands for a long one while it is written; a file may have it, too. */
 const MARK = "\u0000long text\u0000";

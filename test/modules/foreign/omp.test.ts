@@ -3,18 +3,11 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { getModelAt, getThinkingLevelAt } from "../../../src/core/context/context.ts";
-import {
-  drawnContext,
-  entriesOf,
-  fidelityOf,
-  foreignSession,
-  requireSound,
-  strictContext,
-} from "../../support/foreign/checks.ts";
 import { BLOB, OMP_SESSION, OmpWriter, picture, wholeOmpSession, words } from "../../support/foreign/omp.ts";
 import { put, serveLibrary } from "../../support/lifecycle.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
+import { drawnContext, entriesOf, fidelityOf, foreignSession, requireSound, strictContext } from "./support/checks.ts";
 
 const BELOW = ".omp/agent/sessions/-project";
 const NAME = `2026-10-01T08-00-00-000Z_${OMP_SESSION}.jsonl`;

@@ -4,7 +4,6 @@ import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { entriesOf, fidelityOf, foreignSessionOn } from "../../support/foreign/checks.ts";
 import { CLAUDE_SESSION, randomClaudeSession, wholeClaudeSession } from "../../support/foreign/claude.ts";
 import { randomCodexSession } from "../../support/foreign/codex.ts";
 import { opencodeDatabase } from "../../support/foreign/databases.ts";
@@ -13,6 +12,7 @@ import { contentsOf, put, read, rootOf, serveLibrary } from "../../support/lifec
 import { Random } from "../../support/random.ts";
 import { type HereServer, type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { entriesOf, fidelityOf, foreignSessionOn } from "./support/checks.ts";
 
 function claudeFile(place: Place, text = wholeClaudeSession().text): string {
   return put(join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_SESSION}.jsonl`), text);

@@ -11,13 +11,12 @@ import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
-import { makeResumable } from "../../../src/modules/foreign/write/resumable.ts";
-import { testEnv } from "../../support/env.ts";
-import { SessionMaker } from "../../support/foreign/ours.ts";
-import { codexHistory } from "../../support/foreign/readers.ts";
-import { openText } from "../../support/foreign/round-trip.ts";
+import { makeResumableFile } from "../../../src/modules/foreign/write/resumable.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, temporaryFolder, Wire } from "../../support/server.ts";
+import { SessionMaker } from "./support/ours.ts";
+import { codexHistory } from "./support/readers.ts";
+import { openText } from "./support/round-trip.ts";
 
 const PROGRAM = process.env.PI_TEST_CODEX;
 /** Sessions of each kind. */
@@ -73,7 +72,7 @@ async function begin() {
     const data = { type: "session_meta", payload: { model_provider: "stub" } };
     maker.begin("custom", { customType: "import:codex", data });
     const session = openText(maker.make(20).text);
-    const file = makeResumable("codex", session, { leaf: session.tree.leaf, all: false, env: testEnv() });
+    const file = makeResumableFile("codex", session, { leaf: session.tree.leaf, all: false });
     const written = [...file.lines()].join("");
     const path = join(home, "sessions", ...(file.parts as string[]));
     mkdirSync(dirname(path), { recursive: true });

@@ -6,6 +6,11 @@ import { expect, test } from "vitest";
 import type { FidelityReport } from "../../../src/core/ports/fidelity.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { addSidechains, CLAUDE_SESSION, ClaudeWriter, randomClaudeSession } from "../../support/foreign/claude.ts";
+import { contentsOf, put, serveLibrary } from "../../support/lifecycle.ts";
+import { forSeeds } from "../../support/random.ts";
+import { type Json, type Place, temporaryFolder, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import {
   damagedLines,
   diskWithForeign,
@@ -17,12 +22,7 @@ import {
   foreignSessionOn,
   requirePairedAtEveryLeaf,
   requireSound,
-} from "../../support/foreign/checks.ts";
-import { addSidechains, CLAUDE_SESSION, ClaudeWriter, randomClaudeSession } from "../../support/foreign/claude.ts";
-import { contentsOf, put, serveLibrary } from "../../support/lifecycle.ts";
-import { forSeeds } from "../../support/random.ts";
-import { type Json, type Place, temporaryFolder, temporaryPlace } from "../../support/server.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+} from "./support/checks.ts";
 
 function chainOf(text: string, name: string): Session {
   return foreignSessionOn(diskWithForeign(text), join(FOREIGN_FILE, name));

@@ -2,15 +2,6 @@
 
 import { expect, test } from "vitest";
 import type { Session } from "../../../src/core/session/session.ts";
-import {
-  drawnContext,
-  drawnTree,
-  entriesOf,
-  FOREIGN_FILE,
-  fidelityOf,
-  foreignSession,
-  requireSound,
-} from "../../support/foreign/checks.ts";
 import { type ClaudeWriter, call, said } from "../../support/foreign/claude.ts";
 import { type ClineWriter, use, wholeClineScreen } from "../../support/foreign/cline.ts";
 import { CODEX_FILE, type CodexWriter } from "../../support/foreign/codex.ts";
@@ -20,6 +11,15 @@ import { GEMINI_SESSION, type GeminiWriter } from "../../support/foreign/gemini.
 import * as goose from "../../support/foreign/goose.ts";
 import { done, type OpencodeWriter, usage, wholeOpencodeExport, words } from "../../support/foreign/opencode.ts";
 import type { Fields } from "../../support/foreign/writing.ts";
+import {
+  drawnContext,
+  drawnTree,
+  entriesOf,
+  FOREIGN_FILE,
+  fidelityOf,
+  foreignSession,
+  requireSound,
+} from "./support/checks.ts";
 
 /** The expected results of a source; lines are joined by ` / `. */
 interface Expected {

@@ -1,18 +1,18 @@
 /** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
 
 import { describe, expect, test } from "vitest";
-import { makeResumable } from "../../../src/modules/foreign/write/resumable.ts";
+import { makeResumableFile } from "../../../src/modules/foreign/write/resumable.ts";
 import { assistant } from "../../support/drafts.ts";
-import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "../../support/foreign/checks.ts";
-import { SessionMaker } from "../../support/foreign/ours.ts";
-import { ClaudeReader, codexHistory, wordsIn } from "../../support/foreign/readers.ts";
-import { contextSaid, openText, pathsSaid, requireResumable } from "../../support/foreign/round-trip.ts";
 import { entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { processorTimeOf } from "../../support/processor.ts";
 import { forSeeds, range } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
 import { sessionOf } from "../../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "./support/checks.ts";
+import { SessionMaker } from "./support/ours.ts";
+import { ClaudeReader, codexHistory, wordsIn } from "./support/readers.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "./support/round-trip.ts";
 
 const AGENTS = ["claude", "codex"] as const;
 
@@ -118,9 +118,9 @@ describe("takes no time that grows with the square of the calls of one answer", 
   ])("%s", async (_, rest) => {
     const session = await sessionOf([userText(id(0), null), answer, ...rest]);
     for (const agent of AGENTS) {
-      const options = { leaf: session.tree.leaf, all: agent === "claude", env: session.env };
+      const options = { leaf: session.tree.leaf, all: agent === "claude" };
       const took = await processorTimeOf(() =>
-        expect([...makeResumable(agent, session, options).lines()].length).toBeGreaterThan(COUNT),
+        expect([...makeResumableFile(agent, session, options).lines()].length).toBeGreaterThan(COUNT),
       );
       expect(took, agent).toBeLessThan(6000);
     }
@@ -146,7 +146,10 @@ test("branches that answer other calls of one answer each have results for all o
     result(7, 6, ""),
     userText(id(8), id(5), "on"),
   ]);
-  const { lines } = makeResumable("claude", session, { leaf: session.position(id(8)), all: true, env: session.env });
+  const { lines } = makeResumableFile("claude", session, {
+    leaf: session.position(id(8)),
+    all: true,
+  });
   const said = new Map<string, string[]>();
   for (const line of lines()) {
     const { uuid = "", parentUuid, message } = JSON.parse(line);

@@ -4,10 +4,10 @@ import { basename, dirname, join, sep } from "node:path";
 import { parse } from "../../../core/json/json.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
-import { getInfo, readBeginning } from "../../../storage/fs/files.ts";
+import { findAllowed, getInfo, readBeginning } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";
 import { isSameProcess } from "../../../storage/fs/processes.ts";
-import { type AgentPlace, findAllowed } from "./places.ts";
+import type { AgentPlace } from "./places.ts";
 
 /** Bytes of an agent's note about a process, which has a few hundred. */
 const LONGEST_NOTE = 1 << 16;

@@ -2,12 +2,10 @@
 
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve, sep } from "node:path";
-import { isErrno } from "../../../core/errno.ts";
-import { Failure } from "../../../core/failure.ts";
 import { isJson } from "../../../core/json/json.ts";
 import type { UnreadFile } from "../../../core/ports/catalog.ts";
 import { type Disk, exists, type FileInfo, type Named } from "../../../storage/fs/disk.ts";
-import { getInfo, readBeginning, readIfThere, useFile } from "../../../storage/fs/files.ts";
+import { findAllowed, getInfo, readBeginning, readIfThere, useFile } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";
 import { findAgentRoots, type Variables } from "../../../storage/fs/paths.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
@@ -505,14 +503,4 @@ function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
     .sort((a, b) => (a.name < b.name ? -1 : 1))
     .map(({ folder, name }) => join(folder, name))
     .filter((path) => path !== file);
-}
-
-/** Returns the result of `find`; undefined if it would look outside of the folders that this server may use. */
-export function findAllowed<T>(find: () => T | undefined): T | undefined {
-  try {
-    return find();
-  } catch (error) {
-    if (!isErrno(error) && !(error instanceof Failure)) throw error;
-    return undefined;
-  }
 }

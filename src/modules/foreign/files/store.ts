@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import { isErrno } from "../../../core/errno.ts";
-import type { Failure } from "../../../core/failure.ts";
 import type { Env } from "../../../core/ports/env.ts";
-import type { Log } from "../../../core/ports/store.ts";
+import type { ForeignFiles } from "../../../storage/foreign-module.ts";
 import { isContainerName } from "../../../storage/fs/container-paths.ts";
 import type { Disk } from "../../../storage/fs/disk.ts";
+import { findAllowed } from "../../../storage/fs/files.ts";
 import { clineHistory, rooHistory, toRooTranslator } from "../read/cline/cline.ts";
 import { opencodeFacts } from "../read/opencode/opencode.ts";
 import type { SourceBase, Translator } from "../read/translator.ts";
@@ -19,26 +19,13 @@ import { findGeminiProject } from "./gemini-projects.ts";
 import { InnerSessions } from "./inner-sessions.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
 import { gatherFolderSession } from "./opencode-folder.ts";
-import { type AgentPlace, findAllowed, findBaseFile, findParentFile, getExtension } from "./places.ts";
+import { findBaseFile, findParentFile, getExtension } from "./places.ts";
 import { recogniseFile } from "./source.ts";
 import { type Surveyed, surveyFile } from "./survey.ts";
 
-export interface ForeignStore {
-  /**
-   * Opens a file of another agent; returns undefined for any other, and for a missing one. `but`: an agent whose
-   * sessions other backends may know better. `asReader`: it is read once, so that nothing is cached for a next time.
-   */
-  open(file: string, options?: { readonly but?: string; readonly asReader?: boolean | undefined }): Log | undefined;
-  /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. `but`: as for open. */
-  refusal(file: string, but?: string): Failure | undefined;
-  /** Returns the facts that lists show of such a file; undefined for any other. Throws storage_failed. */
+export interface ForeignStore extends ForeignFiles {
+  /** Returns the facts that lists show of a file of another agent; undefined for any other. Throws storage_failed. */
   survey(file: string): Surveyed | undefined;
-}
-
-/** Sessions of other agents: their places, and how to read them. */
-export interface AgentSessions {
-  readonly places: readonly AgentPlace[];
-  readonly store: ForeignStore;
 }
 
 /** `state`: our state folder, which has the cache. `worthKeeping`: bytes of a file from which on it is cached. */

@@ -1,8 +1,7 @@
 /** Makes a session into a file that another agent resumes, with its path and the command for it. */
 
+import type { ResumableSession, ResumingAgent } from "../../../core/export/resumable.ts";
 import { NO_TIME, toTimestamp } from "../../../core/foreign/messages.ts";
-import type { Env } from "../../../core/ports/env.ts";
-import type { FidelityReport } from "../../../core/ports/fidelity.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { ClaudeFormat } from "./claude/claude.ts";
 import { CodexFormat } from "./codex/codex.ts";
@@ -10,40 +9,25 @@ import { deriveUuid } from "./format.ts";
 import { makePathRoute, makeTreeRoute } from "./route.ts";
 import { ExportWalk } from "./walk.ts";
 
-/** Agents whose files can be written. */
-export const RESUMING = ["claude", "codex"] as const;
-
-export type ResumingAgent = (typeof RESUMING)[number];
-
-export interface ResumableSession {
-  /** Its id in the file. */
-  readonly sessionId: string;
-  /** Parts of the path of its file, below the agent's folder of sessions; none without a directory. */
+interface ResumableFile extends Omit<ResumableSession, "path"> {
+  /** Parts of the path of the file, below the agent's folder of sessions; undefined without a directory. */
   readonly parts: readonly string[] | undefined;
-  /** The command of a shell that resumes it, once the file is there. */
-  readonly command: string;
-  /** Yields its lines, once. */
-  lines(): Iterable<string>;
-  /** Returns the fidelity of the entries, once all lines were taken. */
-  report(): FidelityReport;
 }
 
-/**
- * Returns a session as one that an agent resumes at `leaf`: the same bytes for the same entries and leaf. `all`: with
- * every branch, which only Claude Code's files can have.
- */
-export function makeResumable(
+/** See {@link MakeResumable}. */
+export function makeResumableFile(
   agent: ResumingAgent,
   session: Session,
-  { leaf, all, env }: { leaf: number; all: boolean; env: Pick<Env, "sha256"> },
-): ResumableSession {
+  { leaf, all }: { readonly leaf: number; readonly all: boolean },
+): ResumableFile {
   const { tree, cwd } = session;
+  const { sha256 } = session.env;
   const isTree = all && agent === "claude";
   const route = isTree ? makeTreeRoute(tree, leaf) : makePathRoute(tree, leaf);
   const extent = isTree ? "tree" : "path";
   // A session that has grown since is another one: it must not replace a file that the agent has continued, too.
-  const sessionId = deriveUuid(env.sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
-  const options = { session, route, sessionId, sha256: env.sha256 };
+  const sessionId = deriveUuid(sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
+  const options = { session, route, sessionId, sha256 };
   const walk = new ExportWalk(
     session,
     route,

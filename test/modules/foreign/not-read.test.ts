@@ -3,13 +3,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { gooseDatabase, opencodeDatabase, rustDatabase, SQLITE } from "../support/foreign/databases.ts";
-import { wholeGooseExport } from "../support/foreign/goose.ts";
-import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
-import { put, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
-import { chain, headerText } from "../support/lines.ts";
-import { type Json, type Place, temporaryPlace } from "../support/server.ts";
-import { runHere } from "../support/verbs.ts";
+import { gooseDatabase, opencodeDatabase, rustDatabase, SQLITE } from "../../support/foreign/databases.ts";
+import { wholeGooseExport } from "../../support/foreign/goose.ts";
+import { wholeOpencodeExport } from "../../support/foreign/opencode.ts";
+import { put, putSession, rootOf, serveLibrary } from "../../support/lifecycle.ts";
+import { chain, headerText } from "../../support/lines.ts";
+import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { runHere } from "../../support/verbs.ts";
 
 type Database = ReturnType<typeof SQLITE>;
 

@@ -1,22 +1,22 @@
 /** The way to another agent and back: the conversation of a session, in the words of both. */
 
 import { expect } from "vitest";
-import type { Session } from "../../../src/core/session/session.ts";
-import { makeResumable, type ResumingAgent } from "../../../src/modules/foreign/write/resumable.ts";
-import { testEnv } from "../env.ts";
-import { diskWith, openOn } from "../sessions.ts";
+import type { ResumingAgent } from "../../../../src/core/export/resumable.ts";
+import type { Session } from "../../../../src/core/session/session.ts";
+import { makeResumableFile } from "../../../../src/modules/foreign/write/resumable.ts";
+import { diskWith, openOn } from "../../../support/sessions.ts";
 import { entriesOf, foreignSession, requireSound, requireSum, strictContext } from "./checks.ts";
 import { ClaudeReader, claudeFault, codexFault, codexHistory } from "./readers.ts";
 
 interface WrittenSession {
   readonly text: string;
   readonly sessionId: string;
-  readonly report: ReturnType<ReturnType<typeof makeResumable>["report"]>;
+  readonly report: ReturnType<ReturnType<typeof makeResumableFile>["report"]>;
 }
 
 /** Returns the file that an agent resumes. */
 function written(agent: ResumingAgent, session: Session, leaf = session.tree.leaf): WrittenSession {
-  const file = makeResumable(agent, session, { leaf, all: agent === "claude", env: testEnv() });
+  const file = makeResumableFile(agent, session, { leaf, all: agent === "claude" });
   const text = [...file.lines()].join("");
   return { text, sessionId: file.sessionId, report: file.report() };
 }

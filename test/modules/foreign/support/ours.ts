@@ -1,8 +1,8 @@
 /** Sessions of ours at random: such as another agent's files can carry whole, and such as they cannot. */
 
-import { headerText, id, TIME } from "../lines.ts";
-import type { Random } from "../random.ts";
-import type { Fields as Members } from "./writing.ts";
+import type { Fields as Members } from "../../../support/foreign/writing.ts";
+import { headerText, id, TIME } from "../../../support/lines.ts";
+import type { Random } from "../../../support/random.ts";
 
 /** An entry, and the calls that are still to be answered after it. */
 interface Made {

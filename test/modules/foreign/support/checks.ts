@@ -1,16 +1,16 @@
 /** Checks that every translator passes, whatever the file: all is counted, and every leaf has a context that providers take. */
 
 import { expect } from "vitest";
-import { pairMessages, type Shown } from "../../../src/core/context/pairing.ts";
-import { decodeText, findValueEnd, parse } from "../../../src/core/json/json.ts";
-import type { FidelityReport } from "../../../src/core/ports/fidelity.ts";
-import type { Log } from "../../../src/core/ports/store.ts";
-import { Session } from "../../../src/core/session/session.ts";
-import { makeForeignStore } from "../../../src/modules/foreign/files/store.ts";
-import type { Disk } from "../../../src/storage/fs/disk.ts";
-import { FaultDisk } from "../disk.ts";
-import { testEnv } from "../env.ts";
-import type { Random } from "../random.ts";
+import { pairMessages, type Shown } from "../../../../src/core/context/pairing.ts";
+import { decodeText, findValueEnd, parse } from "../../../../src/core/json/json.ts";
+import type { FidelityReport } from "../../../../src/core/ports/fidelity.ts";
+import type { Log } from "../../../../src/core/ports/store.ts";
+import { Session } from "../../../../src/core/session/session.ts";
+import { makeForeignStore } from "../../../../src/modules/foreign/files/store.ts";
+import type { Disk } from "../../../../src/storage/fs/disk.ts";
+import { FaultDisk } from "../../../support/disk.ts";
+import { testEnv } from "../../../support/env.ts";
+import type { Random } from "../../../support/random.ts";
 
 export const FOREIGN_FILE = "/elsewhere/project/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl";
 

@@ -3,7 +3,7 @@
  * a provider gets.
  */
 
-import type { Fields as Value } from "./writing.ts";
+import type { Fields as Value } from "../../../support/foreign/writing.ts";
 
 function objectsIn(text: string): Value[] {
   const lines = text.split("\n");

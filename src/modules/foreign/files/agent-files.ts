@@ -1,20 +1,21 @@
 /** Finds the session files of other agents, and reads their summaries for the catalog. */
 
 import { basename, extname } from "node:path";
-import { toBytes } from "../../core/json/json.ts";
-import type { ListRequest, UnreadFile } from "../../core/ports/catalog.ts";
-import { getDatabaseInfo, listDatabaseSessions } from "../../modules/foreign/files/databases.ts";
-import { makePathWithin } from "../../modules/foreign/files/gathered.ts";
-import { KnownFolders } from "../../modules/foreign/files/known-folders.ts";
-import { type AgentPlace, findAllowed, listFiles, listUnread } from "../../modules/foreign/files/places.ts";
-import type { AgentSessions } from "../../modules/foreign/files/store.ts";
-import { hashQuickly } from "../../modules/foreign/read/survey.ts";
-import { pause } from "../fs/chunked-io.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
-import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../fs/stamps.ts";
-import type { CatalogOptions } from "./cached-rows.ts";
-import type { FolderChanges } from "./folders.ts";
-import { EMPTY, getHeaderFacts, type Scan } from "./summary.ts";
+import { toBytes } from "../../../core/json/json.ts";
+import type { ListRequest, UnreadFile } from "../../../core/ports/catalog.ts";
+import type { Env } from "../../../core/ports/env.ts";
+import type { FolderChanges, ListedFiles } from "../../../storage/catalog/listed-files.ts";
+import { EMPTY, getHeaderFacts, type Scan } from "../../../storage/catalog/summary.ts";
+import { pause } from "../../../storage/fs/chunked-io.ts";
+import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
+import { findAllowed } from "../../../storage/fs/files.ts";
+import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
+import { hashQuickly } from "../read/survey.ts";
+import { getDatabaseInfo, listDatabaseSessions } from "./databases.ts";
+import { makePathWithin } from "./gathered.ts";
+import { KnownFolders } from "./known-folders.ts";
+import { type AgentPlace, listFiles, listUnread } from "./places.ts";
+import type { ForeignStore } from "./store.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
@@ -26,19 +27,30 @@ interface KnownDatabase {
   readonly found: Map<string, FoundStamp>;
 }
 
+interface AgentFilesOptions {
+  readonly disk: Disk;
+  readonly env: Pick<Env, "now">;
+  readonly places: readonly AgentPlace[];
+  readonly store: ForeignStore;
+  readonly watchFrom: number | undefined;
+}
+
 /** The sessions in the places of agents. */
-export class AgentFiles {
+export class AgentFiles implements ListedFiles {
+  readonly isForeign = true;
   private readonly disk: Disk;
   private readonly places: readonly AgentPlace[];
+  private readonly store: ForeignStore;
   private known = new Set<string>();
   private readonly folders: KnownFolders;
   private readonly databases = new Map<string, KnownDatabase>();
   /** Files that no session can be read from, by the agents that were asked for, until something changes. */
   private readonly unread = new Map<string, UnreadFile[]>();
 
-  constructor({ disk, env, watchFrom }: CatalogOptions, places: readonly AgentPlace[]) {
+  constructor({ disk, env, places, store, watchFrom }: AgentFilesOptions) {
     this.disk = disk;
     this.places = places;
+    this.store = store;
     this.folders = new KnownFolders(disk, () => env.now(), watchFrom);
   }
 
@@ -65,7 +77,7 @@ export class AgentFiles {
   }
 
   /** Returns the databases, tasks and compressed rollouts that no session can be read from. */
-  notRead({ agents = [] }: ListRequest): UnreadFile[] {
+  listUnread({ agents = [] }: Pick<ListRequest, "agents">): UnreadFile[] {
     const wanted = agents.join();
     const known = this.unread.get(wanted);
     if (known) return known;
@@ -73,6 +85,31 @@ export class AgentFiles {
     const found = listUnread(this.disk, places, this.folders.list);
     this.unread.set(wanted, found);
     return found;
+  }
+
+  /** The stamps of the sessions within a file change with the file. */
+  stampInner(path: string, stamp: FoundStamp, names: readonly string[]): [string, FoundStamp][] {
+    return names.map((name) => {
+      const within = makePathWithin(path, name);
+      return [within, { ...stamp, inode: numberOf(within) }];
+    });
+  }
+
+  scan(path: string, { size }: FoundStamp): Scan | null {
+    const found = this.store.survey(path);
+    if (!found) return null;
+    const { agent, header, facts, isDamaged, inner } = found;
+    const { entries, messages, name, first, activity } = facts;
+    const base = {
+      ...EMPTY,
+      ...getHeaderFacts(header),
+      ...{ entries, messages, name, first, activity, agent, inner },
+      id: header.id,
+      reach: entries,
+      plain: false,
+      ...(isDamaged ? { damaged: true as const } : {}),
+    };
+    return { base, now: base, size, grown: false };
   }
 
   close(): void {
@@ -101,36 +138,7 @@ function isMoved({ movedTo = [] }: AgentPlace, path: string, there: ReadonlyMap<
   return movedTo.some((file) => there.has(makePathWithin(file, basename(path, extname(path)))));
 }
 
-/** Returns the stamps of the sessions within a file, which change with the file. */
-export function listInnerStamps(path: string, stamp: FoundStamp, inner: readonly string[]): [string, FoundStamp][] {
-  return inner.map((name) => {
-    const within = makePathWithin(path, name);
-    return [within, { ...stamp, inode: numberOf(within) }];
-  });
-}
-
 /** Returns a number in place of a file's inode, for a session without its own file. */
 function numberOf(id: string): number {
   return Number.parseInt(hashQuickly(toBytes(id)).slice(0, 12), 16);
-}
-
-/** Returns the summary of another agent's session; null for a file that is no session. */
-export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
-  const found = store.survey(path);
-  if (!found) return null;
-  const { agent, header, facts, isDamaged, inner } = found;
-  const { entries, messages, name, first, activity } = facts;
-  const known = { entries, messages, name, first, activity };
-  const base = {
-    ...EMPTY,
-    ...getHeaderFacts(header),
-    ...known,
-    id: header.id,
-    reach: entries,
-    plain: false,
-    agent,
-    inner,
-    ...(isDamaged ? { damaged: true as const } : {}),
-  };
-  return { base, now: base, size, grown: false };
 }

@@ -4,15 +4,15 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { describe, expect, test } from "vitest";
-import { getContentText } from "../../src/core/format/message.ts";
-import { nameOf } from "../support/asking.ts";
-import { sessionFile } from "../support/cases.ts";
-import { requireSum } from "../support/foreign/checks.ts";
-import { library, put, read } from "../support/lifecycle.ts";
-import { assistantText, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
-import type { HereServer, Json, Place } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
-import { runHere } from "../support/verbs.ts";
+import { getContentText } from "../../../src/core/format/message.ts";
+import { nameOf } from "../../support/asking.ts";
+import { sessionFile } from "../../support/cases.ts";
+import { library, put, read } from "../../support/lifecycle.ts";
+import { assistantText, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
+import type { HereServer, Json, Place } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
+import { runHere } from "../../support/verbs.ts";
+import { requireSum } from "./support/checks.ts";
 
 const AGENTS = ["claude", "codex"] as const;
 
