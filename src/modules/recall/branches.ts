@@ -76,7 +76,7 @@ async function describeTree(
         .slice(0, 8)
         .join(", ")}`,
     );
-  const texts = new Beginnings(library, redaction, sessionId);
+  const texts = new SaidTexts(library, redaction, sessionId);
   let shown = 0;
   for (const point of points) {
     const lines = [`after ${describeNode(point, redaction)}, ${countOf(point.children.length, "branch", "branches")}:`];
@@ -118,7 +118,7 @@ async function describeTree(
 }
 
 /** The beginnings of what entries say, read whole so that no half of a secret is left. */
-class Beginnings {
+class SaidTexts {
   private readonly library: Library;
   private readonly redaction: Redaction;
   private readonly sessionId: string;

@@ -102,7 +102,9 @@ export function formatHead(library: Library, { matching, total, lists, leftOut =
       ? `all read up to ${clock}`
       : `partial: ${countOf(behind, "session")} not yet read in full at ${clock}, so ask again before you conclude that something is missing`;
   return [
-    `${matching.toLocaleString("en-US")}${of} sessions match scope`,
+    matching === 1 && of === ""
+      ? "1 session matches scope"
+      : `${matching.toLocaleString("en-US")}${of} sessions match scope`,
     read,
     ...(notRead.length === 0 ? [] : [`not read: ${notRead.join(", ")}`]),
     ...(leftOut.length === 0 ? [] : [`left out: ${leftOut.join(", ")}`]),

@@ -1,4 +1,4 @@
-/** Beginnings of sessions as data: controls visible, fenced, cut at whole characters, within a budget of bytes. */
+/** Texts of sessions as data: controls visible, fenced, cut at whole characters, within a budget of bytes. */
 
 /** Bytes of an answer: the most ever, and of its first line and its last. */
 export const MOST_BYTES = 32_000;

@@ -110,7 +110,7 @@ test("mcp install prints a registration for each client, and the verbs of recall
   }
   expect((await runProgram("", ["mcp", "install", "emacs"], place)).status).toBe(2);
   const { stdout } = await runProgram("", ["recall", "find", "which", "cache", "--limit", "1"], place);
-  expect(stdout).toMatch(/^1 sessions match scope[\s\S]*1\. 01aaaaaa#/);
+  expect(stdout).toMatch(/^1 session matches scope[\s\S]*1\. 01aaaaaa#/);
   expect((await runProgram("", ["recall", "open", "01aaaaaa"], place)).stdout).toContain("Redis.");
   expect((await runProgram("", ["recall", "find", "--exclude", "/home/me", "cache"], place)).stdout).toContain(
     "Nothing was found",
