@@ -33,6 +33,8 @@ const MONTH = 30 * 86_400_000;
 const NEAR = 8;
 /** Characters of an answer's beginning. */
 const BESIDE = 160;
+/** Hits of a page that are told with it. */
+const MOST_BESIDE = 3;
 
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   said: ["user", "assistant"],
@@ -159,6 +161,7 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
       shown + 1,
       found.moreOf(one.hit),
       own.perhaps.includes(one.hit.sessionId),
+      shown - from < MOST_BESIDE,
     );
     // However little room there is, each page has a hit.
     if (!answer.add(part) && !(answer.isEmpty && answer.add(cutBytes(part.split("\n")[0], answer.room).text))) break;
@@ -249,6 +252,7 @@ async function formatHit(
   number: number,
   more: number,
   isPerhapsOwn: boolean,
+  isAmongFirst: boolean,
 ): Promise<string> {
   const { shortId, entryId, agent = "pi", role, tool, part, at, onActivePath, cwd, line } = hit;
   const head = [
@@ -263,7 +267,8 @@ async function formatHit(
     ...(isPerhapsOwn ? ["perhaps this session"] : []),
     formatTitle(hit, redaction, 60),
   ].join(" · ");
-  const beside = await findBeside(library, redaction, hit);
+  // Each opens a session, which takes longer than the search.
+  const beside = isAmongFirst ? await findBeside(library, redaction, hit) : undefined;
   return [head, fence(line), ...(beside === undefined ? [] : [beside])].join("\n");
 }
 
