@@ -18,6 +18,8 @@ export interface Flag {
   readonly meaning: string;
   /** The possible values, where they can be listed. */
   readonly oneOf?: readonly string[];
+  /** True if it can be given several times, each with a value. */
+  readonly isRepeated?: boolean;
   /** Its value when none is given: at the end of the line, or when another option follows. */
   readonly otherwise?: string;
 }
@@ -131,6 +133,7 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--allow-path"],
     value: "dir",
+    isRepeated: true,
     meaning: "allow this folder too; can be given several times, implies --confine",
   },
   {
@@ -180,6 +183,8 @@ export interface CommandLine {
   readonly operands: readonly string[];
   /** Every option that was given, with its last value, or "" for those that take none. */
   readonly flags: ReadonlyMap<string, string>;
+  /** All values of the options that can be given several times, as they were given. */
+  readonly repeated: ReadonlyMap<string, readonly string[]>;
   /** Options that need no value and took the word after them for it. */
   readonly took: readonly string[];
 }
@@ -203,7 +208,7 @@ interface VerbOptions {
   readonly flags: Readonly<Record<string, Flag>>;
 }
 
-type KnownOption = Pick<Option, "value" | "oneOf" | "otherwise"> & { readonly names?: readonly string[] };
+type KnownOption = Omit<Flag, "meaning"> & { readonly names?: readonly string[] };
 
 /** Parses arguments; with `own`, operands too. `--mode rpc` ignores unknown ones. Throws UsageError. */
 export function parseCommandLine(
@@ -224,6 +229,7 @@ export function parseCommandLine(
   const operands: string[] = [];
   const flags = new Map<string, string>();
   const allowed: string[] = [];
+  const repeated = new Map<string, string[]>();
   for (const token of tokens) {
     const arg = args[token.index];
     if (own && token.kind === "positional") operands.push(arg);
@@ -243,6 +249,7 @@ export function parseCommandLine(
     if (flag.oneOf) requireOneOf(name, value, flag.oneOf);
     if (flag.names?.[0] === "--continue" && token.inlineValue) requireOneOf(name, value, [TOP]);
     if (name === "--allow-path") allowed.push(resolve(value));
+    if (flag.isRepeated) repeated.set(name, [...(repeated.get(name) ?? []), value]);
     flags.set(flag.names?.[0] ?? name, value);
   }
   // Pi takes the first of options that exclude each other, and half a model.
@@ -250,7 +257,7 @@ export function parseCommandLine(
   const settings = settingsOf(flags, allowed, asPi);
   // Clients of Pi ask for the version, or the options, by the words alone that stand in Pi's place.
   if (settings.action === "serve") requireFitForAgent(settings, flags);
-  return { settings, operands, flags, took };
+  return { settings, operands, flags, repeated, took };
 }
 
 function knownOptions(own: VerbOptions | undefined, shared: readonly Option[]): Map<string, KnownOption> {

@@ -18,6 +18,7 @@ import { defineHelp } from "./verbs/help.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
+import { mcp, recall } from "./verbs/mcp.ts";
 import merge from "./verbs/merge.ts";
 import { migrateVerb, rollbackVerb, statusVerb } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
@@ -41,6 +42,7 @@ import view from "./verbs/view.ts";
 export const groups: readonly VerbGroup[] = [
   { title: "Find and read", verbs: [list, search, show, tree, browse, view, compare, stats] },
   { title: "Go on with a session", verbs: [resume, follow] },
+  { title: "Let agents remember", verbs: [mcp, recall] },
   { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },

@@ -8,7 +8,7 @@ import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, holder, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
+import { behind, cursor, holder, limit, nextCursor, unreadFile, wantedDirectory, within } from "./shared/shapes.ts";
 
 export default defineCommand({
   name: "list_sessions",
@@ -55,6 +55,7 @@ export default defineCommand({
       ),
     here: hereParam,
     holders: z.boolean().optional().describe("also tell of each which other process writes to it"),
+    within,
     cursor,
     limit,
   },
@@ -118,6 +119,7 @@ export default defineCommand({
         .describe("files where sessions are kept that none can be read from; only on the first page of a list of all"),
       isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
       nextCursor,
+      behind,
       limited,
     }),
   failures: ["cursor_expired"],
@@ -165,6 +167,7 @@ export default defineCommand({
       total,
       nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
       ...(listing.notRead?.length ? { notRead: [...listing.notRead] } : {}),
+      behind: listing.behind,
       limited,
     };
   },

@@ -1,14 +1,15 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { toBytes } from "../core/json/json.ts";
-import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
+import { type Hit, SEARCH_PARTS, type SearchRequest } from "../core/ports/catalog.ts";
 import { formatTime } from "../core/search/listing.ts";
 import { agentMember, agentsParam, toAgentNames } from "./shared/agents.ts";
 import { defineCommand } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { findPageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
+import { makeTextRedaction } from "./shared/redaction.ts";
+import { behind, cursor, limit, nextCursor, unreadFile, wantedDirectory, within } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
 const PAGE = 50;
@@ -68,6 +69,18 @@ export default defineCommand({
     until: z.string().optional().describe("only messages of this time or earlier"),
     includeToolResults: z.boolean().optional().describe("also the output of tools and commands"),
     here: hereParam,
+    ranked: z
+      .boolean()
+      .optional()
+      .describe(
+        "the best texts first, which need not have all of the words; on the sessions of this machine only, and with " +
+          "all words where there is no index",
+      ),
+    within,
+    redact: z
+      .boolean()
+      .optional()
+      .describe("find and show texts without their secrets, as an export with this setting has them"),
     cursor,
     limit: limit.describe(`at most this many; ${PAGE} by default`),
   },
@@ -96,6 +109,7 @@ export default defineCommand({
           cwd: z.string().nullable(),
           agent: agentMember,
           isRemote: remoteMember,
+          score: z.number().optional().describe("with ranked: how well it fits"),
           inheritedFrom: z
             .object({ sessionId: z.string(), name: z.string().nullable() })
             .optional()
@@ -107,6 +121,11 @@ export default defineCommand({
         .optional()
         .describe("with agents: files where sessions are kept that none can be read from; only on the first page"),
       nextCursor,
+      begins: z
+        .string()
+        .optional()
+        .describe("with ranked: the cursor of the first page, without texts that are added later"),
+      behind,
       limited,
     }),
   failures: ["cursor_expired"],
@@ -134,7 +153,16 @@ export default defineCommand({
     },
   },
   async run(context, params) {
-    const { includeToolResults: toolResults, in: parts, tool, query = "", limit = PAGE, agents, ...request } = params;
+    const {
+      includeToolResults: toolResults,
+      in: parts,
+      tool,
+      query = "",
+      limit = PAGE,
+      agents,
+      redact,
+      ...request
+    } = params;
     if (params.query === undefined && tool === undefined && params.file === undefined)
       throw new BadParams([{ path: "query", message: "is needed where neither tool nor file is given" }]);
     const times = { since: readMoment("since", params.since), until: readMoment("until", params.until) };
@@ -146,7 +174,7 @@ export default defineCommand({
       return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
     };
     const tools = typeof tool === "string" ? [tool] : tool;
-    const wanted = {
+    const wanted: SearchRequest = {
       ...request,
       agents: toAgentNames(agents),
       ...times,
@@ -156,21 +184,28 @@ export default defineCommand({
       toolResults,
       limit,
       isActive,
+      ...(redact ? { redact: await makeTextRedaction(stores.home) } : {}),
+      ...(request.ranked ? { here: true } : {}),
     };
-    const { hits, more, limited, notRead = [] } = await stores.catalog.search(wanted, context.progress);
-    const shown = hits.map(toRow);
+    const { hits, more, begins, behind, limited, notRead = [] } = await stores.catalog.search(wanted, context.progress);
+    const shown = hits.map((hit) => toRow(hit, wanted.redact));
     const past = findPageEnd(context, limit, hits.length, 0, (i) => toBytes(JSON.stringify(shown[i])));
     const hasMore = hits.length > 0 && (past < hits.length || more);
     return {
       hits: shown.slice(0, past),
       ...(notRead.length > 0 ? { notRead: [...notRead] } : {}),
       nextCursor: hasMore ? hits[past - 1].cursor : undefined,
+      begins,
+      behind,
       limited,
     };
   },
 });
 
-function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, ...hit }: Hit) {
+function toRow(
+  { path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, ...hit }: Hit,
+  redact = (text: string): string => text,
+) {
   const { shortId, inheritedFrom } = hit;
   const { name, firstMessage, cwd, agent, isRemote } = hit.session;
   return {
@@ -185,11 +220,16 @@ function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, to
     line,
     at: formatTime(at),
     shortId,
-    name,
-    firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,
+    name: name === null ? null : redact(name),
+    // It is cut after its secrets are removed, else a half of one is left.
+    firstMessage: firstMessage === null ? null : redact(firstMessage).slice(0, FIRST_MESSAGE),
     cwd,
     agent,
     isRemote,
-    inheritedFrom: inheritedFrom && { sessionId: inheritedFrom.id, name: inheritedFrom.name },
+    score: hit.score,
+    inheritedFrom: inheritedFrom && {
+      sessionId: inheritedFrom.id,
+      name: inheritedFrom.name === null ? null : redact(inheritedFrom.name),
+    },
   };
 }

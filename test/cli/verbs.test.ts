@@ -94,7 +94,7 @@ const ASKED: readonly (readonly [typed: string, asks: readonly Asked[], before?:
 /** Verbs that ask nothing over the wire, or a person, and those whose JSON other tests read. */
 const UNASKED =
   "list show stats unarchive trash verify repair " +
-  "browse doctor fleet resume follow view index schema completion conformance help version redo migrate rollback status";
+  "browse doctor fleet mcp recall resume follow view index schema completion conformance help version redo migrate rollback status";
 
 describe("--json prints the result of the command as it came", () => {
   /** Times and ids differ from run to run, and folders from place to place. */

@@ -47,6 +47,8 @@ interface AboutFleet {
 interface PerhapsLimited {
   /** The reason; undefined if none are missing. */
   readonly limited?: string;
+  /** Sessions that are not read in their present state, for want of time; missing for none. */
+  readonly behind?: number;
 }
 
 export type Order = "modified" | "created" | "name" | "size" | "cost";
@@ -87,6 +89,8 @@ export interface ListRequest extends AboutFleet {
   readonly cursor?: string;
   /** Number of sessions after the cursor that are needed; by default all. */
   readonly most?: number;
+  /** Milliseconds of reading, after which the result is what is known; by default all is read. */
+  readonly within?: number;
 }
 
 /** A list of sessions, with the facts that depend on all other sessions. */
@@ -144,6 +148,12 @@ export interface SearchRequest extends AboutFleet {
   readonly toolResults?: boolean;
   readonly limit: number;
   readonly cursor?: string;
+  /** True if the best texts come first, and need not have all of the words. */
+  readonly ranked?: boolean;
+  /** See ListRequest.within. */
+  readonly within?: number;
+  /** Removes secrets from a text. Texts are found by what is left, and shown so. */
+  readonly redact?: (text: string) => string;
   /** True if an entry is on the active path of a session that is open here; undefined for any other session. */
   readonly isActive: (path: string, entryId: string) => boolean | undefined;
 }
@@ -169,6 +179,8 @@ export interface Hit {
   readonly inheritedFrom: Listed | undefined;
   /** Cursor of the page that begins after this hit. */
   readonly cursor: string;
+  /** How well it fits, if the search is ranked. */
+  readonly score?: number;
 }
 
 /** A page of hits. */
@@ -177,6 +189,8 @@ export interface FoundHits extends PerhapsLimited {
   readonly notRead?: readonly UnreadFile[];
   readonly hits: Hit[];
   readonly more: boolean;
+  /** Of a ranked search: the cursor of its first page, without texts that are added later. */
+  readonly begins?: string;
 }
 
 /** A property that groups usage. */

@@ -66,3 +66,11 @@ export async function redactSession(
     }),
   };
 }
+
+/** Returns a function that removes the secrets of a text, with the path of a home as its own. */
+export async function makeTextRedaction(home: string | undefined): Promise<(text: string) => string> {
+  const { LineRedactor } = await import("../../core/redact/main.ts");
+  const redactor = new LineRedactor();
+  if (home !== undefined) redactor.texts.homes.learnHome(home);
+  return (text) => redactor.text(text);
+}

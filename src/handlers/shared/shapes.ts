@@ -90,6 +90,21 @@ export const sharedClient = () =>
 
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
+/** The time that a list or a search may read. */
+export const within = z
+  .number()
+  .int()
+  .min(1)
+  .max(60_000)
+  .optional()
+  .describe("milliseconds of reading: then the answer has what is known, and `behind` counts the rest; all by default");
+
+export const behind = z
+  .number()
+  .int()
+  .optional()
+  .describe("with within: sessions that are not read in their present state; missing for none");
+
 export const cursor = z.string().optional().describe("nextCursor of the page before");
 
 export const unreadFile = () =>

@@ -236,14 +236,18 @@ export class CachedRows {
   }
 
   /** Runs a transaction. Waits for other processes without blocking this one. */
-  async write(file: CatalogFile, what: keyof typeof PATIENCE, run: () => Promise<void>): Promise<void> {
-    const until = readClock() + PATIENCE[what];
+  async write(
+    file: CatalogFile,
+    what: keyof typeof PATIENCE,
+    run: () => Promise<void>,
+    patience: number = PATIENCE[what],
+  ): Promise<void> {
+    const until = readClock() + patience;
     for (let tries = 1; ; tries++)
       try {
         return await file.writing(run);
       } catch (error) {
-        const { errcode } = error as { errcode?: number };
-        if ((errcode ?? 0) % 256 !== BUSY || readClock() >= until) throw error;
+        if (!isBusy(error) || readClock() >= until) throw error;
         // The delay differs between processes, so that they do not retry in step.
         await new Promise((resolve) => setTimeout(resolve, 1 + ((tries * process.pid) % 17)));
       }
@@ -251,6 +255,12 @@ export class CachedRows {
 }
 
 const BUSY = 5;
+
+/** Returns whether another process is writing to the catalog. */
+export function isBusy(error: unknown): boolean {
+  return ((error as { errcode?: number }).errcode ?? 0) % 256 === BUSY;
+}
+
 const NOT_INDEXED: Readonly<Record<TextKind, string>> = { talk: "", tools: "", calls: "" };
 
 /** Returns whether an error is one of the file: those of the disk and of SQLite have codes, bugs have none. */

@@ -33,6 +33,7 @@ import {
   toUnknownIdFailure,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
+import { parseRankedQuery } from "../../core/search/ranking.ts";
 import { sumUsage } from "../../core/search/usage.ts";
 import { readTakenOver } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -43,7 +44,7 @@ import { matchFolder } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { getChangeTime } from "../v2/container-files.ts";
-import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
+import { CachedRows, type CatalogOptions, isBusy } from "./cached-rows.ts";
 import { CachedUsage, type CountedRow } from "./cached-usage.ts";
 import type { CatalogFile } from "./database.ts";
 import { Folders } from "./folders.ts";
@@ -59,6 +60,7 @@ import type { SessionRow } from "./session-row.ts";
 import { filterInSlices, SLICE } from "./slices.ts";
 import type { Scan } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
+import type { TextKind } from "./text-table.ts";
 
 /** Milliseconds within which a file can change twice under one time stamp. */
 const TICK = 50;
@@ -73,6 +75,8 @@ const SAVE_AFTER = 200;
 const TRIES = 20;
 /** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
+/** Milliseconds without indexing ahead while another process writes to the catalog. */
+const OTHERS_WRITE = 400;
 
 const NEEDS_SQLITE =
   "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
@@ -119,6 +123,10 @@ class Finder implements LocalCatalog {
   private readonly originals = new WeakMap<Listed, readonly string[]>();
   /** The paths of {@link archivedTwice}, and the number of rows that they were found among, until a row changes. */
   private twice: { readonly size: number; readonly paths: ReadonlySet<string> } | undefined;
+  /** Files that a refresh had no time for, with their stamps. */
+  private waiting: ReadonlyMap<string, FoundStamp> = new Map();
+  /** Kinds of texts that searches asked for, which are indexed ahead. */
+  private readonly wantedKinds = new Set<TextKind>(["talk"]);
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;
   /** Time of the last list or search. */
@@ -142,7 +150,9 @@ class Finder implements LocalCatalog {
     this.askedAt = readClock();
     const all = await this.inTurn(async () => {
       const isWanted = makeFilter(request, this.isDirectory(request));
-      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
+      const report: ScanProgress | undefined =
+        progress && ((done, total, read) => progress(done, total, read.filter(isWanted)));
+      await this.refresh(report, endOf(request));
       const twice = request.archived ? this.archivedTwice() : NONE;
       const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
       this.indexAhead();
@@ -161,6 +171,7 @@ class Finder implements LocalCatalog {
       parentOf: (listed) => relations.parentOf(listed),
       shortId: (id) => relations.shortId(id),
       cursorAfter: (listed) => makeCursor(listed, request.sort ?? "modified", ordering),
+      behind: this.waiting.size || undefined,
     };
   }
 
@@ -284,24 +295,62 @@ class Finder implements LocalCatalog {
   search(request: SearchRequest, progress?: Progress): Promise<FoundHits> {
     this.askedAt = readClock();
     return this.inTurn(async () => {
-      const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
+      const terms = request.ranked ? parseRankedQuery(request.query) : null;
+      const words = terms ? terms.map(({ stem }) => stem) : request.ranked ? null : parseQuery(request.query);
+      const query = words ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
       const all = progress && new SearchProgress(progress);
-      await this.refresh(all && ((_done, _total, _read, bytes) => all.read(bytes)));
+      const until = endOf(request);
+      await this.refresh(all && ((_done, _total, _read, bytes) => all.read(bytes)), until);
       const rows = rowsOf(this.kept.rows, request);
-      return useAndClose(new Search(this.options, rows, this.relations, request, query), async (search) => {
+      // Words without a rank, such as those of a file alone, are found as by any search.
+      const asked = terms ? request : { ...request, ranked: false };
+      return useAndClose(new Search(this.options, rows, this.relations, asked, query), async (search) => {
         await this.relations.prepare();
-        const indexed = await this.kept.with((file) => this.searchIndex(file, search, all));
+        const find = (file: CatalogFile) => (terms ? search.ranked(file, terms) : search.indexed(file));
+        const indexed = await this.kept.with(async (file) => {
+          for (const kind of search.kinds) this.wantedKinds.add(kind);
+          if (until === undefined) return this.searchIndex(file, search, all, find);
+          const kinds = await this.indexUntil(file, search.kinds, until);
+          const found = await file.reading(() => find(file));
+          this.indexAhead();
+          return { ...found, behind: this.waiting.size + kinds || undefined };
+        });
         const found =
-          indexed ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
+          indexed ??
+          (await search.scanned(
+            (await this.lists.order("modified")).filter(({ path }) => rows.has(path)),
+            until,
+          ));
         const isFirst = request.cursor === undefined && this.files.isForeign;
         return isFirst ? { ...found, notRead: this.notRead({ agents: request.agents }) } : found;
       });
     });
   }
 
+  /** Indexes texts until a time, unless another process does. Returns how many sessions have texts that are not indexed. */
+  private async indexUntil(file: CatalogFile, kinds: readonly TextKind[], until: number): Promise<number> {
+    if (file.changedElsewhere()) await this.kept.readIndexed(file);
+    let most = 0;
+    for (const kind of kinds) {
+      try {
+        // Each call brings the index a little further, however little time it has.
+        while ((await this.texts.indexMore(file, kind, 0)) && readClock() < until) await pause();
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+      }
+      most = Math.max(most, (await this.texts.missing(kind)).size);
+    }
+    return most;
+  }
+
   /** Returns the result of the index; undefined when other processes keep it from being complete. */
-  private async searchIndex(file: CatalogFile, search: Search, progress: SearchProgress | undefined) {
+  private async searchIndex<Found>(
+    file: CatalogFile,
+    search: Search,
+    progress: SearchProgress | undefined,
+    find: (file: CatalogFile) => Promise<Found>,
+  ): Promise<Found | undefined> {
     const { kinds } = search;
     for (let tries = 0; tries < TRIES; tries++) {
       for (const [n, kind] of kinds.entries()) {
@@ -311,7 +360,7 @@ class Finder implements LocalCatalog {
       const found = await file.reading(async () => {
         if (file.changedElsewhere()) await this.kept.readIndexed(file);
         for (const kind of kinds) if ((await this.texts.missing(kind)).size > 0) return undefined;
-        return search.indexed(file);
+        return find(file);
       });
       if (found) return found;
     }
@@ -377,13 +426,27 @@ class Finder implements LocalCatalog {
       let since = 0;
       const turn = this.inTurn(async () => {
         since = readClock();
-        return !this.closed && this.kept.with((file) => this.texts.indexMore(file, "talk"));
+        if (this.closed) return false;
+        if (this.waiting.size > 0) {
+          await this.refresh(undefined, since + SLICE);
+          return true;
+        }
+        return this.kept.with(async (file) => {
+          // One process is enough to index: the others wait while it writes.
+          if (file.changedElsewhere()) {
+            await this.kept.readIndexed(file);
+            return "elsewhere";
+          }
+          for (const kind of this.wantedKinds) if (await this.texts.indexMore(file, kind, 0)) return true;
+          return false;
+        });
       });
       // The next search meets the same error and reports it.
-      const more = await turn.catch(() => false);
+      const more = await turn.catch((error) => isBusy(error) && "elsewhere");
       this.ahead = undefined;
+      if (this.closed || !more) return;
       // Pauses as long as it worked: this process has other work to do.
-      if (more && !this.closed) after(readClock() - since);
+      after(more === "elsewhere" ? OTHERS_WRITE + ((process.pid * 37) % OTHERS_WRITE) : readClock() - since);
     };
     after(QUIET);
   }
@@ -412,14 +475,26 @@ class Finder implements LocalCatalog {
   }
 
   /** Updates the rows to the result that a scan of every file would have. */
-  private async refresh(progress?: ScanProgress): Promise<void> {
+  private async refresh(progress?: ScanProgress, until?: number): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const changes = await this.files.changes();
-    if (!changes.isSame) await this.take(changes, progress);
+    const { waiting } = this;
+    if (!changes.isSame || waiting.size > 0) {
+      this.waiting = new Map();
+      const there = waiting.size === 0 ? changes.there : new Map([...waiting, ...changes.there]);
+      const gone = new Set(changes.removed);
+      for (const path of gone)
+        if (waiting.has(path) && !changes.there.has(path)) (there as Map<string, FoundStamp>).delete(path);
+      await this.take({ there, removed: changes.removed }, progress, until);
+    }
     await this.kept.with((file) => this.kept.save(file));
   }
 
-  private async take({ there: files, removed }: FolderChanges, progress: ScanProgress | undefined): Promise<void> {
+  private async take(
+    { there: files, removed }: FolderChanges,
+    progress: ScanProgress | undefined,
+    until?: number,
+  ): Promise<void> {
     const { rows } = this.kept;
     const within = this.innerOf(files);
     const there = within.size === 0 ? files : new Map([...files, ...within]);
@@ -444,7 +519,7 @@ class Finder implements LocalCatalog {
     this.hasReadFolders = true;
     const changed = await this.changedAmong(there);
     if (changed.length > SORT_FROM) this.expectMany();
-    await this.scan(changed, vanished, progress);
+    await this.scan(changed, vanished, progress, until);
     await this.refreshInner(files);
   }
 
@@ -486,12 +561,18 @@ class Finder implements LocalCatalog {
     changed: readonly [string, FoundStamp][],
     vanished: ReadonlyMap<string, SessionRow>,
     progress: ScanProgress | undefined,
+    until?: number,
   ): Promise<void> {
+    if (until !== undefined) changed = changed.toSorted(([, a], [, b]) => b.modified - a.modified);
     const step = Math.max(1, Math.ceil(changed.length / 100));
     const bytes = { done: 0, total: changed.reduce((sum, [, { size }]) => sum + size, 0) };
     const read: Listed[] = [];
     let since = readClock();
     for (const [i, [path, stamp]] of changed.entries()) {
+      if (until !== undefined && i > 0 && readClock() >= until) {
+        this.waiting = new Map(changed.slice(i));
+        return;
+      }
       const moved = vanished.get(stampKey(stamp));
       if (moved?.sure) {
         this.put(path, moved.movedTo(path, this.kept.isArchived(path), stamp));
@@ -563,6 +644,11 @@ class Finder implements LocalCatalog {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+
+/** Returns the time by which a request wants to be answered. */
+function endOf({ within }: ListRequest | SearchRequest): number | undefined {
+  return within === undefined ? undefined : readClock() + within;
+}
 
 /** Returns the rows of the agents that are asked for. */
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {

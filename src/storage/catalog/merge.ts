@@ -100,7 +100,8 @@ async function listAll(
   const joining = joiningOf(sources, "list");
   const order = request.sort ?? "modified";
   const listings: Listing[] = [];
-  for (const source of sources) listings.push(await source.list(request, progress, joining));
+  const part = shareTime(request, sources.length);
+  for (const source of sources) listings.push(await source.list(part, progress, joining));
   if (listings.length === 1) return listings[0];
   const compare = makeComparison(order, joining.ordering);
   // The overlapping source knows the parents of its sessions, and no other does.
@@ -117,7 +118,17 @@ async function listAll(
     shortId: (id) => listings.map(({ shortId }) => shortId(id)).reduce((a, b) => (b.length > a.length ? b : a), ""),
     cursorAfter: (listed) => makeCursor(listed, order, joining.ordering),
     limited: listings.find(({ limited }) => limited !== undefined)?.limited,
+    behind: sumBehind(listings),
   };
+}
+
+/** Returns a request whose time so many sources can use up one after the other. */
+function shareTime<R extends { readonly within?: number }>(request: R, count: number): R {
+  return request.within === undefined ? request : { ...request, within: Math.ceil(request.within / count) };
+}
+
+function sumBehind(of: readonly { readonly behind?: number }[]): number | undefined {
+  return of.reduce((sum, { behind = 0 }) => sum + behind, 0) || undefined;
 }
 
 function mergeLists(
@@ -149,19 +160,24 @@ async function searchAll(
   const { covered } = (await joining.overlap?.()) ?? { covered: new Set<string>() };
   const pages: FoundHits[] = [];
   for (const [n, source] of asked.entries()) {
-    const part = { ...request, cursor: cursors[n] };
+    const part = shareTime({ ...request, cursor: cursors[n] }, present.length);
     if (!present.includes(source)) pages.push(NO_HITS);
     else if (source.overlapping) pages.push(await source.search(part, progress, joining));
     else pages.push(await searchUncovered(source, part, covered, progress));
   }
   const found = pages.map(({ hits }) => hits);
-  const hits = mergeHits(found, cursors).slice(0, request.limit);
+  // A page of ranked hits goes on where each source began, so that later texts change no order.
+  const begun = cursors.map((cursor, n) => cursor ?? pages[n].begins);
+  const hits = mergeHits(found, begun).slice(0, request.limit);
+  const isRanked = pages.some(({ begins }) => begins !== undefined);
   const isCut = found.flat().length > hits.length;
   return {
     hits,
     more: isCut || pages.some(({ more }) => more),
     notRead: pages.find(({ notRead }) => notRead)?.notRead,
     limited: pages.find(({ limited }) => limited !== undefined)?.limited,
+    behind: sumBehind(pages),
+    ...(isRanked ? { begins: packCursor(["joint", ...pages.map(({ begins }) => begins ?? null)]) } : {}),
   };
 }
 
@@ -185,12 +201,12 @@ async function searchUncovered(
   }
 }
 
-/** Returns the hits of all sources, the later ones first as far as the order of each source lets them. */
+/** Returns the hits of all sources, the later ones first, or if they are ranked the better ones, as far as the order of each source lets them. */
 function mergeHits(found: readonly (readonly Hit[])[], begun: readonly (string | undefined)[]): Hit[] {
   const all: Hit[] = [];
   const cursors = begun.map((cursor) => cursor ?? null);
   const next = found.map(() => 0);
-  const timeOf = (n: number): number => found[n][next[n]]?.at ?? 0;
+  const timeOf = (n: number): number => found[n][next[n]]?.score ?? found[n][next[n]]?.at ?? 0;
   for (;;) {
     const left = [...found.keys()].filter((n) => next[n] < found[n].length);
     if (left.length === 0) return all;

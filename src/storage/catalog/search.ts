@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import { makeComparison, packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
 import { fold, type Query, score, toExpressions, toFts } from "../../core/search/query.ts";
+import { getSpeakerShares, type RankedTerm, rankText, weighTerm } from "../../core/search/ranking.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
@@ -25,11 +26,22 @@ const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
 /** Most sessions that are opened to find the hits that a fork copied: 2 ms each. */
 const MOST_PARENTS = 50;
+/** Texts of a ranked search that are read at once and put in order: the best by their words alone. */
+const RANKED_WINDOW = 120;
+/** Characters of a text from which secrets are removed. */
+const LONGEST_REDACTED = 1 << 14;
 
-interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom"> {
+interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom" | "score"> {
   readonly session: SessionRow;
   readonly score: number;
   readonly number: number;
+}
+
+/** A text with its rating, and its hit, which is made when it is needed; undefined if it is none. */
+interface RatedText {
+  readonly score: number;
+  readonly number: number;
+  make(): FoundText | undefined;
 }
 
 /** Start of the next page. */
@@ -39,6 +51,14 @@ interface Paged {
   readonly ceiling: number;
   readonly top?: number;
   readonly end?: number;
+  readonly after?: { readonly score: number; readonly number: number };
+}
+
+/** Start of the next page of a ranked search. `rank` and `id`: the text before its window, `after`: the hit before it. */
+interface RankedPlace {
+  readonly ceiling: number;
+  readonly weights: readonly number[];
+  readonly above?: { readonly rank: number; readonly id: number };
   readonly after?: { readonly score: number; readonly number: number };
 }
 
@@ -170,14 +190,57 @@ export class Search {
   }
 
   private addHit(place: Numbered, found: FoundText[]): void {
+    const hit = this.rated(place, (folded) => score(folded, this.query))?.make();
+    if (hit) found.push(hit);
+  }
+
+  /** Rates a text that fits. Its hit is made when it is needed, because that may remove secrets. */
+  private rated(place: Numbered, rate: (folded: string) => number): RatedText | undefined {
     const row = this.rows.get(place.path);
-    if (!row || !this.wanted.wants(place)) return;
-    const { id, text } = this.read(place, row) ?? {};
-    if (id === undefined || !text) return;
-    const folded = fold(text.text);
-    if (!this.wanted.fits(text, folded)) return;
-    const hit = this.hitIn(row, id, text, folded);
-    if (hit) found.push({ ...hit, score: score(folded, this.query), number: place.id });
+    if (!row || !this.wanted.wants(place)) return undefined;
+    const { id, text: stored } = this.read(place, row) ?? {};
+    if (id === undefined || !stored) return undefined;
+    const folded = fold(stored.text);
+    if (!this.wanted.fits(stored, folded)) return undefined;
+    const rated = { score: rate(folded), number: place.id };
+    const make = (): FoundText | undefined => {
+      const [text, left] = this.fitting(stored, folded, rate) ?? [];
+      const hit = text && left !== undefined ? this.hitIn(row, id, text, left) : undefined;
+      return hit && { ...hit, ...rated };
+    };
+    return { ...rated, make };
+  }
+
+  /** Returns a text that fits, as it is shown, and folded: without its secrets, if these are removed. */
+  private fitting(
+    stored: IndexedText,
+    folded = fold(stored.text),
+    rate?: (folded: string) => number,
+  ): [text: IndexedText, folded: string] | undefined {
+    if (!this.wanted.fits(stored, folded)) return undefined;
+    const { redact } = this.request;
+    if (!redact) return [stored, folded];
+    const part = this.partOf(stored.text, folded);
+    const shown = redact(part);
+    if (shown === stored.text) return [stored, folded];
+    const text = { ...stored, text: shown };
+    const left = fold(shown);
+    // A secret is not found by its own words, else a client could guess it part by part.
+    const isPart = part.length < stored.text.length;
+    const isFound = isPart
+      ? this.query.length === 0 || this.query.some((term) => left.includes(term))
+      : this.wanted.fits(text, left);
+    return isFound && (rate?.(left) ?? 1) > 0 ? [text, left] : undefined;
+  }
+
+  /** Returns a part of a long text around the first place of a term, without halves of words: secrets are removed from that. */
+  private partOf(text: string, folded: string): string {
+    if (text.length <= LONGEST_REDACTED) return text;
+    const places = this.query.map((term) => folded.indexOf(term)).filter((at) => at >= 0);
+    const at = Math.floor((Math.min(...places, folded.length) / folded.length) * text.length);
+    const from = Math.max(0, Math.min(at, text.length) - LONGEST_REDACTED / 2);
+    const part = text.slice(from, from + LONGEST_REDACTED);
+    return part.replace(from > 0 ? /^\S{0,2048}/ : "", "").replace(/\S{0,2048}$/, "");
   }
 
   /** Returns the hit in an entry's text; undefined when the entry does not exist, as one of an interrupted batch. */
@@ -186,6 +249,91 @@ export class Search {
     const onActivePath = this.isActive(path, row, entryId);
     if (onActivePath === undefined) return undefined;
     return { path, sessionId, entryId, ...this.wanted.shown(found, folded), onActivePath, session: row, cursor: "" };
+  }
+
+  /**
+   * Returns the texts with any of the terms, the best first. The index finds them by their words alone, a window of them is
+   * read and put in order. A cursor has the weights of the terms, so that the order does not depend on later texts.
+   */
+  async ranked(
+    file: CatalogFile,
+    terms: readonly RankedTerm[],
+  ): Promise<{ hits: Hit[]; more: boolean; begins: string }> {
+    const kinds = this.wanted.rolesOfKinds;
+    const expressions = terms.map(({ stem }) => {
+      const { words, parts } = toExpressions([stem], (part) =>
+        part.length < 4 ? undefined : file.texts.wordsWith(part),
+      );
+      return parts ?? words;
+    });
+    const given = this.rankedPlace(terms.length);
+    const ceiling = given?.ceiling ?? file.texts.ceiling();
+    const weights =
+      given?.weights ?? expressions.map((one) => weighTerm(one ? file.texts.count(kinds, one, ceiling) : 0, ceiling));
+    const marks = toFts(this.wanted.marks) || undefined;
+    const { limit } = this.request;
+    const hits: FoundText[] = [];
+    let { above, after } = given ?? {};
+    const begins = packCursor(["ranked", ceiling, weights.join(" "), null, null, null, null]);
+    for (;;) {
+      const places = file.texts.findBest({
+        ...this.request,
+        cwds: this.cwds,
+        kinds,
+        terms: expressions.flatMap((expression, n) =>
+          expression && weights[n] > 0 ? { expression, weight: weights[n] } : [],
+        ),
+        marks,
+        shares: getSpeakerShares(),
+        below: ceiling,
+        above,
+        count: RANKED_WINDOW,
+      });
+      const window = await this.scoredTexts(places, terms, weights);
+      for (const rated of window) {
+        if (after && compareFound(after, rated) >= 0) continue;
+        if (hits.length === limit) return { hits: this.namedHits(hits, true), more: true, begins };
+        const hit = rated.make();
+        if (!hit) continue;
+        const place = [above?.rank ?? null, above?.id ?? null, hit.score, hit.number];
+        hits.push({ ...hit, cursor: packCursor(["ranked", ceiling, weights.join(" "), ...place]) });
+      }
+      if (places.length < RANKED_WINDOW) return { hits: this.namedHits(hits, true), more: false, begins };
+      after = undefined;
+      above = places[places.length - 1];
+    }
+  }
+
+  private rankedPlace(terms: number): RankedPlace | undefined {
+    const { cursor } = this.request;
+    if (cursor === undefined) return undefined;
+    const [mode, ceiling, packed, rank, id, score, number] = unpackCursor(cursor);
+    const weights = String(packed).split(" ").map(Number);
+    const isPair = (a: unknown, b: unknown): boolean =>
+      (a === null && b === null) || (typeof a === "number" && typeof b === "number");
+    const isOurs = mode === "ranked" && Number.isSafeInteger(ceiling) && isPair(rank, id) && isPair(score, number);
+    if (!isOurs || weights.length !== terms || !weights.every((one) => one >= 0)) throw toExpiredFailure(cursor);
+    return {
+      ceiling: ceiling as number,
+      weights,
+      ...(rank === null ? {} : { above: { rank: rank as number, id: id as number } }),
+      ...(score === null ? {} : { after: { score: score as number, number: number as number } }),
+    };
+  }
+
+  private async scoredTexts(places: readonly Numbered[], terms: readonly RankedTerm[], weights: readonly number[]) {
+    const found: RatedText[] = [];
+    let sliced = readClock();
+    for (const place of places) {
+      const { role, kind } = place;
+      const speaker = kind === "calls" ? "toolCall" : kind === "tools" ? "output" : role;
+      const rated = this.rated(place, (folded) => rankText(folded, terms, weights, speaker));
+      if (rated && rated.score > 0) found.push(rated);
+      if (readClock() - sliced < SLICE) continue;
+      await pause();
+      sliced = readClock();
+    }
+    return found.sort(compareFound);
   }
 
   private read(place: Numbered, row: SessionRow): { id: string; text: IndexedText | undefined } | undefined {
@@ -244,14 +392,20 @@ export class Search {
   }
 
   /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
-  async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
+  async scanned(
+    sessions: readonly Listed[],
+    until = Number.POSITIVE_INFINITY,
+  ): Promise<{ hits: Hit[]; more: boolean; behind?: number }> {
     const { limit, cursor } = this.request;
     const hits: FoundText[] = [];
+    let seen = 0;
     const after = cursor === undefined ? undefined : unpackCursor(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
       throw toExpiredFailure(cursor as string);
     const compare = makeComparison("modified");
     for (const listed of sessions) {
+      if (readClock() > until) return { hits: this.namedHits(hits), more: false, behind: sessions.length - seen };
+      seen++;
       if (this.cwds && !this.cwds.includes(listed.cwd ?? "")) continue;
       const place = after ? compare({ modified: after[1], path: after[2] } as Listed, listed) : -1;
       if (place > 0) continue;
@@ -273,8 +427,8 @@ export class Search {
     const wanted = { kinds: this.kinds, cwd: row.cwd };
     const add = (text: IndexedText, entryId: string | null): void => {
       if (entryId === null || !this.wanted.wants(text)) return;
-      const folded = fold(text.text);
-      const hit = this.wanted.fits(text, folded) ? this.hitIn(row, entryId, text, folded) : undefined;
+      const [shown, folded] = this.fitting(text) ?? [];
+      const hit = shown && folded !== undefined ? this.hitIn(row, entryId, shown, folded) : undefined;
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
     try {
@@ -295,9 +449,10 @@ export class Search {
     return found;
   }
 
-  private namedHits(found: readonly FoundText[]): Hit[] {
-    return found.map(({ score: _score, number: _number, session, ...hit }) => ({
+  private namedHits(found: readonly FoundText[], isRanked = false): Hit[] {
+    return found.map(({ score, number: _number, session, ...hit }) => ({
       ...hit,
+      ...(isRanked ? { score } : {}),
       session: session.listed,
       shortId: this.relations.shortId(hit.sessionId),
       inheritedFrom: this.originOf(session, hit)?.listed,

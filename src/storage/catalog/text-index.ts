@@ -59,7 +59,7 @@ export class TextIndex {
   /** Returns the paths whose texts are not indexed in their current state. */
   async missing(kind: TextKind): Promise<Set<string>> {
     const { rows, stale, indexed } = this.kept;
-    const missing = stale.get(kind) ?? new Set(rows.keys());
+    const missing = stale.get(kind) ?? oldestFirst(rows);
     stale.set(kind, missing);
     await visitInSlices(missing, (path) => {
       const row = rows.get(path);
@@ -68,13 +68,16 @@ export class TextIndex {
     return missing;
   }
 
-  /** Indexes some of the missing texts in one short transaction. Returns false when none are missing. */
-  async indexMore(file: CatalogFile, kind: TextKind): Promise<boolean> {
+  /**
+   * Indexes some of the missing texts in one short transaction, the latest first. Returns false when none are missing.
+   * `patience`: the milliseconds to wait for other processes.
+   */
+  async indexMore(file: CatalogFile, kind: TextKind, patience?: number): Promise<boolean> {
     const todo = this.kept.stale.get(kind) ?? (await this.missing(kind));
     const additions: Addition[] = [];
     let size = 0;
     const since = readClock();
-    for (const path of todo) {
+    for (const path of [...todo].reverse()) {
       const addition = this.additionOf(file, path, kind, AT_ONCE.ahead);
       if (addition === null) continue;
       if (!addition) {
@@ -85,7 +88,7 @@ export class TextIndex {
       size += addition.size;
       if (size >= AT_ONCE.ahead || readClock() - since >= SLICE.ahead) break;
     }
-    await this.add(file, kind, additions, todo);
+    await this.add(file, kind, additions, todo, patience);
     return additions.length > 0;
   }
 
@@ -146,22 +149,28 @@ export class TextIndex {
     kind: TextKind,
     additions: readonly Addition[],
     todo: Set<string>,
+    patience?: number,
   ): Promise<number> {
     if (additions.length === 0) return 0;
     /** The written states; none for files that another process changed. */
     const written = new Map<string, Indexed>();
-    await this.kept.write(file, "texts", async () => {
-      written.clear();
-      const isKnown = !file.isChangedElsewhere();
-      await visitInSlices(additions, ({ known, from, texts, state }) => {
-        const there = isKnown ? this.kept.indexed.get(known.path) : file.indexed(known.path);
-        // Another process was faster.
-        if (there?.id !== known.id || there[kind] !== known[kind]) return;
-        file.texts.put(known.id, kind, known[kind] === "" ? undefined : from, texts);
-        file.putState(known.id, kind, state);
-        written.set(known.path, { ...known, [kind]: state });
-      });
-    });
+    await this.kept.write(
+      file,
+      "texts",
+      async () => {
+        written.clear();
+        const isKnown = !file.isChangedElsewhere();
+        await visitInSlices(additions, ({ known, from, texts, state }) => {
+          const there = isKnown ? this.kept.indexed.get(known.path) : file.indexed(known.path);
+          // Another process was faster.
+          if (there?.id !== known.id || there[kind] !== known[kind]) return;
+          file.texts.put(known.id, kind, known[kind] === "" ? undefined : from, texts);
+          file.putState(known.id, kind, state);
+          written.set(known.path, { ...known, [kind]: state });
+        });
+      },
+      patience,
+    );
     let unfinished = 0;
     for (const { known } of additions) {
       const { path } = known;
@@ -233,6 +242,12 @@ export class TextIndex {
     if (this.marks.size > MAX_MARKS) this.marks.clear();
     return [...marks];
   }
+}
+
+/** Returns the paths of sessions, the latest last: those that change later are added there. */
+function oldestFirst(rows: CachedRows["rows"]): Set<string> {
+  const all = [...rows.values()].sort((a, b) => (a.modified ?? 0) - (b.modified ?? 0));
+  return new Set(all.map(({ path }) => path));
 }
 
 const NO_MARKS: readonly string[] = [];

@@ -82,6 +82,27 @@ interface Asked extends Pick<SearchRequest, "since" | "until"> {
   readonly count: number;
 }
 
+/** A request for the best texts by their words alone. */
+interface Best extends Omit<Asked, "expression"> {
+  readonly terms: readonly { readonly expression: string; readonly weight: number }[];
+  /** An expression that they must match, too. */
+  readonly marks: string | undefined;
+  /** By speaker, in hundredths. */
+  readonly shares: Readonly<Record<string, number>>;
+  /** The last text of the window before. */
+  readonly above: { readonly rank: number; readonly id: number } | undefined;
+}
+
+/** A place with its rank, by which it is found. */
+interface Ranked extends Numbered {
+  readonly rank: number;
+}
+
+/** Weight below which a word of many texts only adds to those that others find, and texts that are ranked at most. */
+const TOO_COMMON = 120;
+const MANY_TEXTS = 20_000;
+const MOST_RANKED = 4000;
+
 export class TextTable {
   /** Returns the statement of a text. */
   private readonly sql: (text: string) => Statement;
@@ -169,6 +190,62 @@ export class TextTable {
     return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
   }
 
+  /** Counts the texts below a number that match an expression. */
+  count(kinds: Asked["kinds"], expression: string, below: number): number {
+    let sum = 0;
+    for (const kind of kinds.keys()) {
+      const sql = `SELECT count(*) AS count FROM ${kind}_index WHERE ${kind}_index MATCH ? AND rowid < ?`;
+      sum += (this.sql(sql).get(expression, below) as { count: number }).count;
+    }
+    return sum;
+  }
+
+  /** Returns the places of the texts with any of the terms, those with the most telling ones first. Throws CatalogDamaged. */
+  findBest({ kinds, terms, marks, shares, below, above, cwds, since, until, count }: Best): Ranked[] {
+    const telling = below < MANY_TEXTS ? [] : terms.filter(({ weight }) => weight >= TOO_COMMON);
+    const finding = telling.length > 0 ? telling : terms;
+    const values: (string | number)[] = [];
+    const parts = [...kinds.keys()].flatMap((kind) =>
+      finding.map(({ expression, weight }) => {
+        values.push(marks === undefined ? expression : `${marks} AND (${expression})`, below);
+        return `SELECT rowid AS id, ${Math.round(weight)} AS weight FROM ${kind}_index WHERE ${kind}_index MATCH ? AND rowid < ?`;
+      }),
+    );
+    if (parts.length === 0) return [];
+    const roles = [...kinds].flatMap(([kind, role]) => (role === undefined ? [] : { kind, role }));
+    const limits = {
+      "f.head ->> 1 IN (SELECT value FROM json_each(?))": cwds && JSON.stringify(cwds),
+      "s.time >= ?": since,
+      "s.time <= ?": until,
+    };
+    const more = Object.entries(limits).filter(([, value]) => value !== undefined);
+    const isNarrow = more.length > 0 || roles.length > 0;
+    const share = `CASE s.kind WHEN ${KINDS.indexOf("calls")} THEN ${shares.toolCall} WHEN ${KINDS.indexOf("tools")} THEN ${shares.output}
+      ELSE CASE s.role WHEN 'user' THEN ${shares.user} ELSE ${shares.assistant} END END`;
+    const conditions = [
+      ...more.map(([condition]) => condition),
+      ...roles.map(({ kind }) => `(s.kind <> ${KINDS.indexOf(kind)} OR s.role = ?)`),
+    ];
+    const rows = this.sql(
+      `SELECT * FROM (SELECT s.*, f.path, r.weight * ${share} AS rank
+        FROM (SELECT id, sum(weight) AS weight FROM (${parts.join(" UNION ALL ")}) GROUP BY id
+          ORDER BY weight DESC, id DESC LIMIT ${isNarrow ? -1 : MOST_RANKED}) r
+        CROSS JOIN said s ON s.id = r.id CROSS JOIN files f ON f.id = s.file
+        ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`})
+        WHERE ? OR rank < ? OR (rank = ? AND id < ?) ORDER BY rank DESC, id DESC LIMIT ?`,
+    ).all(
+      ...values,
+      ...more.map(([, value]) => value as string | number),
+      ...roles.map(({ role }) => role),
+      above ? 0 : 1,
+      above?.rank ?? 0,
+      above?.rank ?? 0,
+      above?.id ?? 0,
+      count,
+    ) as (Omit<Ranked, "kind"> & { kind: number; sum: string })[];
+    return rows.map((row) => ({ ...this.checked(row), rank: row.rank }));
+  }
+
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
   find({ kinds, expression, below, cwds, since, until, count }: Asked): Numbered[] {
     const directories = cwds && JSON.stringify(cwds);
@@ -197,11 +274,13 @@ export class TextTable {
       > & { kind: number; sum: string })[];
     });
     if (kinds.size > 1) found.sort((a, b) => b.id - a.id);
-    return found.slice(0, count).map((row) => {
-      const place = { ...row, kind: KINDS[row.kind], entry: unpackedEntry(row.entry) };
-      if (row.sum !== sumOfSpan(place)) throw new CatalogDamaged("a place is not as it was written");
-      return place;
-    });
+    return found.slice(0, count).map((row) => this.checked(row));
+  }
+
+  private checked(row: Omit<Numbered, "kind"> & { readonly kind: number; readonly sum: string }): Numbered {
+    const place = { ...row, kind: KINDS[row.kind], entry: unpackedEntry(row.entry) };
+    if (row.sum !== sumOfSpan(place)) throw new CatalogDamaged("a place is not as it was written");
+    return place;
   }
 }
 

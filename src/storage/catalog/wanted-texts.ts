@@ -60,7 +60,7 @@ export class WantedTexts {
   fits({ tool, files }: IndexedText, folded: string): boolean {
     if (this.tools && (tool === undefined || !this.tools.has(toToolKey(tool)))) return false;
     if (this.file !== undefined && !hasFile(files, this.file)) return false;
-    return containsTerms(folded, this.query);
+    return this.request.ranked === true || containsTerms(folded, this.query);
   }
 
   /** The marks of the tools and the file, for the index; nothing when any will do. */

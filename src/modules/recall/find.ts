@@ -1,0 +1,298 @@
+/** The tool find: hits of a question, the best first, two of a session and each entry of a family once. */
+
+import { type Library, type RecallHit, type RecallSession, splitRef } from "./library.ts";
+import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
+import type { Redaction } from "./redaction.ts";
+import {
+  findOwnSession,
+  formatDay,
+  formatFolder,
+  formatHead,
+  formatSession,
+  formatTitle,
+  makeCursor,
+  type OwnSession,
+  type RecallCall,
+  readCursor,
+  readScope,
+  requestOf,
+  type Tool,
+  toBytesOf,
+} from "./shared.ts";
+import { AnswerText, cutBytes, fence, quote } from "./texts.ts";
+
+const USUAL_TOKENS = 2000;
+const USUAL_HITS = 8;
+/** Hits of one session, unless one is asked about. */
+const OF_ONE_SESSION = 2;
+/** Hits that are put in order at once, and such windows that are looked through for one answer. */
+const WINDOW = 40;
+const MOST_WINDOWS = 25;
+const MONTH = 30 * 86_400_000;
+/** Entries next to a hit among which the answer, or the question, is looked for. */
+const NEAR = 8;
+/** Characters of an answer's beginning. */
+const BESIDE = 160;
+/** Hits of a page that are told with it. */
+const MOST_BESIDE = 3;
+
+const PARTS: Readonly<Record<string, readonly string[]>> = {
+  said: ["user", "assistant"],
+  calls: ["toolCall"],
+  outputs: ["toolResult", "bashExecution"],
+  all: ["user", "assistant", "toolCall", "toolResult", "bashExecution"],
+};
+/** Tools whose calls repeat what sessions say: this server's own. */
+const OWN_TOOL = /(?:^|_)sessions?__(?:find|recent|open|tree|compare|history)$/;
+
+/** Place of the next hits: the search that it goes on with, hits that were given, the time of the first call. */
+interface FindPlace {
+  readonly begins?: string;
+  readonly given: number;
+  readonly now: number;
+  readonly own: readonly string[];
+}
+
+/** A hit with the number of its copies in other sessions of the family. */
+interface GatheredHit {
+  readonly hit: RecallHit;
+  copies: number;
+}
+
+export const find: Tool = {
+  name: "find",
+  title: "Search past sessions",
+  description:
+    "Search what users, assistants and tools said in past coding sessions of every agent on this machine (Pi, Claude Code, " +
+    "Codex, Gemini, opencode and more). Use it before you redo work, when the user refers to earlier work, or meets an error " +
+    "again. Words need not all be there; the best come first. Each hit has a ref (session#entry): open it for the conversation " +
+    "around. An id, a name or a path finds that session.",
+  operands: ["query"],
+  params: {
+    query: { type: "string", description: 'words or "phrases", or a ref; may be left out with file or tool' },
+    in: { type: "string", oneOf: Object.keys(PARTS), description: "said (default): users and assistants" },
+    agents: agentsParam,
+    project: projectParam,
+    since: sinceParam,
+    until: untilParam,
+    file: { type: "string", description: "only calls on this path or path end" },
+    tool: { type: "string", description: "only calls of this tool" },
+    branch: { type: "string", oneOf: ["any", "active", "abandoned"] },
+    session: { type: "string", description: "only in this session" },
+    limit: { type: "integer", most: 20, description: `default ${USUAL_HITS}` },
+    max_tokens: budgetParam(USUAL_TOKENS, 6000),
+    cursor: cursorParam,
+  },
+  async run(call) {
+    const { library, args } = call;
+    const { query = "", file, tool } = args as { query?: string; file?: string; tool?: string };
+    const redaction = await library.redaction();
+    const place = readCursor<FindPlace>(args.cursor, "find", requestOf(args));
+    const isAlone = [file, tool, args.session, place].every((one) => one === undefined);
+    const named = isAlone && looksLikeName(query) ? await library.candidates(splitRef(query).session) : [];
+    if (named.length > 0) return describeNamed(library, redaction, query, named);
+    if (query.trim() === "" && file === undefined && tool === undefined)
+      return "Give a query, or a file or tool whose calls you look for.";
+    return findTexts(call, redaction, place);
+  },
+};
+
+/** Returns whether a query may be meant as an id, a path or a name. */
+function looksLikeName(query: string): boolean {
+  const text = query.trim();
+  return text !== "" && text.length <= 300 && (!/\s/.test(text) || text.split(/\s+/).length <= 8);
+}
+
+async function describeNamed(
+  library: Library,
+  redaction: Redaction,
+  query: string,
+  sessions: readonly RecallSession[],
+): Promise<string> {
+  const { entry } = splitRef(query);
+  const answer = new AnswerText(USUAL_TOKENS * 4);
+  for (const session of sessions.slice(0, USUAL_HITS)) answer.add(formatSession(session, library, redaction));
+  const [{ shortId }] = sessions;
+  const ref = entry === undefined ? shortId : `${shortId}#${entry}`;
+  const head = sessions.length === 1 ? "This names a session" : `This names ${sessions.length} sessions`;
+  return answer.finish(`${head}; nothing else was searched.`, `Go on with open or tree, ref ${quote(ref, 80)}.`);
+}
+
+async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlace | undefined): Promise<string> {
+  const { library, args } = call;
+  const { world } = library;
+  const now = given?.now ?? world.now();
+  const scope = readScope(call);
+  const own: OwnSession = given ? { surely: given.own, perhaps: [] } : await findOwnSession(library);
+  const within = typeof args.session === "string" ? await library.find(splitRef(args.session).session) : undefined;
+  const isOwn = (id: string): boolean => own.surely.includes(id) && id !== within?.sessionId;
+  const { agents, cwd, since, until } = scope;
+  const inScope = await library.count({ agents, cwd, since });
+  const total = cwd === undefined && agents === undefined && since === undefined ? inScope : await library.count();
+  const request = {
+    agents,
+    cwd: within?.cwd ?? cwd,
+    since,
+    until: until ?? (given ? new Date(now).toISOString() : undefined),
+    query: args.query,
+    file: args.file,
+    tool: args.tool,
+    in: args.in === undefined && (args.file ?? args.tool) !== undefined ? undefined : PARTS[String(args.in ?? "said")],
+    ranked: typeof args.query === "string" && args.query.trim() !== "",
+  };
+  const limit = Number(args.limit ?? USUAL_HITS);
+  const from = given?.given ?? 0;
+  const found = await gather(library, request, given?.begins, from + limit + 1, {
+    isWanted: (hit) =>
+      !isOwn(hit.sessionId) &&
+      !OWN_TOOL.test(hit.tool ?? "") &&
+      (within === undefined || hit.sessionPath === within.sessionPath) &&
+      (args.branch === undefined || args.branch === "any" || hit.onActivePath === (args.branch === "active")),
+    rate: (hit) => rate(hit, now, world.cwd),
+    mostOfSession: within ? Number.POSITIVE_INFINITY : OF_ONE_SESSION,
+  });
+  const answer = new AnswerText(toBytesOf(args.max_tokens, USUAL_TOKENS));
+  let shown = from;
+  for (const one of found.hits.slice(from, from + limit)) {
+    const part = await formatHit(
+      library,
+      redaction,
+      one,
+      shown + 1,
+      found.moreOf(one.hit),
+      own.perhaps.includes(one.hit.sessionId),
+      shown - from < MOST_BESIDE,
+    );
+    // However little room there is, each page has a hit.
+    if (!answer.add(part) && !(answer.isEmpty && answer.add(cutBytes(part.split("\n")[0], answer.room).text))) break;
+    shown++;
+  }
+  const perhaps = found.hits.slice(from, shown).find(({ hit }) => own.perhaps.includes(hit.sessionId))?.hit.shortId;
+  const head = formatHead(library, {
+    matching: inScope.total,
+    total: total.total,
+    lists: [inScope, found],
+    leftOut: own.surely.length > 0 ? ["this session"] : [],
+    perhapsOwn: perhaps,
+  });
+  if (answer.isEmpty) {
+    const why =
+      from > 0 ? "There is nothing more." : "Nothing was found. Try fewer or other words, in: all, or a wider scope.";
+    return answer.finish(head, why);
+  }
+  const hasMore = shown < found.hits.length;
+  const next: FindPlace = { begins: found.begins, given: shown, now, own: own.surely };
+  const cursor = hasMore ? makeCursor("find", requestOf(args), next) : undefined;
+  return answer.finish(
+    head,
+    cursor === undefined ? "That is all." : `More with the same request and cursor: ${cursor}`,
+  );
+}
+
+interface Gathering {
+  isWanted(hit: RecallHit): boolean;
+  rate(hit: RecallHit): number;
+  readonly mostOfSession: number;
+}
+
+/** Reads windows of hits until so many are found that may be shown. From the same beginning it returns the same hits. */
+async function gather(
+  library: Library,
+  request: Readonly<Record<string, unknown>>,
+  begins: string | undefined,
+  enough: number,
+  { isWanted, rate, mostOfSession }: Gathering,
+) {
+  const hits: GatheredHit[] = [];
+  const bySession = new Map<string, number>();
+  const byEntry = new Map<string, GatheredHit>();
+  const notRead: string[] = [];
+  let behind = 0;
+  let cursor = begins;
+  let first = begins;
+  for (let windows = 0; windows < MOST_WINDOWS; windows++) {
+    const page = await library.search({ ...request, cursor, limit: WINDOW });
+    behind = Math.max(behind, page.behind);
+    notRead.push(...page.notRead);
+    first ??= page.begins;
+    const rated = page.hits.filter(isWanted).map((hit) => ({ hit, rating: rate(hit) }));
+    rated.sort((a, b) => b.rating - a.rating);
+    for (const { hit } of rated) {
+      const origin = hit.inheritedFrom?.sessionId ?? hit.sessionId;
+      const entry = `${origin} ${hit.entryId} ${hit.part} ${hit.line}`;
+      const known = byEntry.get(entry);
+      if (known) {
+        known.copies++;
+        continue;
+      }
+      const count = (bySession.get(origin) ?? 0) + 1;
+      bySession.set(origin, count);
+      const one = { hit, copies: 0 };
+      byEntry.set(entry, one);
+      if (count <= mostOfSession) hits.push(one);
+    }
+    cursor = page.nextCursor;
+    if (cursor === undefined || hits.length >= enough) break;
+  }
+  const moreOf = ({ sessionId, inheritedFrom }: RecallHit): number =>
+    Math.max(0, (bySession.get(inheritedFrom?.sessionId ?? sessionId) ?? 0) - mostOfSession);
+  return { hits, behind, notRead, begins: first, moreOf };
+}
+
+/** Returns how well a hit fits here and now: that of this project and of the last days first, that of a branch left behind last. */
+function rate({ score = 1, at, cwd, onActivePath, name }: RecallHit, now: number, here: string): number {
+  const isNew = at !== null && now - Date.parse(at) < MONTH;
+  return score * (cwd === here ? 1.25 : 1) * (isNew ? 1.15 : 1) * (onActivePath ? 1 : 0.7) * (name ? 1.05 : 1);
+}
+
+async function formatHit(
+  library: Library,
+  redaction: Redaction,
+  { hit, copies }: GatheredHit,
+  number: number,
+  more: number,
+  isPerhapsOwn: boolean,
+  isAmongFirst: boolean,
+): Promise<string> {
+  const { shortId, entryId, agent = "pi", role, tool, part, at, onActivePath, cwd, line } = hit;
+  const head = [
+    `${number}. ${shortId}#${entryId}`,
+    agent,
+    part === "toolCall" ? `call of ${tool ?? "a tool"}` : tool ? `output of ${tool}` : role,
+    formatDay(at),
+    formatFolder(cwd, library.world.home, redaction),
+    ...(onActivePath ? [] : ["abandoned branch"]),
+    ...(copies > 0 ? [`also in ${copies} of its forks`] : []),
+    ...(more > 0 ? [`+${more} more in this session`] : []),
+    ...(isPerhapsOwn ? ["perhaps this session"] : []),
+    formatTitle(hit, redaction, 60),
+  ].join(" · ");
+  // Each opens a session, which takes longer than the search.
+  const beside = isAmongFirst ? await findBeside(library, redaction, hit) : undefined;
+  return [head, fence(line), ...(beside === undefined ? [] : [beside])].join("\n");
+}
+
+/** Returns the beginning of the answer to a question, or of the question that was answered. */
+async function findBeside(library: Library, redaction: Redaction, hit: RecallHit): Promise<string | undefined> {
+  const { sessionPath, entryId, role, part } = hit;
+  if (part !== "user" && part !== "assistant") return undefined;
+  const isQuestion = role === "user";
+  const { entries } = await library.world
+    .ask("preview_session", {
+      sessionPath,
+      entryId,
+      before: isQuestion ? 0 : NEAR,
+      after: isQuestion ? NEAR : 0,
+      characters: 1000,
+    })
+    .catch(() => ({ entries: [] }));
+  const wanted = isQuestion ? "assistant" : "user";
+  const all = isQuestion ? entries : [...entries].reverse();
+  for (const { id, role: by, text, isCut } of all) {
+    if (id === entryId) continue;
+    if (by === role) return undefined;
+    if (by === wanted && text.trim() !== "")
+      return `${isQuestion ? "answer" : "asked"}: ${quote(redaction.text(text, isCut === true), BESIDE)}`;
+  }
+  return undefined;
+}

@@ -1,0 +1,42 @@
+/** The tools, in the order in which models see them. */
+
+import { compare, tree } from "./branches.ts";
+import { find } from "./find.ts";
+import { history } from "./history.ts";
+import type { Library } from "./library.ts";
+import { open } from "./open.ts";
+import { CallMistake, checkArguments, type ToolArguments, toInputSchema } from "./params.ts";
+import { recent } from "./recent.ts";
+import { explainFailure, type Tool } from "./shared.ts";
+
+export const tools: readonly Tool[] = [find, recent, open, tree, compare, history];
+
+/** The text of a call; `isError`: it says what was wrong with it. */
+export interface RecallOutcome {
+  readonly text: string;
+  readonly isError: boolean;
+}
+
+/** Runs a tool. A mistake in the arguments and a failure are texts, too, which the model can act on. */
+export async function runTool(library: Library, tool: Tool, given: ToolArguments): Promise<RecallOutcome> {
+  try {
+    const args = checkArguments(tool.params, given);
+    return { text: await tool.run({ library, args }), isError: false };
+  } catch (error) {
+    const isKnown = error instanceof CallMistake || typeof (error as { error?: unknown }).error === "object";
+    if (!isKnown) return { text: "The call failed inside the server.", isError: true };
+    const redaction = await library.redaction();
+    return { text: redaction.text(explainFailure(error)), isError: true };
+  }
+}
+
+/** Returns the tools as tools/list has them. */
+export function describeTools(): object[] {
+  return tools.map(({ name, title, description, params }) => ({
+    name,
+    title,
+    description,
+    inputSchema: toInputSchema(params),
+    annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  }));
+}
