@@ -100,15 +100,40 @@ test("a session without entries is written after a copy left its folders out", a
   await isSound(server);
 });
 
-test("a pointer whose container was deleted by hand keeps nobody from the id", async () => {
+test.each<[string, (pointer: string) => string]>([
+  ["whole", (pointer) => pointer],
+  ["empty", () => ""],
+  ["torn", (pointer) => pointer.slice(0, 96)],
+  ["zeroed", (pointer) => "\0".repeat(pointer.length)],
+])("a pointer whose container was deleted by hand keeps nobody from the id (%s)", async (how, damage) => {
   const { server, file, id, place } = await makeContainer();
+  const left = damage(read(pointerOf(file)));
   remove(file);
+  put(pointerOf(file), left);
+  // It is no session.
+  for (const where of [{ sessionId: id }, { sessionPath: file }])
+    expect(await nameOf(server, "switch_session", where)).toBe("session_not_found");
+  expect([read(pointerOf(file)), await listed(server)]).toEqual([left, []]);
   const { cwd } = await server.result("get_state");
   const v2 = serveHere(["--store", "v2", "--session-dir", dirname(file), "--events", "none"], { place });
   await v2.result("new_session", { newSessionId: id, cwd });
   await append(v2, user("again"));
   expect(await v2.result("get_state")).toMatchObject({ sessionFile: file, entryCount: 1 });
   await isSound(v2);
+  const backups = (await v2.result("list_leftovers")).leftovers.map(({ path }: Json) => path);
+  expect(backups).toEqual(how === "whole" ? [] : [`${pointerOf(file)}.damaged.bak`]);
+  for (const path of backups) expect(read(path)).toBe(left);
+});
+
+test("a pointer of a newer version whose container is gone keeps its id", async () => {
+  const { file, id, place } = await makeContainer();
+  remove(file);
+  const newer = read(pointerOf(file)).replace("native_v2", "native_v3");
+  put(pointerOf(file), newer);
+  const v2 = serveHere(["--store", "v2", "--session-dir", dirname(file), "--events", "none"], { place });
+  await v2.result("new_session", { newSessionId: id });
+  expect(await nameOf(v2, "append", { entries: [user("again")] })).toBe("already_exists");
+  expect(read(pointerOf(file))).toBe(newer);
 });
 
 test("a container that was copied without its pointer is the session that began in it", async () => {

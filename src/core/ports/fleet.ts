@@ -224,7 +224,7 @@ export interface FleetConflict {
   readonly markerId?: string;
   /** Number of entries with another id in the branch, because others used theirs. */
   readonly renamed: number;
-  /** The first of these, with the ids that they had. */
+  /** The first of these, and of entries that the host repeated elsewhere, with the ids that they had. */
   readonly names?: { readonly from: string; readonly to: string }[];
   /**
    * `lost`: the database had the entries, and an older state of it was restored or promoted. `unsent`: another program, or a

@@ -22,7 +22,10 @@ export interface ReplicaStatus {
 
 export interface Replica {
   readonly status: ReplicaStatus;
-  /** Ids of the log's entries in the log that replaced it, if other writers gave these ids to other entries. */
+  /**
+   * Other ids of the log's entries in the log that replaced it: other writers gave theirs to other entries, or the host repeated
+   * them elsewhere.
+   */
   readonly renamed: ReadonlyMap<string, string> | undefined;
   /**
    * Takes the lease for this process, and applies the entries of other writers. Returns undefined if there is nothing to

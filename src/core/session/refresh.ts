@@ -208,11 +208,12 @@ export class ExternalChanges {
     this.entries.replace(next);
     this.noteCome(positionsMissingIn(before, next), follows);
     const damaged = stillDamaged(before, next);
+    const isThere = (id: string | undefined): boolean => id !== undefined && next.nodes.position(id) >= 0;
     for (const position of positionsMissingIn(next, before)) {
       const id = before.nodes.id(position);
       // It is reported again if it comes back.
       this.reportedIds.delete(id);
-      if (!isRepair && !damaged.has(id)) this.unreportedLost++;
+      if (!isRepair && !damaged.has(id) && !isThere(before.replica?.renamed?.get(id))) this.unreportedLost++;
     }
     this.noteDamageSince(before);
     this.heads.replaced(kept);

@@ -27,6 +27,7 @@ import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import {
   addNumber,
   findLastName,
+  getInfo,
   guardErrno,
   putInPlace,
   putInPlaceNow,
@@ -416,11 +417,18 @@ export function resolveContainerFolder(disk: Disk, file: string): string {
   return guardErrno("looking for the session", () => listBackups(disk, file).at(-1)?.path ?? file);
 }
 
-/** Removes the pointer of a session that began in V2 and whose container is missing. */
+/** Removes the pointer of a session that began in V2 and whose container is missing. A damaged one stays as a backup. */
 export function dropOrphanPointer(disk: Disk, container: string): void {
   if (!isAbsent(disk, resolveContainerFolder(disk, container))) return;
-  const pointer = readContainerPointer(disk, container);
-  if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(getPointerFile(container));
+  const file = getPointerFile(container);
+  try {
+    const pointer = readPointer(disk, file);
+    if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(file);
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    const isOfOthers = getInfo(disk, file)?.kind !== "file" || findNewerPointer(disk, file) !== null;
+    if (!isOfOthers) disk.rename(file, nameBackup(disk, file, "damaged"));
+  }
 }
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */

@@ -311,6 +311,38 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
   );
 
   test.each([
+    [
+      ["before", "repeated", "after"],
+      ["before", "after"],
+    ],
+    [["before", "repeated"], ["before"]],
+    [["repeated"], []],
+  ])("what the host repeats on another machine is there once, and is not lost (%j)", async (keys, left) => {
+    const one = await new FleetServer(args, { isJournaled: true }).start();
+    const sessionId = await one.begin();
+    const request = (key: string, id = key) => ({ entries: [user(key, { id })], idempotencyKey: key });
+    one.loses();
+    for (const key of keys) expect(await one.result("append", request(key))).toMatchObject({ durability: "local" });
+    const two = await new FleetServer(args, { table: one.fleet.table, leasesEnd: true }).start();
+    await two.result("switch_session", { sessionId });
+    await two.result("append", request("repeated", "theirs"));
+    await two.end();
+    one.heals();
+    await one.until(one.isGiven, () => one.refused("append", { entries: entriesOf("no"), expectedLeafId: "other" }));
+    expect(one.inFleet(sessionId).slice(0, 2 + left.length)).toEqual(["one", "theirs", ...left]);
+    const { diagnostics, leafId } = await one.state();
+    expect(leafId).toBe(keys.at(-1) === "repeated" ? "theirs" : "after");
+    const renamed = [{ from: "repeated", to: "theirs" }];
+    const reason = expect.stringMatching(new RegExp(`The ${left.length} entries.*repeated elsewhere`));
+    const meant = left.length === 0 ? [] : [expect.objectContaining({ kind: "diverged", renamed, reason })];
+    expect(one.heard("session_damage").flatMap(({ damage }) => damage)).toEqual(meant);
+    expect(diagnostics).toEqual(meant);
+    for (const [key, id] of [["repeated", "theirs"], ...left.map((key) => [key, key])])
+      expect((await one.result("append", request(key))).entryIds).toEqual([id]);
+    one.fleet.table.check();
+  });
+
+  test.each([
     ["mine", "shared"],
     ["same", "shared"],
     ["same", "own"],

@@ -208,6 +208,16 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("aside 7<0 8<7; copy 0; fleet 0 1; two closes; asks; writes 2; copy 0 1 2");
   });
 
+  test("what waits in memory for the first append of a session is kept aside with the lines that continue it", async () => {
+    // The record of the machine says that the fleet had the session, which both have lost.
+    const scene = await begun({}, "closes; leaves; gone");
+    scene.table.rows.delete(SESSION);
+    const { one } = scene;
+    scene.actor("one").opened = one.create();
+    scene.log.append([toBytes(lineOf("5<"))], { defer: true });
+    await scene.play("two has; two asks; two writes 1<; writes 7<5 !session_locked?; aside 5< 7<5; fleet 1<; copy 5<");
+  });
+
   test("a copy of another session under the same id is compared once, until others go on with that, and is free", async () => {
     const scene = await begun({}, "writes 1; closes; leaves; two has 7< 8<7");
     const { machine, log } = scene.actor("two");

@@ -228,21 +228,25 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
     table.check();
   });
 
-  test("new_session with the id of one of the fleet says at the first write how to go on", async () => {
-    const { two, table } = await machinesWith();
-    await two.start();
-    await two.result("new_session", { newSessionId: ID });
-    for (let tries = 0; tries < 2; tries++) {
-      const data = await two.refused("append", { entries: [user("mine")] });
-      expect(data).toMatchObject({ name: "already_exists", retryable: false, sessionId: ID });
-      expect([data.keptAt, table.rows.get(ID)?.holder]).toEqual([undefined, null]);
-    }
-    await two.result("new_session");
-    await two.result("switch_session", { sessionId: ID });
-    expect(await two.ids()).toEqual(["one"]);
-    await two.append("two");
-    expect(two.inFleet(ID)).toEqual(["one", "two"]);
-  });
+  test.each([{}, { name: "named" }])(
+    "new_session with the id of one of the fleet says at the first write how to go on (%j)",
+    async (given) => {
+      const { two, table } = await machinesWith();
+      await two.start();
+      await two.result("new_session", { newSessionId: ID, ...given });
+      for (let tries = 0; tries < 2; tries++) {
+        const data = await two.refused("append", { entries: [user("mine")] });
+        expect(data).toMatchObject({ name: "already_exists", retryable: false, sessionId: ID });
+        expect([data.keptAt, table.rows.get(ID)?.holder]).toEqual([undefined, null]);
+      }
+      expect((await two.result("list_kept")).kept).toEqual([]);
+      await two.result("new_session");
+      await two.result("switch_session", { sessionId: ID });
+      expect(await two.ids()).toEqual(["one"]);
+      await two.append("two");
+      expect(two.inFleet(ID)).toEqual(["one", "two"]);
+    },
+  );
 
   test("--fork whose --name cannot be written is let go, and the failure says where the fork is", async () => {
     const { one, table } = await machinesWith();

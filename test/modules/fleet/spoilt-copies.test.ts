@@ -99,6 +99,27 @@ describe.each(["jsonl", "v2"])("a copy (%s)", (store) => {
 });
 
 test.each([
+  ["empty", () => Buffer.alloc(0)],
+  ["torn", (bytes: Buffer) => bytes.subarray(0, 96)],
+  ["zeroed", (bytes: Buffer) => Buffer.alloc(bytes.length)],
+])("a container that is gone, with a pointer that is %s, comes again by its id and by its path", async (_, damage) => {
+  const one = machine("v2");
+  const { sessionId, sessionFile } = await one.make(["one", "two"]);
+  const pointer = sessionFile.replace(/\.v2$/, ".store.json");
+  const whole = readFileSync(pointer);
+  for (const where of [{ sessionId }, { sessionPath: sessionFile }]) {
+    rmSync(sessionFile, { recursive: true });
+    writeFileSync(pointer, damage(whole));
+    await one.start();
+    await one.result("switch_session", where);
+    expect([(await one.state()).sessionFile, await one.ids()]).toEqual([sessionFile, ["one", "two"]]);
+    await one.end();
+    expect(readFileSync(pointer, "utf8")).toContain('"native_v2"');
+    expect(sessionsIn(dirname(sessionFile))).toEqual([basename(sessionFile)]);
+  }
+});
+
+test.each([
   ["another process has its lock", true, () => true, false, 0],
   ["it can be read", false, () => false, false, 0],
   ["it is written to", false, (file: string) => appendFileSync(file, "x") === undefined, false, 1],

@@ -547,7 +547,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const { pending, log, known } = this;
     const end = known.now;
     // Entries that were durable here before do not belong to it.
-    const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
+    const before = log.durableCount < count ? this.firstRefusable : end.entries;
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
@@ -686,11 +686,19 @@ export class FleetReplica implements Replica, ReplicaStatus {
     return taking.kind === "held" && here.entries < count ? toLeaseFailure(taking, id) : null;
   }
 
+  /**
+   * Number of entries that stay if the fleet refuses the rest. A name that waits for the first append of a new session is
+   * nowhere but in memory.
+   */
+  private get firstRefusable(): number {
+    const { log, known, hasReplicated } = this;
+    return Math.max(known.entries, log.persisted || hasReplicated ? log.durableCount : 0);
+  }
+
   /** Returns the failure of a commit that the fleet refused, after its lines and those after it went to quarantine. */
   private refused(failure: Failure, count: number): Failure {
-    const { log, options, known } = this;
-    // Entries that were acknowledged before stay.
-    const first = Math.max(known.entries, log.durableCount);
+    const { log, options } = this;
+    const first = this.firstRefusable;
     if (first >= count || failure.name === "already_exists") return toQuarantinedFailure(failure);
     return toQuarantinedFailure(failure, () =>
       options.quarantineEntries(log, readUploadLines(log, first, log.nodes.count)),

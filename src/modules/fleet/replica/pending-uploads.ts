@@ -175,7 +175,9 @@ export class PendingUploads {
     this.reportedAt = conflict.at;
     const { entries, lastEntryId, renamed, names = [], reason = "away" } = conflict;
     const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
-    const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}`;
+    const isRepeated = names.length > renamed;
+    const repeats = isRepeated ? " Others are there under another id, because they were repeated elsewhere." : "";
+    const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}${repeats}`;
     const damage = makeEntryDamage(lastEntryId, "diverged", sentence);
     this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
     // If this process is killed before all is in the fleet, the next one reports it again.

@@ -168,10 +168,11 @@ async function branchOff(
   const edited = findEdited(base, own.filter(isKnown));
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
-  const { lines, renamed } = branch;
+  const { lines } = branch;
   const kept = found.filter((line) => edited.has(line) || isContentChanged(line, pending.get(idIn(line))));
+  const present = listPresentIds(branch, repeats);
   if (lines.length === 0) {
-    replaceWithRemote(copy, kept, common, theirs);
+    replaceWithRemote(copy, kept, common, theirs, present);
     // All that was acknowledged here is there, if under other ids.
     const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
     const last = line && hashLine(line);
@@ -186,19 +187,28 @@ async function branchOff(
   const before = isUntold && !isMade ? conflicts.slice(0, -1) : conflicts;
   const { count } = log.nodes;
   const marker = makeLeafMarker(base, branch, sha256);
-  const conflict = describeConflict(branch, marker);
+  const conflict = describeConflict(branch, marker, present);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
   quarantineQuietly(copy, kept);
   // The leaf stays on the branch of the others.
-  log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
+  log.replaceFrom(common, [...theirs, ...lines, marker], present);
+}
+
+/** Returns the present ids of entries that are there under others: renamed ones, and those that the host repeated elsewhere. */
+function listPresentIds(
+  { renamed }: ReturnType<typeof makeBranch>,
+  repeats: ReadonlyMap<string, string>,
+): ReadonlyMap<string, string> {
+  return new Map([...renamed, ...repeats].filter(([from, to]) => from !== to));
 }
 
 function describeConflict(
   { entryIds, renamed }: ReturnType<typeof makeBranch>,
   marker: Uint8Array,
+  present: ReadonlyMap<string, string>,
 ): Omit<FleetConflict, "at"> {
-  const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
+  const names = Array.from(present, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const lastEntryId = entryIds[entryIds.length - 1];
   return { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
 }
@@ -235,7 +245,8 @@ export async function addPendingEntries(
   const isContinued = count === 0 || parentId === log.nodes.id(count - 1);
   if (isContinued) return log.applyRemote(branch.lines);
   const marker = makeLeafMarker(base, branch, sha256);
-  if (journaled) await options.journal.diverged(journaled, describeConflict(branch, marker));
+  if (journaled)
+    await options.journal.diverged(journaled, describeConflict(branch, marker, listPresentIds(branch, repeats)));
   return log.applyRemote([...branch.lines, marker]);
 }
 
@@ -275,9 +286,10 @@ function replaceWithRemote(
   kept: readonly Uint8Array[],
   common: number,
   theirs: readonly Uint8Array[],
+  renamed?: ReadonlyMap<string, string>,
 ): void {
   quarantineQuietly({ log, options }, kept);
-  log.replaceFrom(common, theirs);
+  log.replaceFrom(common, theirs, renamed);
 }
 
 /** Quarantines lines. Never throws. */
