@@ -4,8 +4,10 @@ import * as agents from "./modules/agents/index.ts";
 import * as attach from "./modules/attach/index.ts";
 import * as fleet from "./modules/fleet/index.ts";
 import * as foreign from "./modules/foreign/index.ts";
+import * as recall from "./modules/recall/index.ts";
 import type { AgentsModule } from "./server/agents-module.ts";
 import type { AttachModule } from "./server/attach-module.ts";
+import type { RecallModule } from "./server/recall-module.ts";
 import type { FleetModule } from "./storage/fleet-module.ts";
 import type { ForeignModule } from "./storage/foreign-module.ts";
 
@@ -14,6 +16,7 @@ export interface Modules {
   readonly attach?: AttachModule;
   readonly fleet?: FleetModule;
   readonly foreign?: ForeignModule;
+  readonly recall?: RecallModule;
 }
 
 export const modules: Modules = {
@@ -21,4 +24,5 @@ export const modules: Modules = {
   attach,
   fleet,
   foreign,
+  recall,
 };

@@ -1,12 +1,6 @@
 import { dirname, resolve } from "node:path";
-import {
-  describeRecallRegistration,
-  listRecallClients,
-  listRecallTools,
-  runRecallTool,
-  serveMcp,
-} from "../../modules/recall/index.ts";
-import type { ParamDeclaration } from "../../modules/recall/params.ts";
+import { modules } from "../../compose.ts";
+import type { ParamDeclaration, RecallModule, RecallWorld, ToolFace } from "../../server/recall-module.ts";
 import { readUnsized } from "../../storage/fs/disk.ts";
 import { VERSION } from "../../version.ts";
 import { type Flag, UsageError } from "../options.ts";
@@ -27,8 +21,14 @@ const SERVER = ["--read-only", "--attach=off"];
 /** Processes above this one that are looked at. */
 const MOST_ANCESTORS = 16;
 
+/** Returns the module. Throws UsageError in a build without it. */
+function requireRecall(): RecallModule {
+  if (!modules.recall) throw new UsageError("This build has no recall: it has no module for it.");
+  return modules.recall;
+}
+
 /** Returns everything that the tools need, over the server of a verb. */
-function makeWorld(asking: VerbContext, { repeated }: VerbArguments, isRedacted: boolean) {
+function makeWorld(asking: VerbContext, { repeated }: VerbArguments, isRedacted: boolean): RecallWorld {
   const { disk, variables } = asking;
   const ask = asking.ask as (command: string, params?: object) => Promise<unknown>;
   let known: readonly number[] | undefined;
@@ -79,8 +79,12 @@ const install = defineVerb({
   meaning: "print how a client is told to start this server; nothing is written",
   operands: ["<client>"],
   flags: FLAGS,
-  more: `Clients: ${listRecallClients().join(", ")}. Options that are given here are options of the server that is registered.`,
+  get more() {
+    const clients = modules.recall?.listRecallClients().join(", ") ?? "none in this build";
+    return `Clients: ${clients}. Options that are given here are options of the server that is registered.`;
+  },
   async run(_asking, { operands: [client], flags, repeated }) {
+    const { describeRecallRegistration, listRecallClients } = requireRecall();
     const dirs = (repeated.get("--exclude") ?? []).flatMap((dir) => ["--exclude", resolve(dir)]);
     const allowed = (repeated.get("--allow-path") ?? []).flatMap((dir) => ["--allow-path", resolve(dir)]);
     const folder = flags.get("--session-dir");
@@ -112,7 +116,7 @@ export const mcp = defineVerb({
   async run(asking, given) {
     const { input } = asking;
     if (input === undefined) throw new UsageError("mcp reads messages from stdin, and there is none.");
-    await serveMcp(makeWorld(asking, given, !given.flags.has("--no-redact")), VERSION, input, (text) =>
+    await requireRecall().serveMcp(makeWorld(asking, given, !given.flags.has("--no-redact")), VERSION, input, (text) =>
       asking.print(text),
     );
   },
@@ -129,7 +133,7 @@ function toFlag({ type, description = "", oneOf, isNeeded }: ParamDeclaration): 
 /** Returns the option of a param. The server has an option --session of its own. */
 const toOption = (name: string): string => (name === "session" ? "--of" : `--${name.replaceAll("_", "-")}`);
 
-function defineTool({ name, title, description, params, operands }: ReturnType<typeof listRecallTools>[number]): Verb {
+function defineTool({ name, title, description, params, operands }: ToolFace): Verb {
   const flags = Object.entries(params).filter(([param]) => !operands.includes(param));
   return defineVerb({
     name: `recall ${name}`,
@@ -159,7 +163,7 @@ function defineTool({ name, title, description, params, operands }: ReturnType<t
         const words = n === last ? given.operands.slice(n) : given.operands.slice(n, n + 1);
         if (words.length > 0) args[param] = words.join(" ");
       }
-      return runRecallTool(makeWorld(asking, given, !given.flags.has("--no-redact")), name, args);
+      return requireRecall().runRecallTool(makeWorld(asking, given, !given.flags.has("--no-redact")), name, args);
     },
     isExact: () => true,
     print: ({ text }) => text.split("\n"),
@@ -172,10 +176,14 @@ export const recall = defineVerb({
   meaning:
     "ask as other agents do over mcp, for those that prefer a shell: recall find, recent, open, tree, compare, history",
   operands: ["<tool>"],
-  subverbs: listRecallTools().map(defineTool),
+  // The tools are asked for only where this verb runs or is described.
+  get subverbs() {
+    return modules.recall?.listRecallTools().map(defineTool) ?? [];
+  },
   async run(_asking, { operands: [tool] }): Promise<never> {
     throw new UsageError(
-      `recall takes ${listRecallTools()
+      `recall takes ${requireRecall()
+        .listRecallTools()
         .map(({ name }) => name)
         .join(", ")}; it got ${tool}.`,
     );

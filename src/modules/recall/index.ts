@@ -2,25 +2,17 @@
 
 import { parse } from "../../core/json/json.ts";
 import { LineDecoder } from "../../server/connection/framing.ts";
-import { Library, type RecallWorld } from "./library.ts";
-import type { ParamDeclarations, ToolArguments } from "./params.ts";
+import type { RecallOutcome, RecallWorld, ToolFace } from "../../server/recall-module.ts";
+import { Library } from "./library.ts";
+import type { ToolArguments } from "./params.ts";
 import { McpConversation } from "./protocol.ts";
 import { describeRegistration, registrations } from "./registrations.ts";
-import { type RecallOutcome, runTool, tools } from "./tools.ts";
+import { runTool, tools } from "./tools.ts";
 
 /** Bytes of a message; the clients' own limit. */
 const LONGEST = 10 << 20;
 /** Milliseconds for the last replies after the end of the input. */
 const LAST_REPLIES = 150;
-
-/** A tool as the command line declares it. */
-export interface ToolFace {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  readonly params: ParamDeclarations;
-  readonly operands: readonly string[];
-}
 
 export function listRecallTools(): readonly ToolFace[] {
   return tools;

@@ -5,31 +5,10 @@
 
 import { resolve, sep } from "node:path";
 import { isPath } from "../../core/search/named.ts";
+import type { CommandResult, RecallWorld } from "../../server/recall-module.ts";
 import { CallMistake } from "./params.ts";
 import { Redaction } from "./redaction.ts";
 import { quote } from "./texts.ts";
-
-// biome-ignore lint/suspicious/noExplicitAny: results come from the commands, as any client has them
-export type CommandResult = any;
-
-/** Runs a command and returns its result. Rejects with its failure, which has a name. */
-export type AskCommand = (command: string, params?: Readonly<Record<string, unknown>>) => Promise<CommandResult>;
-
-/** Everything around the tools. */
-export interface RecallWorld {
-  readonly ask: AskCommand;
-  now(): number;
-  readonly cwd: string;
-  readonly home: string | undefined;
-  /** Absolute paths of folders whose projects and sessions are kept out. */
-  readonly excluded: readonly string[];
-  /** Returns where a path really leads; the path itself if nothing is there. */
-  realPath(path: string): string;
-  /** False if secrets stay. */
-  readonly redacts: boolean;
-  /** Returns the processes that started this one. */
-  ancestors(): readonly number[];
-}
 
 /** A session as lists have it. */
 export interface RecallSession {

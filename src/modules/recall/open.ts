@@ -2,7 +2,8 @@
 
 import { findMainArgument, getContentText, getToolCalls } from "../../core/format/message.ts";
 import { toJsonText } from "../../core/json/json.ts";
-import { type CommandResult, type RecallSession, splitRef } from "./library.ts";
+import type { CommandResult } from "../../server/recall-module.ts";
+import { type RecallSession, splitRef } from "./library.ts";
 import { budgetParam, CallMistake, cursorParam } from "./params.ts";
 import type { EntryRecord, Redaction } from "./redaction.ts";
 import {

@@ -1,17 +1,8 @@
 /** Params of tools: declared once, for the schema that models see, for checks, and for the options of the shell. */
 
 import { AGENTS } from "../../core/foreign/agents.ts";
+import type { ParamDeclaration, ParamDeclarations } from "../../server/recall-module.ts";
 
-export interface ParamDeclaration {
-  readonly type: "string" | "integer" | "boolean" | "list";
-  readonly description?: string;
-  readonly oneOf?: readonly string[];
-  readonly most?: number;
-  readonly least?: number;
-  readonly isNeeded?: boolean;
-}
-
-export type ParamDeclarations = Readonly<Record<string, ParamDeclaration>>;
 /** The arguments of a call, as they were checked. */
 export type ToolArguments = Readonly<Record<string, unknown>>;
 

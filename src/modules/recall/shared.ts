@@ -2,8 +2,9 @@
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
+import type { ToolFace } from "../../server/recall-module.ts";
 import { type Library, nameOf, type RecallSession, type SessionList } from "./library.ts";
-import { CallMistake, type ParamDeclarations, readTime, type ToolArguments } from "./params.ts";
+import { CallMistake, readTime, type ToolArguments } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import { quote, toInline } from "./texts.ts";
 
@@ -13,13 +14,7 @@ export interface RecallCall {
   readonly args: ToolArguments;
 }
 
-export interface Tool {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  readonly params: ParamDeclarations;
-  /** The params that words of a command line are, in their order; the last one takes all that are left. */
-  readonly operands: readonly string[];
+export interface Tool extends ToolFace {
   run(call: RecallCall): Promise<string>;
 }
 

@@ -1,5 +1,6 @@
 /** The tools, in the order in which models see them. */
 
+import type { RecallOutcome } from "../../server/recall-module.ts";
 import { compare, tree } from "./branches.ts";
 import { find } from "./find.ts";
 import { history } from "./history.ts";
@@ -10,12 +11,6 @@ import { recent } from "./recent.ts";
 import { explainFailure, type Tool } from "./shared.ts";
 
 export const tools: readonly Tool[] = [find, recent, open, tree, compare, history];
-
-/** The text of a call; `isError`: it says what was wrong with it. */
-export interface RecallOutcome {
-  readonly text: string;
-  readonly isError: boolean;
-}
 
 /** Runs a tool. A mistake in the arguments and a failure are texts, too, which the model can act on. */
 export async function runTool(library: Library, tool: Tool, given: ToolArguments): Promise<RecallOutcome> {
