@@ -53,6 +53,8 @@ export class KnownFolders {
   /** True if something was found that no watch reports. */
   private hasUnreported = false;
   private lookedAtAll = 0;
+  /** The entries of the folders of this look, which is asked for some of them again. */
+  private readonly seen = new Map<string, readonly Named[]>();
   /** True if this look is at everything, whatever watches report. */
   private isForAll = true;
   private files = 0;
@@ -82,6 +84,7 @@ export class KnownFolders {
     this.hasNews = false;
     this.hasUnreported = false;
     this.tops.clear();
+    this.seen.clear();
     this.files = 0;
     return true;
   }
@@ -89,6 +92,7 @@ export class KnownFolders {
   close(): void {
     for (const { watch } of this.known.values()) watch?.stop();
     this.known.clear();
+    this.seen.clear();
   }
 
   /** Notes that this look depends on something else than the folders that were asked for. */
@@ -97,6 +101,12 @@ export class KnownFolders {
   }
 
   readonly list: ListFolder = (folder) => {
+    const entries = this.seen.get(folder) ?? this.look(folder);
+    this.seen.set(folder, entries);
+    return entries;
+  };
+
+  private look(folder: string): readonly Named[] {
     const { disk, known, isForAll } = this;
     const before = known.get(folder);
     const above = known.get(dirname(folder))?.watch;
@@ -108,7 +118,7 @@ export class KnownFolders {
     if (info === null) return [];
     const same = known.get(folder);
     return same?.watch ? this.watched(folder, same, same.watch) : this.listed(folder, info, same);
-  };
+  }
 
   /** Returns the stamp of a file in a folder of this look; undefined for anything else. Follows no link. */
   stampOf(path: string): FoundStamp | undefined {
