@@ -67,10 +67,18 @@ export async function redactSession(
   };
 }
 
-/** Returns a function that removes the secrets of a text, with the path of a home as its own. */
+/** Returns a function that removes the secrets of a text, with the path of a home as its own. It is for one result: it keeps texts. */
 export async function makeTextRedaction(home: string | undefined): Promise<(text: string) => string> {
   const { LineRedactor } = await import("../../core/redact/main.ts");
   const redactor = new LineRedactor();
   if (home !== undefined) redactor.texts.homes.learnHome(home);
-  return (text) => redactor.text(text);
+  const known = new Map<string, string>();
+  return (text) => {
+    let shown = known.get(text);
+    if (shown === undefined) {
+      shown = redactor.text(text);
+      known.set(text, shown);
+    }
+    return shown;
+  };
 }
