@@ -4,7 +4,7 @@ import { type Library, type RecallHit, type RecallSession, splitRef } from "./li
 import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
 import {
-  findOwnSession,
+  findOwnAndCount,
   formatDay,
   formatFolder,
   formatHead,
@@ -26,8 +26,8 @@ const USUAL_HITS = 8;
 /** Hits of one session, unless one is asked about. */
 const OF_ONE_SESSION = 2;
 /** Hits that are put in order at once, and such windows that are looked through for one answer. */
-const WINDOW = 40;
-const MOST_WINDOWS = 25;
+const WINDOW = 20;
+const MOST_WINDOWS = 50;
 const MONTH = 30 * 86_400_000;
 /** Entries next to a hit among which the answer, or the question, is looked for. */
 const NEAR = 8;
@@ -123,12 +123,13 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
   const { world } = library;
   const now = given?.now ?? world.now();
   const scope = readScope(call);
-  const own: OwnSession = given ? { surely: given.own, perhaps: [] } : await findOwnSession(library);
+  const { own: latest, all } = await findOwnAndCount(library);
+  const own: OwnSession = given ? { surely: given.own, perhaps: [] } : latest;
   const within = typeof args.session === "string" ? await library.find(splitRef(args.session).session) : undefined;
   const isOwn = (id: string): boolean => own.surely.includes(id) && id !== within?.sessionId;
   const { agents, cwd, since, until } = scope;
-  const inScope = await library.count({ agents, cwd, since });
-  const total = cwd === undefined && agents === undefined && since === undefined ? inScope : await library.count();
+  const isAll = cwd === undefined && agents === undefined && since === undefined;
+  const inScope = isAll ? all : await library.count({ agents, cwd, since });
   const request = {
     agents,
     cwd: within?.cwd ?? cwd,
@@ -170,7 +171,7 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
   const perhaps = found.hits.slice(from, shown).find(({ hit }) => own.perhaps.includes(hit.sessionId))?.hit.shortId;
   const head = formatHead(library, {
     matching: inScope.total,
-    total: total.total,
+    total: all.total,
     lists: [inScope, found],
     leftOut: own.surely.length > 0 ? ["this session"] : [],
     perhapsOwn: perhaps,

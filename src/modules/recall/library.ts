@@ -136,10 +136,16 @@ export class Library {
 
   /** Counts the sessions that fit. */
   async count(params: Readonly<Record<string, unknown>> = {}): Promise<SessionList> {
-    const one = await this.list({ ...params, limit: 1 });
+    return this.countLatest({ ...params, limit: 1 });
+  }
+
+  /** Counts the sessions that fit, and returns so many of the latest. */
+  async countLatest(params: Readonly<Record<string, unknown>>): Promise<SessionList> {
+    const one = await this.list(params);
     if (this.folders.length === 0) return one;
     let total = 0;
-    for await (const _ of this.each(params)) total++;
+    const { limit: _limit, holders: _holders, ...scope } = params;
+    for await (const _ of this.each(scope)) total++;
     return { ...one, total };
   }
 

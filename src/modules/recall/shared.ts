@@ -117,7 +117,18 @@ export interface OwnSession {
 export async function findOwnSession(library: Library): Promise<OwnSession> {
   const { world } = library;
   const since = new Date(world.now() - DAY).toISOString();
-  const { sessions } = await library.list({ since, limit: LATEST, holders: true });
+  return chooseOwnSession(library, (await library.list({ since, limit: LATEST, holders: true })).sessions);
+}
+
+/** Returns the caller's own session with the count of all sessions, from one list. */
+export async function findOwnAndCount(library: Library): Promise<{ own: OwnSession; all: SessionList }> {
+  const all = await library.countLatest({ limit: LATEST, holders: true });
+  const since = library.world.now() - DAY;
+  const isLate = ({ modified }: RecallSession): boolean => modified !== null && Date.parse(modified) >= since;
+  return { own: chooseOwnSession(library, all.sessions.filter(isLate)), all };
+}
+
+function chooseOwnSession({ world }: Library, sessions: readonly RecallSession[]): OwnSession {
   const ancestors = new Set(world.ancestors());
   const surely = sessions.filter(({ lockedBy }) => lockedBy && ancestors.has(lockedBy.pid));
   const isLive = ({ modified }: RecallSession): boolean =>
