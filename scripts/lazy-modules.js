@@ -22,7 +22,14 @@ const STORAGE = {
 };
 const LATER = {
   "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
-  "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
+  "src/cli/main.ts": [
+    "./table.ts",
+    "./verbs/mcp.ts",
+    "./run-verb.ts",
+    "./help.ts",
+    "./paging.ts",
+    "./agent-version.ts",
+  ],
   "src/compose.ts": ["./modules/agents/index.ts", "./modules/fleet/index.ts", "./modules/recall/index.ts"],
   "src/server/main.ts": ["./openrpc.ts"],
   "src/storage/stores.ts": ["./quarantined-entries.ts"],

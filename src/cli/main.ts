@@ -65,10 +65,11 @@ function verbFirst(words: readonly string[]): readonly string[] {
 
 /** Runs the verb of a name. Throws UsageError. */
 async function runNamed(name: string, rest: readonly string[]): Promise<number> {
-  const { requireVerb: verbNamed } = await import("./table.ts");
+  // A client waits for the first answer of `mcp`: the other verbs are not loaded for it.
+  const verb = name === "mcp" ? (await import("./verbs/mcp.ts")).mcp : (await import("./table.ts")).requireVerb(name);
   const { runVerb } = await import("./run-verb.ts");
   const { getRealTerminal: realTerminal } = await import("./terminal/streams.ts");
-  return runVerb(verbNamed(name), rest, { ...WORLD, ...realTerminal() });
+  return runVerb(verb, rest, { ...WORLD, ...realTerminal() });
 }
 
 /** Prints the help of the whole program, through the pager where it is longer than the terminal. */
