@@ -30,17 +30,12 @@ rmSync(join(target, "src/modules", name), { recursive: true });
 // A test of two modules is in a folder with both names.
 for (const tests of readdirSync(join(target, "test/modules")))
   if (tests.split("-").includes(name)) rmSync(join(target, "test/modules", tests), { recursive: true });
-const withoutImports = (text) =>
-  text
-    .split("\n")
-    .filter((line) => !line.includes(`/modules/${name}/`))
-    .join("\n");
-edit("scripts/lazy-modules.js", withoutImports);
-// The contract of the module stays, and the member of that name is missing.
+edit("scripts/lazy-modules.js", (text) => text.replace(new RegExp(`"\\./modules/${name}/index\\.ts",? ?`), ""));
+// Its contract stays, and the member of that name is missing.
 edit("src/compose.ts", (text) =>
-  withoutImports(text).replace(/(?<=modules: Modules = \{)[^}]*/, (names) =>
-    names.replace(new RegExp(`\\s*\\b${name}\\b,?`), ""),
-  ),
+  text
+    .replace(new RegExp(`^import .*/modules/${name}/.*\n`, "m"), "")
+    .replace(/(?<=modules: Modules = \{)[^}]*/, (names) => names.replace(new RegExp(`\\s*\\b${name}\\b,?`), "")),
 );
 // The long runs of the module are in the folder of all long runs.
 const suites = JSON.parse(readFileSync(join(target, "test/soak/suites.json"), "utf8"));

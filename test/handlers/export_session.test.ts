@@ -3,6 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { modules } from "../../src/compose.ts";
 import { FileLog } from "../../src/storage/log/file-log.ts";
 import { append, conversation, nameOf } from "../support/asking.ts";
 import { serveContent, serveLines, sessionFile } from "../support/cases.ts";
@@ -18,7 +19,8 @@ import { SYSTEM } from "../support/tiers.ts";
 import "../../src/core/redact/main.ts";
 import "../../src/page/main.ts";
 
-const FORMATS = ["jsonl", "html", "markdown", "training", "claude", "codex"];
+/** The formats of this build. */
+const FORMATS = ["jsonl", "html", "markdown", "training", ...(modules.foreign ? ["claude", "codex"] : [])];
 
 const exported = async (server: HereServer, format: string, more: object = {}): Promise<string> =>
   (await server.result("export_session", { format, ...more })).content;

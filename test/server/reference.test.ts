@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import * as z from "zod";
 import { formatProtocol, GROUPS } from "../../scripts/reference.ts";
 import { makeEventExample, makeHookExample } from "../../scripts/reference-examples.ts";
+import { modules } from "../../src/compose.ts";
 import type { Failure } from "../../src/core/failure.ts";
 import type { Replica } from "../../src/core/ports/replica.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
@@ -159,8 +160,9 @@ test("the examples of events and hooks fit their declarations", () => {
 test("the example of initialize has the lists that a server returns, of the commands their beginning", async () => {
   const { capabilities } = await serveHere(["--no-session"]).result("initialize");
   const [{ example }] = declarations.commands.filter(({ name }) => name === "initialize");
-  const { commands, ...rest } = (example.result as Json).capabilities;
+  const { commands, dialects, ...rest } = (example.result as Json).capabilities;
   expect(capabilities).toMatchObject(rest);
+  expect(capabilities.dialects).toEqual(modules.agents ? dialects : dialects.filter((name: string) => name !== "acp"));
   expect(commands.length).toBeGreaterThan(0);
   expect(capabilities.commands.slice(0, commands.length)).toEqual(commands);
 });

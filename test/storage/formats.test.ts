@@ -173,25 +173,6 @@ test.each([
 
 const SAID = ENTRY.replace('"message":{}', '"message":{"role":"user","content":"Hello","timestamp":1}');
 
-test("a session of oh-my-pi, which begins with a title, is sound, is listed, and is only read", async () => {
-  const place = temporaryPlace();
-  const server = serveLibrary(place);
-  const { sessionFile } = await server.result("get_state");
-  const title = { type: "title", v: 1, title: "My title", updatedAt: HEADER.timestamp, pad: "" };
-  const slot = JSON.stringify({ ...title, pad: " ".repeat(255 - JSON.stringify(title).length) });
-  const header = JSON.stringify({ ...HEADER, version: 3, cwd: place.home });
-  const file = put(join(sessionFile, "..", "omp.jsonl"), `${slot}\n${header}\n${SAID}`);
-  const { damage, ok } = await server.result("verify_session", { sessionPath: file });
-  expect([damage, ok]).toEqual([[], true]);
-  const { sessions } = await server.result("list_sessions", { query: "Hello" });
-  expect(sessions).toMatchObject([{ sessionPath: file, sessionId: HEADER.id, cwd: place.home, messageCount: 1 }]);
-  expect((await server.result("get_health")).damaged).toEqual([]);
-  await server.result("switch_session", { sessionPath: file });
-  const refused = await server.failure("append", { entries: [JSON.parse(SAID)] });
-  expect(refused).toMatchObject({ message: expect.stringMatching(/oh-my-pi/), data: { name: "read_only" } });
-  expect(readFileSync(file, "utf8")).toBe(`${slot}\n${header}\n${SAID}`);
-});
-
 test("a version that is none of ours, and another agent's entries of our types, are no damage", async () => {
   const place = temporaryPlace();
   const server = serveLibrary(place);
@@ -204,13 +185,4 @@ test("a version that is none of ours, and another agent's entries of our types, 
   // A session that lost its header is one all the same.
   const lost = put(join(place.home, "lost.jsonl"), `{"type":"sess\n${SAID}`);
   expect((await server.result("verify_session", { sessionPath: lost })).ok).toBe(false);
-});
-
-test("messages of a task are Cline's where they say nothing of whose they are", async () => {
-  const place = temporaryPlace();
-  const server = serveLibrary(place);
-  const plain = JSON.stringify([{ role: "user", content: [{ type: "text", text: "Do it" }] }]);
-  const file = put(join(place.home, "tasks", "t1", "api_conversation_history.json"), plain);
-  await server.result("switch_session", { sessionPath: file });
-  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
 });

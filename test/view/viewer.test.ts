@@ -1,15 +1,10 @@
 /** The output of `view`: its pages, hostile sessions in them, and entries that come while a page is open. */
 
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FileLog } from "../../src/storage/log/file-log.ts";
 import { fileOf, sessionFile } from "../support/cases.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
-import { wholeClaudeSession } from "../support/foreign/claude.ts";
-import { opencodeDatabase } from "../support/foreign/databases.ts";
-import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/opencode.ts";
-import { contentsOf, put } from "../support/lifecycle.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { builtPage } from "../support/pages.ts";
 import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
@@ -369,32 +364,4 @@ test("a session too large for a page is refused with the path from its last comp
   const recent = lookAt(text).links.find((link) => link.includes("part=recent")) as string;
   const shown = await viewing.get(recent);
   expect([shown.status, shown.text.includes("2 entries before these")]).toEqual([200, true]);
-});
-
-test("sessions of other agents are listed on request, read, searched, and never written", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const claude = put(
-    join(place.home, ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),
-    wholeClaudeSession().text,
-  );
-  const file = put(join(place.home, ".local/share/opencode/opencode.db"), "");
-  opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }).close();
-  const before = [contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))];
-  const viewing = await view(place, []);
-  expect((await viewing.get("")).text).not.toContain("My own title");
-  const { text } = await viewing.get("?others=1");
-  expect(text).toContain("My own title");
-  expect(text).toContain('<span class="tag">opencode</span>');
-  for (const path of [claude, join(file, OPENCODE_SESSION)]) {
-    const address = new RegExp(`href="(session\\?[^"]*${encodeURIComponent(path)}[^"]*)"`).exec(text)?.[1] ?? "none";
-    const page = await viewing.get(address.replaceAll("&amp;", "&"));
-    expect(page.status).toBe(200);
-    expect(page.text).toContain("ist the f");
-  }
-  expect((await viewing.get("?q=files&others=1")).text).toMatch(/Found in what was said[\s\S]*session\?/);
-  const all = await view(place, ["--agents", "claude"]);
-  const shown = (await all.get("")).text;
-  expect(shown).toContain("My own title");
-  expect(shown).not.toContain('<span class="tag">opencode</span>');
-  expect([contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))]).toEqual(before);
 });

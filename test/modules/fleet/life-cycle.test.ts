@@ -11,7 +11,6 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { addSidechains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
@@ -334,18 +333,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       expect(await two.wire.result("import_session", { path })).toMatchObject({ outcome: "known" });
     },
   );
-
-  test("sessions within another agent's file come to the fleet with it, and are known on another machine", async () => {
-    const { one, two, home } = await pair();
-    const path = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
-    writeFileSync(path, addSidechains().writer.text);
-    const { sessionId, subagents } = await one.wire.result("import_session", { path });
-    const ids = [sessionId, ...subagents.map((within: Json) => within.sessionId)];
-    expect(ids).toHaveLength(3);
-    expect(await seenBy(two)).toEqual(expect.arrayContaining(ids));
-    const again = await two.wire.result("import_session", { path });
-    expect([again, ...again.subagents].map(({ outcome }: Json) => outcome)).toEqual(["known", "known", "known"]);
-  });
 
   test.each([false, true])("a copy whose lines are damaged is whole again (after a repair: %s)", async (repairs) => {
     const { one, sessionId, sessionFile: sessionPath } = await pair();

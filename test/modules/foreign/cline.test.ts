@@ -7,6 +7,7 @@ import { getAgentPlaces, listFiles, listUnread } from "../../../src/modules/fore
 import { SurveyFacts } from "../../../src/modules/foreign/read/survey.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { CLINE_SESSION, ClineWriter, use, wholeClineScreen, wholeClineSession } from "../../support/foreign/cline.ts";
+import { put, serveLibrary } from "../../support/lifecycle.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import {
@@ -272,4 +273,13 @@ test.each<[string, ...object[]]>([
   const said = { ts: 1, type: "say", say: "text", text: "Make a page" };
   const text = JSON.stringify([said, { ts: 2, type: "say", say: "text", text: "Made." }, ...more]);
   expect(fidelityOf(foreignSession(text).log).agent).toBe(agent);
+});
+
+test("messages of a task are Cline's where they say nothing of whose they are", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const plain = JSON.stringify([{ role: "user", content: [{ type: "text", text: "Do it" }] }]);
+  const file = put(join(place.home, "tasks", "t1", "api_conversation_history.json"), plain);
+  await server.result("switch_session", { sessionPath: file });
+  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
 });

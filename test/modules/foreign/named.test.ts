@@ -4,8 +4,6 @@ import { existsSync, mkdirSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SessionManager } from "../../../src/index.ts";
-import { editorHere, ours } from "../../support/acp.ts";
-import { realEnv } from "../../support/catalog.ts";
 import { wholeClaudeSession } from "../../support/foreign/claude.ts";
 import { opencodeDatabase } from "../../support/foreign/databases.ts";
 import { GEMINI_SESSION, GeminiWriter } from "../../support/foreign/gemini.ts";
@@ -107,16 +105,6 @@ test("families and comparisons take every id that open_session takes", async () 
     ["compare_branches", { otherId: "nothing-like-it" }],
   ] as const)
     expect([command, (await server.failure(command, params)).data.name]).toEqual([command, "session_not_found"]);
-});
-
-test("an editor loads them by their ids", SYSTEM, async () => {
-  const { place, claude } = placeOfOthers();
-  const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
-  const editor = await editorHere([], { place, env: { sha256: realEnv.sha256 } });
-  const loaded = await editor.result("session/load", { sessionId, cwd: "/home/me/project", mcpServers: [] });
-  expect(ours(loaded)).toMatchObject({ readOnly: true });
-  expect((await editor.failure("session/delete", { sessionId })).message).toContain("read");
-  expect(existsSync(claude)).toBe(true);
 });
 
 test("an archived session is opened by its id", async () => {

@@ -1,5 +1,6 @@
 /** oh-my-pi's sessions: Pi's entries with a title before them, read with what its own entries mean. */
 
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { getModelAt, getThinkingLevelAt } from "../../../src/core/context/context.ts";
@@ -111,3 +112,27 @@ test(
     expect(html).not.toContain('"data\\":\\"blob:');
   },
 );
+
+const HEADER = { type: "session", id: "5f0c8a52-4f1a-4a3c-9d1e-0123456789ab", timestamp: "2026-01-01T00:00:00.000Z" };
+const MESSAGE = { role: "user", content: "Hello", timestamp: 1 };
+const ENTRY = { type: "message", id: "aaaaaaaa", parentId: null, timestamp: HEADER.timestamp, message: MESSAGE };
+const SAID = `${JSON.stringify(ENTRY)}\n`;
+
+test("one in our folder, which begins with a title, is sound, is listed, and is only read", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionFile } = await server.result("get_state");
+  const title = { type: "title", v: 1, title: "My title", updatedAt: HEADER.timestamp, pad: "" };
+  const slot = JSON.stringify({ ...title, pad: " ".repeat(255 - JSON.stringify(title).length) });
+  const header = JSON.stringify({ ...HEADER, version: 3, cwd: place.home });
+  const file = put(join(sessionFile, "..", "omp.jsonl"), `${slot}\n${header}\n${SAID}`);
+  const { damage, ok } = await server.result("verify_session", { sessionPath: file });
+  expect([damage, ok]).toEqual([[], true]);
+  const { sessions } = await server.result("list_sessions", { query: "Hello" });
+  expect(sessions).toMatchObject([{ sessionPath: file, sessionId: HEADER.id, cwd: place.home, messageCount: 1 }]);
+  expect((await server.result("get_health")).damaged).toEqual([]);
+  await server.result("switch_session", { sessionPath: file });
+  const refused = await server.failure("append", { entries: [JSON.parse(SAID)] });
+  expect(refused).toMatchObject({ message: expect.stringMatching(/oh-my-pi/), data: { name: "read_only" } });
+  expect(readFileSync(file, "utf8")).toBe(`${slot}\n${header}\n${SAID}`);
+});
