@@ -53,7 +53,9 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
     version: [""],
   },
 ];
-const NO_LINES = "browse fleet view resume follow fork export index completion schema conformance mcp recall".split(" ");
+const NO_LINES = "browse fleet view resume follow fork export index completion schema conformance mcp recall".split(
+  " ",
+);
 
 /** Lines of a session that says what acts on terminals wherever it can say anything. */
 const NASTY_LINES = [

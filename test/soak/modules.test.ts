@@ -1,7 +1,5 @@
 /**
  * The project without each of its modules: the rest compiles and passes its unit tests.
- *
- * @module-tag sweep
  */
 
 import { execFile } from "node:child_process";
@@ -10,11 +8,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
-import { modules } from "../src/compose.ts";
+import { modules } from "../../src/compose.ts";
 
-const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Milliseconds for one module: two minutes on an idle machine, and other tests of the sweep run meanwhile. */
+/** Milliseconds for one module: two minutes on an idle machine. */
 const PATIENCE = 30 * 60_000;
 /** Failures are at the end of what a run prints, in characters. */
 const SHOWN = 30_000;
