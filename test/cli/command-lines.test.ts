@@ -19,8 +19,10 @@ const PROSE = /^(?:VALUE|\d|that|waits|says|\(|and|or|is|it)\b/;
 const ALL: readonly Verb[] = verbs.flatMap((verb) => [verb, ...(verb.subverbs ?? [])]);
 
 const NAMES = ALL.map(({ name }) => name).sort((a, b) => b.length - a.length);
+/** Programs with words of their own that are verbs here, too. */
+const OTHERS = "claude|codex|gemini|pi";
 const WITH_OPTION = new RegExp(
-  `(?<![\\w-])(?:${NAMES.join("|")})(?: (?:${VALUE}|<[^>]+>|[a-z]+))? --[a-z][^\\n]*`,
+  `(?<![\\w-]|\\b(?:${OTHERS}) )(?:${NAMES.join("|")})(?: (?:${VALUE}|<[^>]+>|[a-z]+))? --[a-z][^\\n]*`,
   "g",
 );
 /** Parts of each text that names a command line, or a command. */

@@ -32,7 +32,7 @@ const said = (name: string): string =>
 
 /** Two sessions whose beginning is in the backup, and one that came after it; each then misses two entries. */
 const MADE = `one make second; db select keep(); one write [second] b1; one write [second] b2; one write a1; one write a2
-  one make third; one end; one fleet verify = status:0 ~ has what was acknowledged`;
+  one make third; one end; one fleet verify = status:0 ~ has every entry that was acknowledged`;
 const RESTORED = `${MADE}; db select put_back()`;
 const ALL_BACK = `db ${said("s")} => text a1 a2; one fleet verify = status:0`;
 
