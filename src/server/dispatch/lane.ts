@@ -108,10 +108,8 @@ export class Lane {
   private appliedWrites = 0;
   private durableWrites = 0;
   committing: Promise<void> | undefined;
-  /** Time of the latest call, in milliseconds. */
+  /** Time of the latest call, or of the first check for rest if there was none, in milliseconds. */
   touched = 0;
-  /** Time of the first check for rest, in milliseconds: from then on, a session without a command is at rest. */
-  firstCheck = 0;
   /** The session that was checked for foreign writes since the input chunk began. */
   checkedForForeignWrites: Session | undefined;
 

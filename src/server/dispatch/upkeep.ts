@@ -131,7 +131,8 @@ export class Upkeep implements Gate {
     const surplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
-      lane.firstCheck ||= now;
+      // No call has come for a session that this server made at its start.
+      lane.touched ||= now;
       if (!lane.idle || !lane.isDurable || sharing?.hasGuests(session)) continue;
       if (
         session !== current &&
@@ -140,7 +141,7 @@ export class Upkeep implements Gate {
         !this.unclosable.has(session)
       )
         this.occupy(lane, () => this.suspend(session));
-      else if (now - Math.max(lane.touched, lane.firstCheck) >= REST_AFTER && session.log.persisted && mayRest(session))
+      else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
     }
   }
