@@ -86,7 +86,8 @@ describe("takes no time that grows with the square", SWEEP, () => {
       for (const piece of renderHtml(makeExportPage(session, "all"))) size += piece.length;
     });
     expect(size).toBeGreaterThan(50 * COUNT);
-    expect(took).toBeLessThan(6000);
+    // A square would take minutes; a slow machine takes 8 s.
+    expect(took).toBeLessThan(20_000);
   });
 });
 
