@@ -71,7 +71,8 @@ function verbsText(groups: readonly VerbGroup[], width: number): string {
     const lines = verbs.map((verb): Row => [wordsOf(verb), meaningOf(verb)]);
     return `${title}\n${rows(lines, width, left)}\n`;
   });
-  const intro = "Verbs run once and do not serve. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).";
+  const intro =
+    "A verb does one thing and ends; follow, view and mcp run until they are stopped. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).";
   return `${paragraph(intro, width)}\n\n${blocks.join("\n")}`;
 }
 

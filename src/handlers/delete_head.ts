@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
-import { headName } from "./shared/heads.ts";
+import { headName } from "./shared/leaf-choice.ts";
 
 export default defineCommand({
   name: "delete_head",

@@ -3,7 +3,7 @@ import { isUnknown, UNKNOWN_MODEL } from "../core/context/models.ts";
 import type { Session } from "../core/session/session.ts";
 import { KNOWN_TYPES, ROOT } from "../core/tree/nodes.ts";
 import { defineCommand } from "./shared/command.ts";
-import { toPiModel } from "./shared/pi-shapes.ts";
+import { toPiModel } from "./shared/pi-model.ts";
 
 export default defineCommand({
   name: "get_available_models",

@@ -4,7 +4,7 @@ import { ROOT } from "../core/tree/nodes.ts";
 import { lookAt } from "./shared/any-session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { counts, exampleCounts, tokens } from "./shared/counts.ts";
-import { removeNulls } from "./shared/pi-shapes.ts";
+import { removeNulls } from "./shared/pi-model.ts";
 import { anySessionPath } from "./shared/shapes.ts";
 
 const usage = z.object({ tokens, cost: z.number() });

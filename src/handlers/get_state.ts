@@ -3,7 +3,7 @@ import { findContextWindow, UNKNOWN_MODEL } from "../core/context/models.ts";
 import { makeLasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { type ClientSettings, defineCommand } from "./shared/command.ts";
-import { removeNulls, toPiModel } from "./shared/pi-shapes.ts";
+import { removeNulls, toPiModel } from "./shared/pi-model.ts";
 import { holder } from "./shared/shapes.ts";
 
 export const stateResult = () =>

@@ -4,9 +4,9 @@ import type { Workspace } from "../core/session/workspace.ts";
 import { stateExample, stateResult, toStateResult } from "./get_state.ts";
 import { defineCommand } from "./shared/command.ts";
 import { eventDeclarations } from "./shared/events.ts";
-import { checkLeafChoice, chooseLeaf, type LeafChoice, leafParams } from "./shared/heads.ts";
 import { type HookName, type HookRegistration, hookDeclarations as knownHooks } from "./shared/hooks.ts";
-import { cursorResult, makeResumeCursor, resumedResult, resumeFrom, resumeParams } from "./shared/resuming.ts";
+import { checkLeafChoice, chooseLeaf, type LeafChoice, leafParams } from "./shared/leaf-choice.ts";
+import { cursorResult, makeResumeCursor, resumedResult, resumeFrom, resumeParams } from "./shared/replay.ts";
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;

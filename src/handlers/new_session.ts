@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { defineCommand } from "./shared/command.ts";
 import { replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
-import { removeNulls } from "./shared/pi-shapes.ts";
+import { removeNulls } from "./shared/pi-model.ts";
 import { directory, refuseNul } from "./shared/shapes.ts";
 
 export default defineCommand({

@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { defineCommand } from "./shared/command.ts";
 import { openedExample, openedResult, toOpened } from "./shared/current-session.ts";
-import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
+import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/leaf-choice.ts";
 import { requireOneSession } from "./shared/params.ts";
 
 export default defineCommand({

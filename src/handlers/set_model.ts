@@ -2,7 +2,7 @@ import * as z from "zod";
 import { makeDraft } from "../core/format/entry.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
-import { toPiModel } from "./shared/pi-shapes.ts";
+import { toPiModel } from "./shared/pi-model.ts";
 
 export default defineCommand({
   name: "set_model",

@@ -2,8 +2,8 @@ import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, defineCommand } from "./shared/command.ts";
 import { openedResult, replacement, toReplacement, toVetoed } from "./shared/current-session.ts";
-import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
+import { checkLeafChoice, chooseLeaf, leafParams } from "./shared/leaf-choice.ts";
 import { requireOneSession } from "./shared/params.ts";
 import { exampleId } from "./shared/shapes.ts";
 

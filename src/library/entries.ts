@@ -13,7 +13,7 @@ import {
   type Span,
 } from "../core/context/context.ts";
 import { CURRENT_VERSION, type Entry } from "../core/format/entry.ts";
-import { HeadReader } from "../core/format/head.ts";
+import { HeadReader } from "../core/format/node-reader.ts";
 import { deriveLineId, migrateV1, migrateV2 } from "../core/format/older-versions.ts";
 import { decodeText, parse, parseText, toBytes } from "../core/json/json.ts";
 import { Nodes, ROOT } from "../core/tree/nodes.ts";

@@ -1,6 +1,6 @@
 /** Entries as the page's script knows them: their place in the tree, and the facts needed without reading their blocks. */
 
-import { Files } from "../core/context/summary.ts";
+import { Files } from "../core/context/summariser-input.ts";
 import { type PageEntry, toAnchorName } from "../core/export/page.ts";
 import { type LooseMembers, toMembers } from "../core/format/loose.ts";
 import {

@@ -2,7 +2,7 @@
 
 import type { Workspace } from "../core/session/workspace.ts";
 import type { FaceName } from "./connection/dialect.ts";
-import type { PendingEvent } from "./connection/host.ts";
+import type { PendingEvent } from "./connection/events.ts";
 import type { Output } from "./connection/output.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 

@@ -83,18 +83,19 @@ export interface Service {
 
 /** Starts a server. Throws SettingsError, and AddressError for the address of a fleet. */
 export function serve(settings: ServerSettings, world: World): Service {
-  const agents = getAgents(settings, world.modules ?? modules);
+  const build = world.modules ?? modules;
+  const agents = getAgents(settings, build);
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containDisk(world.disk);
-  const fleet = connectNamedFleet(settings, world, paths);
+  const fleet = connectNamedFleet(settings, world, paths, build);
   const stores = makeStores({
     disk,
     env: world.env,
     paths,
     roots: findAgentRoots(world.variables),
     userFolders: confined ? [] : listUserFolders({ ownDisk: world.disk, variables: world.variables }),
-    foreign: modules.foreign,
+    foreign: build.foreign,
     variables: world.variables,
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
@@ -123,8 +124,8 @@ export function serve(settings: ServerSettings, world: World): Service {
   });
   const endSweep = stores.fleet?.startSweep();
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
-  const sharing = prepareSharing(settings, world, disk);
-  const { makeResumable } = modules.foreign ?? {};
+  const sharing = prepareSharing(settings, world, disk, build);
+  const { makeResumable } = build.foreign ?? {};
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -186,11 +187,11 @@ export function serve(settings: ServerSettings, world: World): Service {
 }
 
 /** Prepares sharing with other processes, if there can be any, this build has it and the user wants it. */
-function prepareSharing(settings: ServerSettings, world: World, disk: Disk): SharingStart | undefined {
+function prepareSharing(settings: ServerSettings, world: World, disk: Disk, build: Modules): SharingStart | undefined {
   const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
   const { env, version, variables, disk: ownDisk } = world;
-  return (world.modules ?? modules).attach?.makeSharing({
+  return build.attach?.makeSharing({
     disk,
     ownDisk,
     variables,
@@ -225,12 +226,17 @@ function makeAgentOptions(agent: AgentSettings, settings: ServerSettings, world:
 }
 
 /** Connects to the fleet of the settings. Read-only and in-memory servers have none. Throws AddressError. */
-function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): ConnectedFleet | undefined {
+function connectNamedFleet(
+  settings: ServerSettings,
+  world: World,
+  paths: StoragePaths,
+  build: Modules,
+): ConnectedFleet | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
-  if (!modules.fleet) throw new AddressError(NO_FLEET);
+  if (!build.fleet) throw new AddressError(NO_FLEET);
   const search = settings.fleetSearch ?? world.variables.PI_FLEET_SEARCH;
-  return modules.fleet.connectFleetTo(
+  return build.fleet.connectFleetTo(
     { text, isSeen: settings.fleet !== undefined, whenAway: settings.fleetAway, search },
     {
       ...{ disk: world.disk, env: world.env, stateFolder: paths.state },

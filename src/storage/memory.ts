@@ -3,7 +3,7 @@
 import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
-import { addHead, HeadReader } from "../core/format/head.ts";
+import { addHead, HeadReader } from "../core/format/node-reader.ts";
 import { readLine } from "../core/json/fast-path.ts";
 import { concat, getMembers, splitLines } from "../core/json/json.ts";
 import { NO_LOCK } from "../core/ports/lock.ts";

@@ -351,7 +351,7 @@ export function makeStores(options: StoresOptions): Stores {
 function makeNotFetchedFailure(sessionId: string): Failure {
   return new Failure(
     "session_not_found",
-    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
+    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session fetches none from the fleet. Open it once with a server without these options; then this one shows it, too.`,
     { sessionId },
   );
 }

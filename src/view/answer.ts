@@ -35,7 +35,7 @@ export function makeTextAnswer(body: string, status: number, headers?: ViewAnswe
 }
 
 export function redirect(location: string): ViewAnswer {
-  return makeTextAnswer("It is elsewhere.", 303, { Location: location });
+  return makeTextAnswer(`The session is at another address now: ${location}`, 303, { Location: location });
 }
 
 /** The sessions and commands as the pages see them. */

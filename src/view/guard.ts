@@ -82,7 +82,7 @@ export class Guard {
     if (method !== "GET") return refuse(405, "Only GET is answered: nothing can be changed from here.");
     if (hasBody(request)) return refuse(400, "A request here has no body.");
     const parsed = target.startsWith("/") && !target.startsWith("//") ? urlOf(target) : undefined;
-    if (parsed === undefined) return refuse(400, "The address cannot be read.");
+    if (parsed === undefined) return refuse(400, "The address is not valid. Open the address that view printed.");
     const { pathname, searchParams: query } = parsed;
     if (!pathname.startsWith(this.root)) return refuse(404, "There is nothing here.");
     const token = query.get("token");

@@ -1,6 +1,6 @@
 /** Nodes and trees from ids and parents, without any log. */
 
-import { HeadReader } from "../../src/core/format/head.ts";
+import { HeadReader } from "../../src/core/format/node-reader.ts";
 import { toBytes } from "../../src/core/json/json.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
 import { Tree } from "../../src/core/tree/tree.ts";

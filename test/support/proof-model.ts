@@ -5,7 +5,7 @@
 
 import { basename } from "node:path";
 import { expect } from "vitest";
-import { LEAF_MARKER } from "../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../src/core/format/node-reader.ts";
 import { SPOKEN } from "./drafts.ts";
 import { TIME } from "./lines.ts";
 import { Model, type ModelEntry } from "./model.ts";

@@ -6,7 +6,7 @@ import { PassThrough } from "node:stream";
 import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
-import { LEAF_MARKER } from "../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../src/core/format/node-reader.ts";
 import type { FleetAdmin } from "../../src/core/ports/fleet-admin.ts";
 import { type Service, serve, type World } from "../../src/server/main.ts";
 import type { ConnectedFleet } from "../../src/storage/fleet-module.ts";

@@ -95,7 +95,7 @@ function warnings(shown: PreviewedSession | undefined): string[] {
   const { lockedBy, readOnly, damageCount = 0 } = shown ?? {};
   const found: string[] = [];
   if (lockedBy) found.push(`Open in ${formatLockOwner(lockedBy)}.`);
-  if (readOnly !== undefined) found.push("It can be read, and not be written.");
+  if (readOnly !== undefined) found.push("Read only: this session takes no writes.");
   if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify says more.`);
   return found;
 }

@@ -177,10 +177,15 @@ function typeWords(state: BrowseState, tree: TreeState, key: Key): Step {
 /** Selects the next entry that has all the words, and opens the fold that hides it. */
 function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = false): Step {
   const words = tree.words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return showNotice(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");
+  if (words.length === 0)
+    return showNotice(withTree(state, tree), isFirst ? "" : "There is no search yet. Press / and type words.");
   const { branches, selected } = tree;
   const id = branches.find(selected, step, (node) => hasWords(node, words));
-  if (id === undefined) return showNotice(withTree(state, tree), `Nothing here has ${escapeLine(tree.words)}.`);
+  if (id === undefined)
+    return showNotice(
+      withTree(state, tree),
+      `No entry in this filter has ${escapeLine(tree.words)}. f changes the filter.`,
+    );
   const shown = branches.revealing(id);
   return selectRow(state, { ...tree, branches: shown }, Math.max(0, shown.row(id)));
 }

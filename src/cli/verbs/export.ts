@@ -78,7 +78,7 @@ export default defineVerb({
     "--redact-emails": { meaning: "replace e-mail addresses, too" },
     "--allow-unjudged": { meaning: "with --redact: export although images, binary data or damage cannot be searched" },
   },
-  more: "Without a file, it prints the export. jsonl keeps every byte; claude and codex say what these agents cannot have, and how they resume the file. --redact does not know every secret: read the file before you pass it on.",
+  more: "Without a file, it prints the export. jsonl keeps every byte; For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret: read the file before you pass it on.",
   async run(asking, given) {
     await openNamedSession(asking, given.operands[0]);
     const params = paramsOf(given);

@@ -102,7 +102,7 @@ export function* formatPruned(found: PrunedOrFound, page: OutputStyle): Generato
     yield* wrap("The database uses the room again after its next vacuum.", page.width);
   } else if (!isNothingForGood(found))
     yield* wrap(
-      `${whatGoes(found)}. fleet prune --apply removes it for good: nothing brings it back, unless a machine has it in its trash.`,
+      `${whatGoes(found)}. With --apply, fleet prune removes these for good. Nothing brings them back, unless a machine has them in its trash.`,
       page.width,
     );
   if (found.idle === 0) return;

@@ -124,7 +124,7 @@ const NOTHING_INDEXED: FleetIndexed = { indexed: 0, inUse: [], unreadable: [] };
 
 const migrate = defineVerb({
   name: "fleet migrate",
-  meaning: "make or change the tables, and gather anew what lists and searches lack",
+  meaning: "make the tables if there are none, and add the facts that lists and searches lack",
   operands: [],
   more: "Running servers may go on meanwhile.",
   onInterrupt: RUN_AGAIN,
@@ -209,7 +209,7 @@ const verify = defineVerb({
 
 const fleetImport = defineVerb<OfTenant<FleetFiles>>({
   name: "fleet import",
-  meaning: "bring the sessions of a folder, and of those in it, into the database",
+  meaning: "bring the sessions of a folder and its subfolders into the database",
   operands: ["<folder>"],
   more: "It changes no file.\n  pi-session-server fleet import ./sessions",
   onInterrupt: RUN_AGAIN,

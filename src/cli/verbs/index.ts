@@ -8,8 +8,8 @@ export default {
   meaning: "write the table of sessions to a SQLite file",
   operands: [],
   more:
-    "For scripts that read pi_agent_rust's index: the columns are the same; last_modified_ms is the time of the file. " +
-    "An existing index is replaced in one step; any other file is left alone.",
+    "The columns are those of pi_agent_rust's index, for scripts that read it; last_modified_ms is the modification time of the session file. " +
+    "An existing index is replaced in one step; it refuses to replace any other file.",
   flags: { "--out": { value: "file", meaning: "write to this new file, or replace this index; required" } },
   async run({ service, cwd }, { flags }) {
     const out = flags.get("--out");

@@ -124,7 +124,7 @@ export const mcp = defineVerb({
 });
 
 function toFlag({ type, description = "", oneOf, isNeeded }: ParamDeclaration): Flag {
-  const meaning = `${isNeeded ? "needed; " : ""}${description || (oneOf ? oneOf.join(", ") : "see the tool")}`;
+  const meaning = `${isNeeded ? "needed; " : ""}${description || (oneOf ? oneOf.join(", ") : "see the text above")}`;
   return type === "boolean"
     ? { meaning }
     : { value: type === "integer" ? "n" : "value", meaning, ...(type === "list" ? {} : oneOf ? { oneOf } : {}) };

@@ -100,7 +100,7 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
     page,
   );
   if (going.length > 0) {
-    const sentence = `${count(going.length, "leftover", "leftovers")}, ${formatSize(bytesOf(going))}. prune --apply moves it to the trash, and undo brings it back.`;
+    const sentence = `${count(going.length, "leftover", "leftovers")}, ${formatSize(bytesOf(going))}. With --apply, prune moves them to the trash; undo brings them back.`;
     yield* wrap(sentence, page.width);
   }
 }
@@ -180,6 +180,6 @@ function* trashLines(
   const what = `${count(items.length, "item", "items")}, ${formatSize(totalBytes)}`;
   const sentence = applied
     ? `${what}, removed for good.`
-    : `${what}. prune --trash --apply removes it for good: nothing brings it back.`;
+    : `${what}. With --apply, prune removes these for good. Nothing brings them back.`;
   yield* wrap(sentence, page.width);
 }

@@ -17,7 +17,7 @@ import {
 } from "./context.ts";
 import { type Heads, separates } from "./pairing.ts";
 import type { CompactionSettings } from "./settings.ts";
-import { Files, type SummaryMessage, toParagraphs } from "./summary.ts";
+import { Files, type SummaryMessage, toParagraphs } from "./summariser-input.ts";
 import { estimateTokens, getReportedTokens } from "./tokens.ts";
 
 /** An entry that will be appended below the leaf of a path, and is in no tree yet. */

@@ -13,7 +13,7 @@ import {
   toOneLine,
 } from "../json/json.ts";
 import { HEAD_BATCH, type Head, KNOWN_TYPES, packId } from "../tree/nodes.ts";
-import { type BodyHead, getBodyHead } from "./head.ts";
+import { type BodyHead, getBodyHead } from "./node-reader.ts";
 import type { header } from "./schemas.ts";
 
 export const CURRENT_VERSION = 3;

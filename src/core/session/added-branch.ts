@@ -5,7 +5,7 @@
 
 import { Failure } from "../failure.ts";
 import { type Batch, makeDraft, makeNewLine, makeNewPlace, patchMembers, readHeadMark } from "../format/entry.ts";
-import { LEAF_MARKER } from "../format/head.ts";
+import { LEAF_MARKER } from "../format/node-reader.ts";
 import { areSameBytes, parse, toBytes, trimLine } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Log } from "../ports/store.ts";

@@ -1,6 +1,6 @@
 /** Compares two branches: the end of their common part, and the messages, work and cost of each since then. */
 
-import { Files, type SummaryMessage } from "../context/summary.ts";
+import { Files, type SummaryMessage } from "../context/summariser-input.ts";
 import type { Entry } from "../format/entry.ts";
 import {
   findMainArgument,

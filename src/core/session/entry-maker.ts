@@ -10,7 +10,7 @@ import {
   makeNewPlace,
   type NewPlace,
 } from "../format/entry.ts";
-import { LEAF_MARKER } from "../format/head.ts";
+import { LEAF_MARKER } from "../format/node-reader.ts";
 import { type Env, makeTimestamp } from "../ports/env.ts";
 import { type Head, packId } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";

@@ -3,7 +3,7 @@
 import type { Coming } from "../context/compaction.ts";
 import { Failure } from "../failure.ts";
 import type { Draft, Entry } from "../format/entry.ts";
-import { toRole } from "../format/head.ts";
+import { toRole } from "../format/node-reader.ts";
 import { ROOT } from "../tree/nodes.ts";
 import { requireKept } from "./compaction-draft.ts";
 import type { Session } from "./session.ts";

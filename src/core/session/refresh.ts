@@ -148,7 +148,7 @@ export class ExternalChanges {
   }
 
   /** Moves the leaf and the heads to the new entries. Reads; if that fails, the next call does it all. */
-  private follow(): void {
+  follow(): void {
     if (!this.unfollowedIds) return;
     const { nodes } = this.entries.log;
     const known = Array.from(this.unfollowedIds, (id) => nodes.position(id));

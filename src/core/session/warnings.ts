@@ -126,11 +126,13 @@ type BlockDoubt = readonly [member: string, message: string];
 function blockDoubt(block: ObjectValue): BlockDoubt | undefined {
   const { type } = block;
   if (type === "text")
-    return typeof block.text === "string" ? undefined : ["text", `A block of text has its text here: ${TEXT}.`];
+    return typeof block.text === "string"
+      ? undefined
+      : ["text", `The text of a text block is in its member text: ${TEXT}.`];
   if (type === "toolCall") return callDoubt(block);
   if (type === "thinking") {
     if (typeof block.thinking === "string") return undefined;
-    return ["thinking", `A block of thinking has its text here: ${THINKING}.`];
+    return ["thinking", `The text of a thinking block is in its member thinking: ${THINKING}.`];
   }
   return type === "image" ? imageDoubt(block) : unknownBlock(String(type));
 }

@@ -29,7 +29,7 @@ export interface NewSession {
   readonly isOfDirectory?: boolean;
   /** Idempotency key of the request that asks for it; it is stored in the header. */
   readonly key?: string;
-  /** The original of the session, which decides its folder when no file is named. */
+  /** The session whose folder the new one gets if no file is named and this is not another agent's. */
   readonly comesOf?: Session;
 }
 

@@ -13,15 +13,10 @@ import { toNotUndoneFailure } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import type { Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
-import type { ExternalChange } from "./refresh.ts";
 import type { Session } from "./session.ts";
 
 /** The end of the way to a write. */
-export interface WriterOutcome {
-  readonly state: "held" | "writer";
-  /** Changes of other programs to report; null for none. */
-  readonly changes: ExternalChange | null;
-}
+export type WriterState = "held" | "writer";
 
 export interface WriterOptions {
   /** The log whose replica has just answered. */
@@ -33,35 +28,34 @@ export interface WriterOptions {
 }
 
 /**
- * Makes this process the writer of a session, with all entries of other writers. Returns a promise if there is something
- * to wait for. Throws or rejects if the session cannot be read any more.
+ * Makes this process the writer of a session, with all entries of other writers, which are still to be reported. Returns
+ * a promise if there is something to wait for. Throws or rejects if the session cannot be read any more.
  */
-export function becomeWriter(session: Session, options: WriterOptions = {}): WriterOutcome | Promise<WriterOutcome> {
+export function becomeWriter(session: Session, options: WriterOptions = {}): WriterState | Promise<WriterState> {
   const { askedLog, isRead = false, stores } = options;
   while (session.holder === undefined) {
     const { log } = session;
     const asking = log === askedLog ? undefined : log.replica?.ready();
     if (asking) return asking.then(() => becomeWriter(session, { askedLog: log, stores }));
-    if (isRead) return { state: stateOf(session), changes: null };
+    if (isRead) return stateOf(session);
     let fetching: Promise<void> | undefined;
-    let changes: ExternalChange | null = null;
     let isAsked = true;
     try {
       session.externalChanges.checkAsWriter();
       isAsked = session.log === log || !session.log.replica;
       fetching = stores && fetchLostCopy(session, stores);
-      if (isAsked && !fetching) changes = session.externalChanges.fresh();
+      if (isAsked && !fetching) session.externalChanges.follow();
     } catch (error) {
       fetching = stores && fetchLostCopy(session, stores, error);
       if (!fetching) throw error;
     }
     if (fetching) return fetching.then(() => becomeWriter(session));
-    if (isAsked) return { state: stateOf(session), changes };
+    if (isAsked) return stateOf(session);
   }
-  return { state: "held", changes: null };
+  return "held";
 }
 
-function stateOf({ log }: Session): WriterOutcome["state"] {
+function stateOf({ log }: Session): WriterState {
   return log.lockedBy === null ? "writer" : "held";
 }
 

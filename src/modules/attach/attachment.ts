@@ -23,7 +23,7 @@ import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Question } from "../../server/connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../../server/connection/dialect.ts";
-import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
+import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 import { type PassedCall, Redirection, type RemoteRunner } from "../../server/dispatch/gate.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import { AskedCalls, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
@@ -39,9 +39,9 @@ import {
   NO_POSITION,
   parsePosition,
   type ReportedPosition,
-} from "./places.ts";
-import { type PresenceEvent, ReportedClients } from "./presence.ts";
+} from "./positions.ts";
 import { SHARED_HOOKS } from "./protocol.ts";
+import { type PresenceEvent, ReportedClients } from "./reported-clients.ts";
 
 /** Milliseconds for a holder to admit this process. */
 const ADMITS_WITHIN = 1000;

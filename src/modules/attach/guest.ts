@@ -11,10 +11,10 @@ import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { Call, Outcome, Peer, Question, ReportedLeaves } from "../../server/connection/call.ts";
 import { checkParams, describeError } from "../../server/connection/dialect.ts";
-import type { PendingEvent } from "../../server/connection/host.ts";
+import type { PendingEvent } from "../../server/connection/events.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
-import type { PresenceEvent } from "./presence.ts";
+import type { PresenceEvent } from "./reported-clients.ts";
 
 /** Calls of one guest that may wait; beyond, its messages are not read. */
 const MAX_WAITING = 1000;

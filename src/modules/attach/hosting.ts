@@ -14,12 +14,12 @@ import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../../server/connection/call.ts";
-import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
+import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 import { isSharedEvent, toPeerEvent } from "../../server/connection/peer-events.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
 import { Guest, type GuestRegistry } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { isSameClient, makeJoinEvent, makeLeaveEvent, type PresenceEvent } from "./presence.ts";
+import { isSameClient, makeJoinEvent, makeLeaveEvent, type PresenceEvent } from "./reported-clients.ts";
 
 /** Milliseconds for a new connection to send its first message. */
 const FIRST_WORD = 5000;

@@ -2,7 +2,7 @@
 
 import type { Env } from "../../core/ports/env.ts";
 import type { SharingStart } from "../../server/dispatch/sharing.ts";
-import { type AttachOptions, makeAttachments } from "./attach.ts";
+import { type AttachOptions, makeAttachments } from "./announcing.ts";
 import { SessionSharing, type SharingLimits } from "./sharing.ts";
 
 type SharingSettings = Omit<AttachOptions, "client" | "now"> & SharingLimits & { readonly env: Env };

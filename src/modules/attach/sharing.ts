@@ -7,13 +7,13 @@ import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { AskedHost, Call } from "../../server/connection/call.ts";
-import type { PendingEvent } from "../../server/connection/host.ts";
+import type { PendingEvent } from "../../server/connection/events.ts";
 import type { Decision } from "../../server/dispatch/gate.ts";
 import type { Sharing, SharingServer } from "../../server/dispatch/sharing.ts";
-import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
 import { Guest } from "./guest.ts";
 import { Hosting } from "./hosting.ts";
+import { Attaching } from "./joining.ts";
 import { SharedHooks } from "./shared-hooks.ts";
 
 /** Default milliseconds of silence after which a process counts as stopped. */

@@ -115,7 +115,10 @@ async function describeNamed(
   const [{ shortId }] = sessions;
   const ref = entry === undefined ? shortId : `${shortId}#${entry}`;
   const head = sessions.length === 1 ? "This names a session" : `This names ${sessions.length} sessions`;
-  return answer.finish(`${head}; nothing else was searched.`, `Go on with open or tree, ref ${quote(ref, 80)}.`);
+  return answer.finish(
+    `${head}; nothing else was searched.`,
+    `Call open or tree with ${sessions.length === 1 ? "ref" : "the ref of one, such as"} ${quote(ref, 80)}.`,
+  );
 }
 
 async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlace | undefined): Promise<string> {

@@ -60,7 +60,11 @@ export const open: Tool = {
       isNeeded: true,
       description: "session#entry, a session id or its beginning, a name, or a path; an entry by id or label",
     },
-    view: { type: "string", oneOf: ["around", "path", "entry", "context"] },
+    view: {
+      type: "string",
+      oneOf: ["around", "path", "entry", "context"],
+      description: "what to show: around (default for session#entry), path (default for a session), entry, context",
+    },
     before: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${BEFORE}` },
     after: { type: "integer", least: 0, most: MOST_AROUND, description: `default ${AFTER}` },
     tools: { type: "string", oneOf: ["names", "full", "none"], description: "how calls are shown; names by default" },

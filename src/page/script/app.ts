@@ -204,8 +204,8 @@ export class PageApp {
     history.pushState(null, "", toHash(this.placeOf(end)));
     this.showMessage(
       end === this.model.leaf
-        ? "The path to the leaf"
-        : `The path to this entry: ${formatCount(this.model.path(end).length, "entry", "entries")}`,
+        ? "Shown: the path to the leaf"
+        : `Shown: the path to this entry, ${formatCount(this.model.path(end).length, "entry", "entries")}`,
     );
   }
 

@@ -8,7 +8,7 @@ import type { PageSearch } from "./search.ts";
 
 const FILTERS: readonly (readonly [FilterName, string, string])[] = [
   ["talk", "Conversation", "Messages; steps within a turn are folded"],
-  ["tools", "No tools", "Messages without calls and their results"],
+  ["tools", "No tools", "Hides tool results, and whole answers that call a tool"],
   ["user", "User", "What you said"],
   ["labels", "Labelled", "Entries with a label"],
   ["all", "All", "Every entry, also labels, names and changes of model"],

@@ -11,7 +11,7 @@ import type {
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { AskedHost } from "./call.ts";
-import type { PendingEvent } from "./host.ts";
+import type { PendingEvent } from "./events.ts";
 
 /** The receiver of reports from running calls. */
 export interface CallSink extends HostFacts {

@@ -2,7 +2,7 @@
 
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import type { PendingEvent } from "./events.ts";
 
 /** Events about a session itself, for all clients that share it; the others are about one host. */
 const SHARED: ReadonlySet<EventName> = new Set([

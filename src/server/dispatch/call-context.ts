@@ -16,7 +16,7 @@ import type { EventName, EventPayload, Replacement } from "../../handlers/shared
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { AskedHost, Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
-import { isFoundEvent, makeEvent, type PendingEvent } from "../connection/host.ts";
+import { isFoundEvent, makeEvent, type PendingEvent } from "../connection/events.ts";
 import type { Lane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Sharing } from "./sharing.ts";

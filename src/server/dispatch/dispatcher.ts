@@ -16,8 +16,8 @@ import { isForHolder } from "../../handlers/shared/repetition.ts";
 import { type Call, isNestedRead, type Outcome, type Peer, type Question } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
+import { makeReplacementEvents, type PendingEvent } from "../connection/events.ts";
 import type { Hooks } from "../connection/hooks.ts";
-import { makeReplacementEvents, type PendingEvent } from "../connection/host.ts";
 import { CallContexts } from "./call-context.ts";
 import { keepFoundEvents } from "./found-events.ts";
 import { askGates, type Gate, Redirection } from "./gate.ts";
@@ -26,7 +26,7 @@ import { BatchReply, getReadSource, type Lane, type Payload, type QueuedCall, ty
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import type { OpenLimit } from "./open-limit.ts";
-import { OwnPresence } from "./presence.ts";
+import { OwnPresence } from "./own-presence.ts";
 import { Replies } from "./replies.ts";
 import type { Sharing, SharingServer, SharingStart } from "./sharing.ts";
 import type { Sink } from "./sink.ts";
@@ -268,10 +268,14 @@ export class Dispatcher implements Caller, SharingServer {
     this.passOn(session, []);
   }
 
+  /** Reports the changes by other programs that were found and not reported yet. */
+  reportForeign(session: Session): void {
+    this.lanes.ofSession(session).pushForeign(session, session.externalChanges.fresh());
+  }
+
   lastReported(session: Session): string | null {
-    const lane = this.lanes.ofSession(session);
-    lane.pushForeign(session, session.externalChanges.fresh());
-    return lane.lastReported(session);
+    this.reportForeign(session);
+    return this.lanes.ofSession(session).lastReported(session);
   }
 
   /** Passes a call to the process that runs it. */

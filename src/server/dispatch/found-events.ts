@@ -1,7 +1,7 @@
 /** Events about facts that a call found: they remain true if the call fails, and no later call finds them again. */
 
 import type { Session } from "../../core/session/session.ts";
-import { isFoundEvent, type PendingEvent } from "../connection/host.ts";
+import { isFoundEvent, type PendingEvent } from "../connection/events.ts";
 
 /**
  * Returns the events of a failed call that remain true, with the present leaf. Entries that are still there are noted

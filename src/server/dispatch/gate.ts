@@ -2,7 +2,7 @@
 
 import type { Session } from "../../core/session/session.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/events.ts";
 
 export interface Gate {
   /**

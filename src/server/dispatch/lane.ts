@@ -17,7 +17,7 @@ import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
 import type { AskedHost, Call, Outcome, Peer, Question } from "../connection/call.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import { makeEvent, type PendingEvent } from "../connection/host.ts";
+import { makeEvent, type PendingEvent } from "../connection/events.ts";
 import type { RemoteRunner } from "./gate.ts";
 import type { Prepared } from "./sink.ts";
 

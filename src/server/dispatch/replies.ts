@@ -5,7 +5,7 @@ import { holdsRaw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import { makeEvent, type PendingEvent } from "../connection/host.ts";
+import { makeEvent, type PendingEvent } from "../connection/events.ts";
 import { toPeerEvent } from "../connection/peer-events.ts";
 import type { CallContexts } from "./call-context.ts";
 import { type BatchReply, getReadSource, isReply, type Lane, type ReplySlot, type Slot } from "./lane.ts";

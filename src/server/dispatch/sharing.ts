@@ -5,9 +5,9 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { AskedHost, Call, Peer, Question } from "../connection/call.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/events.ts";
 import type { Decision, Gate } from "./gate.ts";
-import type { OwnPresence } from "./presence.ts";
+import type { OwnPresence } from "./own-presence.ts";
 
 export interface SharingStart {
   /** Returns whether another process that holds a session can be joined, as far as that is known before. */

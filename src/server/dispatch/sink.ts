@@ -5,7 +5,7 @@ import type { Introduction } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import type { CallSink } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/events.ts";
 import type { OutgoingMessage } from "../connection/output.ts";
 
 /** A reply made in advance that leaves later; it refers to no session any more. */

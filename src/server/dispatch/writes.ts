@@ -10,11 +10,11 @@ import {
   confirmEntries,
   fetchLostCopy,
   settleEntries,
-  type WriterOutcome,
+  type WriterState,
 } from "../../core/session/writer.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import type { PendingEvent } from "../connection/events.ts";
 import { Redirection } from "./gate.ts";
 import type { KeyedParams, KeyedResults } from "./keyed-results.ts";
 import type { Lane } from "./lane.ts";
@@ -76,14 +76,16 @@ export class Writes {
     const stores = isFetched ? undefined : context.workspace.stores;
     const becoming = becomeWriter(session, { askedLog, isRead, stores });
     if (!(becoming instanceof Promise)) return this.runAsWriter(attempt, becoming);
-    return becoming.then((outcome) => this.runAsWriter(attempt, outcome));
+    return becoming.then((state) => this.runAsWriter(attempt, state));
   }
 
-  private runAsWriter(attempt: WriteAttempt, { state, changes }: WriterOutcome): unknown {
+  private runAsWriter(attempt: WriteAttempt, state: WriterState): unknown {
     const { lane, call, context, events, isFetched } = attempt;
     const session = getSession(attempt);
-    lane.pushForeign(session, changes);
-    if (!session.holder) lane.checkedForForeignWrites = session;
+    if (!session.holder) {
+      lane.pushForeign(session, session.externalChanges.fresh());
+      lane.checkedForForeignWrites = session;
+    }
     // Another server may have used the key.
     const earlier = this.earlierResult(attempt);
     if (earlier !== undefined && areCertain(session, this.positionsOf(attempt))) {

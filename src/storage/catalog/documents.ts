@@ -1,8 +1,8 @@
 /** Documents: the texts of messages in session files, for the index and for searches without one. */
 
 import { isUtf8 } from "node:buffer";
-import { HEAD_BYTES } from "../../core/format/head.ts";
 import { getContentText, toStored } from "../../core/format/message.ts";
+import { HEAD_BYTES } from "../../core/format/node-reader.ts";
 import type { SearchPart } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { findToolUses } from "../../core/search/calls.ts";

@@ -7,8 +7,8 @@ import { isUtf8 } from "node:buffer";
 import { basename } from "node:path";
 import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
-import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { getContentText } from "../../core/format/message.ts";
+import { HEAD_BYTES, HeadReader } from "../../core/format/node-reader.ts";
 import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { parseTime } from "../../core/search/listing.ts";
@@ -266,7 +266,10 @@ class Scanner {
     setActivity(this.f, lines.length / 2, (nth) => this.read(lines[2 * nth], lines[2 * nth + 1]));
   }
 
-  /** Returns bytes of the file, from the chunk if that has them: small files are read once. Valid until the next. */
+  /**
+   * Returns bytes of the file, from the chunk if that has them: small files are read once. They are valid until the next
+   * line is read.
+   */
   private readonly read: Read = (start, length) =>
     this.held && start >= this.heldFrom
       ? this.held.subarray(start - this.heldFrom, start - this.heldFrom + length)

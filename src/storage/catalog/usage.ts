@@ -4,7 +4,7 @@
  */
 
 import { isDerivedId } from "../../core/foreign/ids.ts";
-import { HEAD_BYTES, toRole } from "../../core/format/head.ts";
+import { HEAD_BYTES, toRole } from "../../core/format/node-reader.ts";
 import { skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { AT, NO_QUARTER, ROW_LENGTH, sumCost, toQuarter } from "../../core/search/usage.ts";

@@ -6,7 +6,7 @@
  */
 
 import { crc32 } from "node:zlib";
-import { HeadReader } from "../../core/format/head.ts";
+import { HeadReader } from "../../core/format/node-reader.ts";
 import type { Content, CopiedLines, FileStamp, Log } from "../../core/ports/store.ts";
 import { Column, Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, readAll } from "../fs/disk.ts";

@@ -1,7 +1,7 @@
 /** The lines of a session file as records: where they lie, and whether the file still has them there. */
 
 import { isUtf8 } from "node:buffer";
-import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { HEAD_BYTES, HeadReader } from "../../core/format/node-reader.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import { readIfThere } from "../fs/files.ts";

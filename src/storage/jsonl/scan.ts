@@ -5,7 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { CURRENT_VERSION, patchMembers, replaceMember } from "../../core/format/entry.ts";
-import { HEAD_BYTES } from "../../core/format/head.ts";
+import { HEAD_BYTES } from "../../core/format/node-reader.ts";
 import { deriveLegacyId, deriveLineId, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
 import { splitDamagedLine } from "../../core/format/salvage.ts";
 import {
@@ -329,7 +329,7 @@ export class LineScanner {
     return null;
   }
 
-  /** Adds a last line without line feed: an entry if it is whole, else a torn write. */
+  /** Adds a last line without line feed as an entry, if it is whole; records the rest as torn. */
   private addLast(number: number, start: number, length: number): void {
     const line = this.file.read(start, length);
     if (!this.stored || isBlank(line) || isSound(line)) {

@@ -14,8 +14,8 @@ import { isOneFile } from "../fs/stamps.ts";
 import { type LifecycleDeps, runExclusively } from "./exclusive.ts";
 import { getTitleFacts } from "./recorded.ts";
 import { adoptDirectory, isInterrupted } from "./relocate.ts";
-import { moveSession } from "./take-back.ts";
 import { moveToOwnTrash } from "./trash.ts";
+import { moveSession } from "./undo-steps.ts";
 
 /** Place of a session: in the archive or not, in the folder of the directory in its header. */
 export interface SessionPlace {

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { makeDraft, makeEntryLine } from "../../core/format/entry.ts";
-import { LEAF_MARKER } from "../../core/format/head.ts";
+import { LEAF_MARKER } from "../../core/format/node-reader.ts";
 import { concat, toBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";

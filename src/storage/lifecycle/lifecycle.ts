@@ -24,8 +24,8 @@ import { importAny } from "./import-foreign.ts";
 import { makeLeftovers } from "./prune.ts";
 import { describeSession, getTitleFacts, hasHappened, isRestored, runRecorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
-import { moveSession, undoOperation } from "./take-back.ts";
 import { deleteSession, isAllowed, listTrashed, restoreSession } from "./trash.ts";
+import { moveSession, undoOperation } from "./undo-steps.ts";
 
 export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const { flat, root } = deps.paths;

@@ -2,7 +2,7 @@
 
 import { basename, dirname, join, resolve } from "node:path";
 import { toUnfinishedFailure } from "../../core/errno.ts";
-import { BadParams, Failure } from "../../core/failure.ts";
+import { BadParams, describeUnchanged, Failure } from "../../core/failure.ts";
 import { replaceMember } from "../../core/format/entry.ts";
 import { areSameBytes, toBytes } from "../../core/json/json.ts";
 import type { MovedSession, Relocated } from "../../core/ports/lifecycle.ts";
@@ -466,7 +466,7 @@ function requireOld(now: FileInfo, old: FileInfo | undefined): void {
 }
 
 function rewritten(): Failure {
-  return new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
+  return new Failure("content_modified", describeUnchanged("Another program rewrote the session meanwhile."));
 }
 
 function writtenSince(file: string, keptAt: string): string {

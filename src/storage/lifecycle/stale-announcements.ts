@@ -222,7 +222,7 @@ function removeIfThere(disk: Disk, path: string): void {
 function inUse({ client, pid }: Holder): Failure {
   return new Failure(
     "session_locked",
-    `${client} (process ${pid}) holds the session. It takes this away when it ends.`,
+    `${client} (process ${pid}) holds the session. That process removes the announcement when it ends.`,
   );
 }
 

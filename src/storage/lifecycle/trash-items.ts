@@ -1,6 +1,6 @@
 /**
- * The items of our trash: folders with deleted files, and a record of their former paths. A folder without the files of
- * its record was left by an interrupted deletion and is ignored.
+ * The items of our trash: folders with deleted files, and a record of their former paths. A folder
+ * without the files that its record names was left by an interrupted deletion and is ignored.
  */
 
 import { basename, join } from "node:path";
@@ -115,7 +115,7 @@ export function discardEmpty(disk: Disk, item: string): void {
     removeQuietly(disk, join(item, RECORD));
     disk.removeFolder(item);
   } catch {
-    // The folder is ignored without the files of its record.
+    // A folder that lacks the files that its record names is ignored.
   }
 }
 

@@ -1,7 +1,7 @@
 /** The entries of a log as they are known, whatever its backend: nodes, damage, lines in place of stored bytes. */
 
 import type { Damage } from "../../core/format/damage.ts";
-import { addHead, HeadReader } from "../../core/format/head.ts";
+import { addHead, HeadReader } from "../../core/format/node-reader.ts";
 import { toBytes } from "../../core/json/json.ts";
 import { Column, type Head, Nodes } from "../../core/tree/nodes.ts";
 

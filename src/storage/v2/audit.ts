@@ -8,7 +8,7 @@
 import { isUtf8 } from "node:buffer";
 import { basename, dirname, join } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { HeadReader } from "../../core/format/head.ts";
+import { HeadReader } from "../../core/format/node-reader.ts";
 import { findMember, getMembers, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";

@@ -4,7 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import { HeadReader } from "../../core/format/head.ts";
+import { HeadReader } from "../../core/format/node-reader.ts";
 import { concat, isJson, toBytes, trimLine } from "../../core/json/json.ts";
 import { makeTimestamp } from "../../core/ports/env.ts";
 import { Nodes } from "../../core/tree/nodes.ts";

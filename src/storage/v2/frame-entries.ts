@@ -2,7 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { patchMembers } from "../../core/format/entry.ts";
-import type { HeadReader } from "../../core/format/head.ts";
+import type { HeadReader } from "../../core/format/node-reader.ts";
 import { toBytes } from "../../core/json/json.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { KnownEntries } from "../log/known-entries.ts";

@@ -1,7 +1,7 @@
 /** Reads the index: adds the entries that its rows name, from the heads of their frames. */
 
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { HEAD_BYTES } from "../../core/format/head.ts";
+import { HEAD_BYTES } from "../../core/format/node-reader.ts";
 import { indexFile } from "../fs/container-paths.ts";
 import { type Disk, isCutOff, openFile } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";

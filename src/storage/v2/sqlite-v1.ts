@@ -130,7 +130,11 @@ export function writeDatabase(
     }
     database.exec("COMMIT");
   } catch (error) {
-    throw failureOf(error, file);
+    throw failureOf(
+      error,
+      `SQLite cannot write the database ${file}`,
+      "Make room or check the disk, then roll back again.",
+    );
   } finally {
     database.close();
   }
@@ -190,7 +194,11 @@ function reading<T>(disk: Disk, file: string, read: (database: Database) => T, s
     if (encoding !== "UTF-8") throw noSession(file, `its text encoding is ${encoding}`);
     return read(database);
   } catch (error) {
-    throw failureOf(error, file);
+    throw failureOf(
+      error,
+      `SQLite cannot read the database ${file}`,
+      "Check it with pi_agent_rust, then migrate again.",
+    );
   } finally {
     database?.close();
   }
@@ -214,8 +222,9 @@ function noSession(file: string, reason: string): Failure {
 }
 
 /** Turns an error of SQLite or of JSON in a row into migration_failed; returns any other as it is. */
-function failureOf(error: unknown, file: string): unknown {
+function failureOf(error: unknown, what: string, advice: string): unknown {
   if (error instanceof Failure || isErrno(error)) return error;
   const { message } = error as Error;
-  return new Failure("migration_failed", `The database ${file} cannot be read: ${message}.`, {}, { cause: error });
+  const text = { what: `${what}: ${message}.`, state: "The original is unchanged.", advice };
+  return new Failure("migration_failed", text, {}, { cause: error });
 }

@@ -576,7 +576,7 @@ describe("the tree", () => {
       / assistant <enter> | > two
       n | > other
       N | > two
-      / nowhere <enter> | _ Nothing here has nowhere.
+      / nowhere <enter> | _ No entry in this filter has nowhere. f changes the filter.
       / q | 0: Search: q_*
       <escape> | 0: Name 0*`,
     "leads back to the list as it was by Esc": "<escape> | > Name 0",

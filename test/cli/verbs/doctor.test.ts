@@ -149,7 +149,7 @@ test("the trash is shown, and emptied of what is old when that is confirmed", as
   await after(91)(`
     $ prune --trash --older-than 90d
     + 91d ago|2mo ago|13w ago
-    + nothing\\s+brings\\s+it\\s+back
+    + Nothing\\s+brings\\s+them\\s+back
     $ prune --trash --apply !2`);
   await after(89)("$ prune --trash --older-than 90d --apply\nThe trash has nothing so old.");
   const trash = join(place.state, "trash");

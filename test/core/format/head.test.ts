@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { makeDraft, makeNewLine, makeNewPlace, makeTextDraft, makeValueDraft } from "../../../src/core/format/entry.ts";
-import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
+import { HEAD_BYTES, HeadReader } from "../../../src/core/format/node-reader.ts";
 import { type FastPath, getFastPath } from "../../../src/core/json/fast-path.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import { type Head, KNOWN_TYPES, Nodes, unpackId } from "../../../src/core/tree/nodes.ts";

@@ -1,7 +1,7 @@
 /** The tree against the simplest model of one: a list of parents. */
 
 import { describe, expect, test } from "vitest";
-import { LEAF_MARKER } from "../../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../../src/core/format/node-reader.ts";
 import { MISSING, ROOT } from "../../../src/core/tree/nodes.ts";
 import type { Tree } from "../../../src/core/tree/tree.ts";
 import { entryText, id } from "../../support/lines.ts";

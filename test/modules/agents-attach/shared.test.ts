@@ -1,7 +1,10 @@
 /** Editors that share a session with other hosts. */
 
+import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { editorWith, ours, type Update } from "../../support/acp.ts";
+import { editorHere, editorWith, ours, type Update } from "../../support/acp.ts";
+import { acpLike, until } from "../../support/agents.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { type Json, serveHere, spawnServer } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -59,6 +62,34 @@ test("where another host leaves the branch that the editor shows, it is told whe
   const next = await editor.heard("Red.");
   expect(ours(next)).toMatchObject({ parentId: entryId, siblings: 2 });
   expect(editor.take(sessionId).filter(({ content }) => content?.text === "Blue.")).toEqual([]);
+});
+
+test("what another program writes during an agent's turn is reported to the other hosts", async () => {
+  const agent = ["--agent", acpLike(), "--agent-protocol", "acp"];
+  const editor = await editorHere(agent, { agentLaunch: HERE });
+  const { sessionId } = await editor.make();
+  await editor.turn(sessionId, "one");
+  const other = serveHere(["--session", sessionId], { place: editor.server.place });
+  await other.result("append", { entries: [user("Here.")] });
+  const { sessionFile } = await other.result("get_state");
+  const turn = editor.begins(sessionId, "chunks 100000 every 5");
+  await editor.heard("1 ");
+  const custom = {
+    type: "custom",
+    id: "0badcafe",
+    parentId: null,
+    timestamp: "2026-01-01T00:00:00.000Z",
+    customType: "x",
+  };
+  appendFileSync(sessionFile, `${JSON.stringify(custom)}\n`);
+  editor.cancel(sessionId);
+  expect(await editor.end(turn)).toBe("cancelled");
+  const { entries } = await other.result("get_entries");
+  const ids: string[] = entries.map(({ id }: Json) => id);
+  const last = await until(other, ({ params }) => params?.entryIds?.includes(ids.at(-1)));
+  const reported = [...other.events, last].flatMap(({ params }) => params?.entryIds ?? []);
+  expect(reported).toEqual(ids.slice(-reported.length));
+  expect(reported).toContain("0badcafe");
 });
 
 test("other hosts see which editor shares the session", async () => {

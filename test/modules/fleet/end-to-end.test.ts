@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
-import { LEAF_MARKER } from "../../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../../src/core/format/node-reader.ts";
 import { declarations } from "../../../src/handlers/shared/declarations.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { HereLives } from "../../support/proof.ts";

@@ -5,7 +5,7 @@
 
 import { describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { LEAF_MARKER } from "../../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../../src/core/format/node-reader.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { id, SESSION } from "../../support/lines.ts";

@@ -9,7 +9,7 @@ import { makeDraft } from "../../../src/core/format/entry.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import { becomeWriter, type WriterOutcome } from "../../../src/core/session/writer.ts";
+import { becomeWriter } from "../../../src/core/session/writer.ts";
 import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
@@ -373,7 +373,8 @@ test("an append that is to survive the death of the process alone stays where ot
   expect(() => session.append(message("one"), "its key")).toThrow(unknown);
   const kept = idsOf(session.log).slice(3);
   expect(kept).toHaveLength(1);
-  const { changes } = becomeWriter(session) as WriterOutcome;
+  expect(becomeWriter(session)).toBe("writer");
+  const changes = session.externalChanges.fresh();
   expect(changes?.positions.map((position) => session.log.nodes.id(position))).toEqual(kept);
   expect(session.repeated("its key")?.ids).toEqual(kept);
   expect(session.log.outcome(3)).not.toBe("certain");

@@ -117,7 +117,15 @@ export class AcpConnection implements AgentSink {
 
   private answered(id: unknown, result: unknown, error: unknown): void {
     if (error === undefined) this.waiting.resolve(id, toMembers(result));
-    else this.waiting.reject(id, AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
+    else
+      this.waiting.reject(
+        id,
+        AcpError.fromReply(
+          error,
+          INTERNAL,
+          "The agent refused without a reason. Look at the agent's own messages, then try again.",
+        ),
+      );
   }
 
   private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {

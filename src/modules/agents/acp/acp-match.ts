@@ -1,6 +1,6 @@
 /** Matches a session of ours to the session of an ACP agent that continues it, or makes the seed for a new one. */
 
-import { toParagraphs } from "../../../core/context/summary.ts";
+import { toParagraphs } from "../../../core/context/summariser-input.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import { parse } from "../../../core/json/json.ts";

@@ -9,8 +9,8 @@ import { makeDraft, SESSION_ID } from "../../../core/format/entry.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Workspace } from "../../../core/session/workspace.ts";
+import { becomeWriter } from "../../../core/session/writer.ts";
 import type { RemoteOutage } from "../../../server/agents-module.ts";
-import { prepareToWrite } from "../behind/recorder.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, makePermissionDraft } from "./acp-turn.ts";
 
 /** A session of the agent, and its record. */
@@ -236,8 +236,8 @@ export class AcpRecorder {
     if (written.length === 0) return undefined;
     const { session, busy } = recorded;
     if (busy) return busy.then(() => this.write(recorded, written));
-    const ready = prepareToWrite(session);
-    if (ready)
+    const ready = becomeWriter(session);
+    if (ready instanceof Promise)
       return markBusy(
         recorded,
         ready.then(() => this.append(session, written)),

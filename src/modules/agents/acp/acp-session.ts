@@ -5,9 +5,9 @@ import { makeDraft } from "../../../core/format/entry.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
+import { becomeWriter } from "../../../core/session/writer.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import { type AgentSetup, notifyWrittenEntries, runInOrder } from "../behind/agent-server.ts";
-import { prepareToWrite } from "../behind/recorder.ts";
 import type { AcpConnection } from "./acp-connection.ts";
 import { makeSeed, matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
 import { SessionSettings } from "./acp-settings.ts";
@@ -221,7 +221,7 @@ export class AcpSession {
     let hasBegun = false;
     try {
       await this.inOrder(async (session) => {
-        await prepareToWrite(session);
+        await becomeWriter(session);
         const seed = binding.needsSeed ? makeSeed(session) : undefined;
         if (seed !== undefined) sent = [{ type: "text", text: seed }, ...blocks];
         await this.append(session, [...this.makeNote(binding), ...this.takeBetweenTurns(), ...recorded.begin(blocks)]);
@@ -286,8 +286,8 @@ export class AcpSession {
 
   private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
     if (drafts.length === 0) return [];
-    const ready = prepareToWrite(session);
-    if (ready) await ready;
+    const ready = becomeWriter(session);
+    if (ready instanceof Promise) await ready;
     const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
     notifyWrittenEntries(this.wire.dispatcher, session, ids);
     return ids;

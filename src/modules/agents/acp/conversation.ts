@@ -6,7 +6,7 @@ import { replaceHalves } from "../../../core/json/halves.ts";
 import { toJsonText } from "../../../core/json/json.ts";
 import type { EditorFacts } from "../../../server/agents-module.ts";
 import { getIdText } from "../../../server/connection/call.ts";
-import type { PendingEvent } from "../../../server/connection/host.ts";
+import type { PendingEvent } from "../../../server/connection/events.ts";
 import { PendingRequests } from "../../../server/connection/pending-requests.ts";
 import type { Dispatcher } from "../../../server/dispatch/dispatcher.ts";
 import type { Face, FaceWire } from "../../../server/face.ts";

@@ -3,7 +3,7 @@
 import type { Session } from "../../../core/session/session.ts";
 import type { RunnableCommand } from "../../../handlers/shared/command.ts";
 import type { AgentOptions } from "../../../server/agents-module.ts";
-import { makeEvent } from "../../../server/connection/host.ts";
+import { makeEvent } from "../../../server/connection/events.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import type { AgentLaunch } from "./process.ts";
 
@@ -33,7 +33,8 @@ export function runInOrder<T>(dispatcher: AgentDispatcher, work: () => Promise<T
   });
 }
 
-/** Notifies clients of entries that were written for an agent. */
+/** Notifies clients of entries that were written for an agent, after those that other programs wrote before. */
 export function notifyWrittenEntries(dispatcher: AgentDispatcher, session: Session, entryIds: readonly string[]): void {
+  dispatcher.reportForeign(session);
   dispatcher.passOn(session, [makeEvent(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
 }

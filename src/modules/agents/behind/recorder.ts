@@ -1,8 +1,5 @@
 /** Recording: how the turn of any agent becomes entries of a session. */
 
-import type { Session } from "../../../core/session/session.ts";
-import { becomeWriter } from "../../../core/session/writer.ts";
-
 /** Records turns of an agent. Each entry is written once, by the process that is the session's writer. */
 export interface Recorder<Beginning, Update, Reason> {
   /** Begins a turn. */
@@ -11,13 +8,4 @@ export interface Recorder<Beginning, Update, Reason> {
   update(update: Update): unknown;
   /** Ends the turn: the rest of the updates becomes entries, and the reason why they are the last ones. */
   end(reason: Reason): unknown;
-}
-
-/**
- * Makes this process the writer of a session, with all entries that other programs wrote. Returns undefined if there is
- * nothing to wait for.
- */
-export function prepareToWrite(session: Session): Promise<void> | undefined {
-  const becoming = becomeWriter(session);
-  return becoming instanceof Promise ? becoming.then(() => {}) : undefined;
 }

@@ -269,7 +269,11 @@ function getData({ data }: PiReply): LooseMembers {
 }
 
 function requireSuccess({ success, error }: PiReply): void {
-  if (success !== true) throw new AcpError(REFUSED, error || "The agent refused and does not say why.");
+  if (success !== true)
+    throw new AcpError(
+      REFUSED,
+      error || "The agent refused without a reason. Look at the agent's own messages, then try again.",
+    );
 }
 
 function pickOptions({ configOptions }: LooseMembers): { configOptions: unknown } {

@@ -3,7 +3,7 @@
 import { Failure } from "../../../core/failure.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import type { Session } from "../../../core/session/session.ts";
-import { prepareToWrite } from "../behind/recorder.ts";
+import { becomeWriter } from "../../../core/session/writer.ts";
 
 /** Has the agent open a session file. Rejects with agent_failed. */
 type OpenSessionFile = (sessionPath: string) => Promise<void>;
@@ -63,7 +63,7 @@ export class AgentPosition {
     if (before) before.externalChanges.followsFile = false;
     // The header must be there before the agent gets the path, so that no other session takes the path.
     if (!session.log.persisted) session.putIntoStore();
-    await prepareToWrite(session);
+    await becomeWriter(session);
     requireOurs(session);
     await session.commit();
     // Pi continues at the end of the file.

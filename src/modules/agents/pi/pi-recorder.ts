@@ -7,11 +7,12 @@ import { NO_USAGE, toMessageUsage } from "../../../core/foreign/messages.ts";
 import { type Draft, makeDraft, patchMembers } from "../../../core/format/entry.ts";
 import { findMember, getMembers, parse, toBytes } from "../../../core/json/json.ts";
 import type { Session } from "../../../core/session/session.ts";
+import { becomeWriter } from "../../../core/session/writer.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import { notifyWrittenEntries } from "../behind/agent-server.ts";
 import { parseMembers } from "../behind/lines.ts";
 import { completeMessage, type MessageValue, makeFinalMessage, matchStored } from "../behind/messages.ts";
-import { prepareToWrite, type Recorder } from "../behind/recorder.ts";
+import type { Recorder } from "../behind/recorder.ts";
 
 /** The end of a Pi that has exited. */
 interface PiExit {
@@ -83,7 +84,7 @@ export class PiRecorder implements Recorder<Session, Buffer, PiExit> {
   /** Writes the shown messages that the session of a living Pi lacks. Returns their number. */
   async writeShown(session: Session): Promise<number> {
     const shown = this.seen.messages;
-    await prepareToWrite(session);
+    await becomeWriter(session);
     return (await this.appendShown(session, this.from, shown)).length;
   }
 
@@ -124,7 +125,7 @@ export class PiRecorder implements Recorder<Session, Buffer, PiExit> {
 
   private async writeRest({ session, from, rest, how, isAborted }: ExitedTurn): Promise<MessageValue | undefined> {
     if (!session) return undefined;
-    await prepareToWrite(session);
+    await becomeWriter(session);
     session.externalChanges.followsFile = false;
     await this.appendShown(session, from, rest.messages);
     const broken = this.makeLastMessage(rest, how, isAborted, findLastMessage(session));

@@ -103,7 +103,11 @@ export class PiSession implements AgentClient {
     try {
       const reply = await this.ask(message, running);
       if (reply && reply.success !== true)
-        throw new AcpError(REFUSED, reply.error || "The agent refused the prompt and does not say why.");
+        throw new AcpError(
+          REFUSED,
+          reply.error ||
+            "The agent refused the prompt without a reason. Look at the agent's own messages, then send it again.",
+        );
       if (reply?.data?.disposition === "handled") running.over();
       else if (reply && !running.hasBegun) void this.watchBeginning(running, reply);
       const failure = await running.whenOver;

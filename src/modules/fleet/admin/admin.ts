@@ -589,7 +589,7 @@ async function runUntilReleased(
 function refuseLocal({ sessionId, sessionPath, state }: CheckedCopy): FleetPushed {
   const message =
     state === "unreadable"
-      ? "Its file cannot be read, and nobody knows whether it has entries that the database lacks. verify with its path says more."
+      ? "Its file cannot be read, and it is unknown whether it has entries that the database lacks. verify with its path says more."
       : "The database does not have this session, which is on this machine alone. fleet import with its folder brings it there, unless it is another tenant's.";
   return { sessionId, sessionPath, outcome: "refused", message };
 }

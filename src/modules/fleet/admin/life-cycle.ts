@@ -460,7 +460,7 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
   throw new Failure(
     "storage_failed",
     describeUnchanged(
-      "It has entries that only this machine has, and uploading them failed.",
+      "This machine alone has some entries of the session, and uploading them failed.",
       "Try again when the database is reachable.",
     ),
     { fleet: true, sessionId: id },

@@ -145,7 +145,7 @@ function sslOf(host: string, query: URLSearchParams, readFile: (path: string) =>
   const mode = query.get("sslmode") ?? process.env.PGSSLMODE ?? (isNear ? "disable" : "verify-full");
   if (!SSL_MODES.includes(mode))
     throw new AddressError(
-      `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to anybody who asks for it.`,
+      `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to any program that asks for it.`,
     );
   if (mode === "disable" || host.startsWith("/")) return false;
   const given = query.get("sslrootcert") ?? process.env.PGSSLROOTCERT;

@@ -26,13 +26,16 @@ const IN_USE = "55P03";
 /** Returns why a change of tables was not made. */
 export function explainUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>): string {
   if (answer.kind !== "failed" || answer.code !== IN_USE) return answer.reason;
-  return "somebody has been using its tables for long, as a dump does; run it again when that is over";
+  return "another process has been using its tables for long, as a dump does; run it again when that is over";
 }
 
 /** SQLSTATEs for a catalog of another engine without such a table or column; its storage is left alone. */
 const NO_SUCH_CATALOG = new Set(["42P01", "42703"]);
 
-/** Long columns: LZ4 takes less than half of the time of the server's own compression, and packs are compressed already. */
+/**
+ * Storage of long columns. LZ4 takes less than half of the time of PostgreSQL's own compression. pack.lines may have Brotli
+ * already, and is not compressed again.
+ */
 const LONG = [
   { table: "entry", column: "line", set: "compression lz4", as: "compression", is: "l" },
   { table: "pack", column: "heads", set: "compression lz4", as: "compression", is: "l" },

@@ -4,7 +4,7 @@
  * later.
  */
 
-import { type EntryHead, HeadReader } from "../../../core/format/head.ts";
+import { type EntryHead, HeadReader } from "../../../core/format/node-reader.ts";
 import { HEAD_SUMMARY, Nodes, ROLES, type Role, unpackId } from "../../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */

@@ -67,7 +67,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private acknowledged: AcknowledgedEnd | undefined;
   /** The digest of the last line that was sent, and the number of entries with it. */
   private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
-  /** The acknowledged end that this process recorded itself, so that it is one of this log. */
+  /** The acknowledged end that this process recorded, hence an end of this very log. */
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);

@@ -306,7 +306,7 @@ function makeRefusal({ header, file }: ReplicatedLog): Failure {
     "read_only",
     describeUnchanged(
       `This file and the fleet have other entries under the same session id (${header.id}).`,
-      "Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.",
+      "For the fleet's session, move the file away and open the session by its id. To continue this file, use clone.",
     ),
     { sessionId: header.id, sessionPath: file },
   );

@@ -7,7 +7,7 @@
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
 import type { SessionHeader } from "../../../core/format/entry.ts";
-import { addHead, HeadReader } from "../../../core/format/head.ts";
+import { addHead, HeadReader } from "../../../core/format/node-reader.ts";
 import { areSameBytes, toBytes } from "../../../core/json/json.ts";
 import { NO_LOCK } from "../../../core/ports/lock.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../../core/ports/store.ts";

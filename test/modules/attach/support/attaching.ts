@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { onTestFinished } from "vitest";
 import type { Attachments, Entrance, FoundHolder } from "../../../../src/core/ports/attach.ts";
-import { type AttachOptions, makeAttachments } from "../../../../src/modules/attach/attach.ts";
+import { type AttachOptions, makeAttachments } from "../../../../src/modules/attach/announcing.ts";
 import { realDisk } from "../../../../src/storage/fs/disk.ts";
 import { temporaryFolder } from "../../../support/server.ts";
 
@@ -80,7 +80,7 @@ function program(): string {
   if (script !== undefined) return script;
   const { outputFiles } = buildSync({
     stdin: {
-      contents: `import { makeAttachments } from "../modules/attach/attach.ts";
+      contents: `import { makeAttachments } from "../modules/attach/announcing.ts";
         import { realDisk } from "./fs/disk.ts";
         const [role, session, temporary, uid] = process.argv.slice(2);
         // Becomes the other user only now: Node's own program may lie where that user cannot read it.

@@ -5,7 +5,7 @@
  */
 
 import { expect } from "vitest";
-import { LEAF_MARKER } from "../../../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../../../src/core/format/node-reader.ts";
 import {
   HistoryMachine,
   type HistoryNotes,

@@ -5,7 +5,7 @@
  */
 
 import { expect, test } from "vitest";
-import { LEAF_MARKER } from "../../../../src/core/format/head.ts";
+import { LEAF_MARKER } from "../../../../src/core/format/node-reader.ts";
 import { toBytes } from "../../../../src/core/json/json.ts";
 import type { FleetPushed } from "../../../../src/core/ports/fleet-admin.ts";
 import type { Log } from "../../../../src/core/ports/store.ts";

@@ -3,7 +3,7 @@
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import { makeEvent, type PendingEvent } from "../../server/connection/host.ts";
+import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 
 /** Position of the local host in a session. */
 export interface ReportedPosition {
