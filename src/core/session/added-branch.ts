@@ -81,7 +81,7 @@ export function findRepeats(
   if (!own.some((line) => keyedIn(membersOf(line), sessionId))) return new Map();
   const idsByKey = new Map<string, string[]>();
   const types = new Map<string, unknown>();
-  const there = new Map<string, string>();
+  const there = new Map<string, EntryMembers>();
   for (const line of theirs) {
     const members = membersOf(line);
     const { key, index = -1 } = keyedIn(members, sessionId) ?? {};
@@ -90,13 +90,14 @@ export function findRepeats(
     ids[index] = idOf(members);
     idsByKey.set(key, ids);
     types.set(idOf(members), members.type);
-    there.set(idOf(members), JSON.stringify(members));
+    there.set(idOf(members), members);
   }
-  // The same entry with another content is an edit, and no repeat.
+  // An edit keeps the parent and the time of an entry. A repeat has its own, also where the host chose the id.
   const unedited = own.filter((line) => {
     const members = membersOf(line);
     const known = there.get(idOf(members));
-    return known === undefined || known === JSON.stringify(members);
+    const isSame = known?.parentId === members.parentId && known?.timestamp === members.timestamp;
+    return !isSame || JSON.stringify(known) === JSON.stringify(members);
   });
   return repeatsOf(unedited, sessionId, { idsOf: (key) => idsByKey.get(key) ?? [], typeOf: (id) => types.get(id) });
 }

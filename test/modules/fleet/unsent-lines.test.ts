@@ -17,7 +17,7 @@ import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { entryText, id, SESSION } from "../../support/lines.ts";
+import { entryText, id, SESSION, userText } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -41,16 +41,16 @@ const OPENED = "last begins alone; last finds; last follows";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** A machine with the second line of its session pending, and the log. */
-  const leaveOne = async (options: object = {}, pending = line(1)) => {
+  const leaveOne = async (options: object = {}, ...pending: string[]) => {
     const one = new Machine(kind, undefined, "one", { ...journaled, ...options });
     const log = one.create();
     await written(log, 0);
-    await leavePending(one, log, pending);
+    await leavePending(one, log, ...(pending.length > 0 ? pending : [line(1)]));
     return { one, log };
   };
   /** The same, left by its process. */
-  const leaveUnsent = async (unsent?: string): Promise<Machine> => {
-    const { one, log } = await leaveOne({}, unsent);
+  const leaveUnsent = async (...unsent: string[]): Promise<Machine> => {
+    const { one, log } = await leaveOne({}, ...unsent);
     log.close();
     one.fleet.table.leave();
     return one;
@@ -144,7 +144,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const refused = {
       name: "storage_failed",
       retryable: true,
-      message: expect.stringContaining("only this machine has"),
+      message: expect.stringContaining("This machine alone has"),
     };
     await expect(cycle.delete(file, true)).rejects.toMatchObject(refused);
     await scene.play("notes 1; two heals");
@@ -175,6 +175,27 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await one.revert([line(0)]);
       await opened(one);
       expect(inFleet(one)).toEqual([line(0), keyed(8)]);
+    });
+
+    test("nor is any of a batch whose entries have ids of the host's choice in part", async () => {
+      const request = (first: string, last: string, at: number): string[] =>
+        [
+          [first, id(0)],
+          ["mine-2", first],
+          [last, "mine-2"],
+        ].map(([entryId, parentId], index) => {
+          const _batch = { session: SESSION, key: "k", index, count: 3 };
+          const timestamp = `2026-02-01T00:00:0${at}.000Z`;
+          return JSON.stringify({ ...JSON.parse(userText(entryId, parentId, `part ${index}`)), timestamp, _batch });
+        });
+      const one = await leaveUnsent(...request("aaaaaaa1", "aaaaaaa3", 1));
+      const { other } = await second(kind, one, [line(0)]);
+      const again = request("bbbbbbb1", "bbbbbbb3", 2);
+      other.append(again.map(toBytes));
+      await other.commit();
+      other.close();
+      await opened(one);
+      expect([inFleet(one), notesOn(one.disk)]).toEqual([[line(0), ...again], []]);
     });
 
     test("another program that writes a line anew with other spaces doubles nothing", async () => {
