@@ -12,7 +12,7 @@ const RESULT_LINES = 12;
 const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", toolResult: "blue" };
 
 /** A sentence about a session that was gone back to its beginning. */
-export const BEFORE_ALL = "Nothing is before the place where it goes on. tree shows what was said after it.";
+export const BEFORE_ALL = "There is no entry before this place. tree shows the later ones.";
 
 /** Yields the lines of a message, or of an entry if its id is given. With `isWhole`, long outputs are not cut. */
 export function* formatMessage(

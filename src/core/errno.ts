@@ -78,7 +78,7 @@ export function toNotMadeFailure(
   const state =
     found === id
       ? `The new session is there all the same, at ${sessionPath}, because another process works with it or it could not be removed. switch_session opens it, delete_session removes it.`
-      : `What is at ${sessionPath} now may be left of the new session, or be another program's. Look at it before you remove it.`;
+      : `The file at ${sessionPath} may be a rest of the new session, or another program's. Look at it before you remove it.`;
   return toUnfinishedFailure(error, doing, state, { sessionPath });
 }
 

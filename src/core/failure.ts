@@ -60,7 +60,7 @@ export const FAILURES = {
   not_a_session: {
     ...REFUSED,
     meaning:
-      "The file is not a session: its first line must have the type session. `format` names what it is, where that is known.",
+      "The file is not a session: its first line must have the type session. `format` names the format, if it is known.",
   },
   not_a_user_message: {
     ...REFUSED,
@@ -101,11 +101,11 @@ export const FAILURES = {
   cannot_undo: { ...REFUSED, meaning: "The operation cannot be taken back. list_operations says why." },
   storage_full: {
     ...REFUSED_FOR_NOW,
-    meaning: "The disk is full. Nothing was changed, unless this says what is; try again when there is room.",
+    meaning: "The disk is full. Nothing was changed, unless this message names a change; try again when there is room.",
   },
   storage_failed: {
     ...REFUSED_FOR_NOW,
-    meaning: "The disk, or the fleet's database, refused. Nothing was changed, unless this says what is.",
+    meaning: "The disk, or the fleet's database, refused. Nothing was changed, unless this message names a change.",
   },
   outcome_unknown: {
     ...REFUSED,

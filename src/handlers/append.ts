@@ -36,9 +36,7 @@ export default defineCommand({
           }),
         )
         .optional()
-        .describe(
-          "what was stored but may be a mistake, of the blocks of an entry the first ten; absent when there is nothing to report",
-        ),
+        .describe("stored members that may be a mistake; of the blocks of an entry, the first ten; absent without any"),
     }),
   failures: ["entry_not_found", "invalid_entry", "invalid_boundary"],
   example: {

@@ -25,7 +25,7 @@ const result = () =>
 
 export default defineCommand({
   name: "branch",
-  summary: "Moves the leaf inside the session; what is appended next continues there.",
+  summary: "Moves the leaf inside the session; the next entry continues there.",
   effect: "write",
   checksReadOnly: true,
   runsAlone: true,

@@ -35,7 +35,7 @@ const branchResult = z.object({
   sessionName: z.string().nullable(),
   entryId: z.string().nullable().describe("the end of the branch; null: before the first entry"),
   shownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
-  entryCount: z.number().int().describe("entries after the common ancestor, of which all that follows tells"),
+  entryCount: z.number().int().describe("entries after the common ancestor; all further members are about these"),
   ...counts,
   failedCalls: z.number().int(),
   tools: z
@@ -95,7 +95,7 @@ export default defineCommand({
   },
   result: () =>
     z.object({
-      commonAncestorId: z.string().nullable().describe("the last entry that both have; null when there is none"),
+      commonAncestorId: z.string().nullable().describe("the last entry that both have; null for none"),
       commonShownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
       commonEntryCount: z.number().int(),
       a: branchResult,

@@ -2,6 +2,6 @@ import { defineNeutralCommand } from "./shared/agent-commands.ts";
 
 export default defineNeutralCommand(
   "cycle_model",
-  "Switches to the next of Pi's models; without models there is none.",
+  "Switches to the next of Pi's models; without models it returns null.",
   true,
 );

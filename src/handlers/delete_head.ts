@@ -6,8 +6,8 @@ import { headName } from "./shared/leaf-choice.ts";
 export default defineCommand({
   name: "delete_head",
   summary:
-    "Ends a head: it is listed no more, and whoever takes its name begins at the shared leaf. What was written through it " +
-    "stays, as a branch. Who stands at it goes on from there, and brings it back by the next write.",
+    "Ends a head: it is listed no more, and the next host that takes its name begins at the shared leaf. Its entries stay, " +
+    "as a branch. A host at this head goes on from there, and brings the head back by its next write.",
   effect: "write",
   params: { head: headName },
   result: () => z.object({ head: z.string() }),

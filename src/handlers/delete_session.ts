@@ -14,7 +14,7 @@ export default defineCommand({
   name: "delete_session",
   summary:
     "Moves a session that is not open, with its backups and attachments, to the trash: by the trash command if there " +
-    "is one and paths are not confined, else to the server's own trash, from which restore_session brings it back.",
+    "is one and paths are not confined, else to the server's own trash; restore_session brings it back from there.",
   effect: "server",
   movesFile: true,
   ofAny: true,

@@ -18,10 +18,10 @@ export default defineCommand({
   name: "empty_trash",
   summary:
     "Removes items of the server's own trash for good: nothing brings them back, and the operations that put them there " +
-    "cannot be undone any more. With dryRun, only tells which.",
+    "cannot be undone any more. With dryRun, it only lists them.",
   effect: "server",
   params: {
-    before: z.string().optional().describe("only what was deleted before this time, ISO 8601; all by default"),
+    before: z.string().optional().describe("only items deleted before this time, ISO 8601; all by default"),
     dryRun: z.boolean().optional(),
   },
   result: () =>

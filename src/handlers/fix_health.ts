@@ -6,8 +6,8 @@ import { defineCommand } from "./shared/command.ts";
 export default defineCommand({
   name: "fix_health",
   summary:
-    "Mends what can be mended without a risk to any session: the permissions of the state folder, what dead processes " +
-    "were writing, locks that they left, a damaged catalog. get_health lists it before. Touches no session.",
+    "Repairs everything that is no risk to a session: the permissions of the state folder, temporary files and locks of dead " +
+    "processes, a damaged catalog. get_health lists all of it before. Touches no session.",
   effect: "server",
   params: { kinds: z.array(z.enum(FIX_KINDS)).optional().describe("only these; all by default") },
   result: () =>

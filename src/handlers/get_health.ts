@@ -11,14 +11,14 @@ const known = {
   sessionPath: z.string(),
   sessionId: z.string().nullable().describe("null for a session that no id finds, only its path"),
   shortId: z.string().nullable().describe("as list_sessions has it"),
-  name: typeStored(z.string().nullable()).describe("its name, or the beginning of what was said in it"),
+  name: typeStored(z.string().nullable()).describe("its name, or the beginning of its first message"),
   archived: z.boolean(),
 };
 
 export const fix = z.object({
   kind: z.enum(FIX_KINDS),
   path: z.string(),
-  text: z.string().describe("one sentence: what is done"),
+  text: z.string().describe("one sentence: the action"),
 });
 
 const holder = z.object({ client: z.string(), pid: z.number().int(), since: z.string().describe("ISO 8601") });
@@ -26,8 +26,8 @@ const holder = z.object({ client: z.string(), pid: z.number().int(), since: z.st
 export default defineCommand({
   name: "get_health",
   summary:
-    "Tells what is known of this machine and its sessions: folders, counts, sessions that agents do not show, damage, " +
-    "locks, leftovers, permissions, the catalog. Opens every session and does not read what was said; verify_sessions " +
+    "Reports on this machine and its sessions: folders, counts, sessions that agents do not show, damage, " +
+    "locks, leftovers, permissions, the catalog. Opens every session and reads no messages; verify_sessions " +
     "does. Changes nothing.",
   effect: "server",
   repeatable: true,
@@ -64,7 +64,9 @@ export default defineCommand({
           damageCount: z.number().int(),
           remedy: z
             .enum(["repair", "finish", "none"])
-            .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
+            .describe(
+              "repair_session; or migrate_session and rollback_migration, which finish an interrupted migration",
+            ),
         }),
       ),
       notRead: z
@@ -78,7 +80,7 @@ export default defineCommand({
           sessionId: z.string().nullable(),
           shortId: z.string().nullable(),
           holder,
-          isStale: z.boolean().describe("nobody holds it: the process ended without releasing it"),
+          isStale: z.boolean().describe("no process holds it: the former one ended without releasing it"),
           isOwn: z.boolean().describe("this server holds it"),
         }),
       ),
@@ -130,7 +132,7 @@ export default defineCommand({
       space: z
         .object({ path: z.string(), freeBytes: z.number(), totalBytes: z.number() })
         .optional()
-        .describe("missing where the system does not tell"),
+        .describe("missing if the system does not say"),
       fixes: z.array(fix).describe("what fix_health would do"),
     }),
   failures: ["storage_failed"],

@@ -36,7 +36,7 @@ export default defineCommand({
           forkedAtEntryId: z
             .string()
             .optional()
-            .describe("the last entry that both have from the time of the fork; missing when there is none"),
+            .describe("the last entry that both have from the time of the fork; missing without one"),
         }),
       ),
       limited,

@@ -14,7 +14,7 @@ export const stateResult = () =>
     cwd: z.string(),
     parentSession: z.string().nullable(),
     leafId: z.string().nullable().describe("null before the first entry"),
-    head: z.string().optional().describe("the head at which this connection stands; missing at the shared leaf"),
+    head: z.string().optional().describe("the head of this connection; missing at the shared leaf"),
     sharedLeafId: z.string().nullable().optional().describe("where this connection has a leaf of its own"),
     model: z.object({ provider: z.string(), id: z.string(), contextWindow: z.number().optional() }).nullable(),
     thinkingLevel: z.string(),
@@ -27,7 +27,7 @@ export const stateResult = () =>
     holder: z
       .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })
       .optional()
-      .describe("the server that does what is written here, because it holds the session and this one has joined it"),
+      .describe("the server that runs the writes of this one, because it holds the session and this one has joined it"),
     lock: z
       .enum(["sqlite", "flock", "socket", "file"])
       .optional()

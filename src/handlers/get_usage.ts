@@ -41,7 +41,7 @@ export default defineCommand({
   name: "get_usage",
   summary:
     "Sums tokens and cost over all sessions, by day, model, working directory and session: the latest day first, then " +
-    "what cost most. The first call reads all sessions, later ones what has changed. Changes nothing.",
+    "the most expensive ones. The first call reads all sessions, later ones only changed sessions. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: {
@@ -50,12 +50,12 @@ export default defineCommand({
       .max(4)
       .optional()
       .describe('by what to sum; ["day"] by default, and with none of them one row for everything'),
-    since: z.string().optional().describe("only what was spent from then on, ISO 8601, to a quarter of an hour"),
-    until: z.string().optional().describe("only what was spent before then, likewise"),
+    since: z.string().optional().describe("only usage from then on, ISO 8601, to a quarter of an hour"),
+    until: z.string().optional().describe("only usage before then, likewise"),
     timeZone: z
       .string()
       .optional()
-      .describe("by whose days to sum, such as Europe/Berlin; by default that of the server's machine"),
+      .describe("the time zone of the days, such as Europe/Berlin; by default that of the server's machine"),
     cwd: wantedDirectory,
     archived: z.boolean().optional().describe("archived sessions, too"),
     here: hereParam,

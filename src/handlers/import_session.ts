@@ -23,8 +23,8 @@ export default defineCommand({
       conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
       entryCount: z.number().int(),
       version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
-      damage: z.array(damageResult()).describe("what is wrong in the file; it is copied unchanged"),
-      fidelity: fidelity().optional().describe("of another agent's session: what became of its records"),
+      damage: z.array(damageResult()).describe("damage in the file, which is copied unchanged"),
+      fidelity: fidelity().optional().describe("of another agent's session: the fate of its records"),
       subagents: z
         .array(
           z.object({

@@ -26,7 +26,7 @@ const ignored = z.unknown().optional().describe("accepted and ignored");
 export default defineCommand({
   name: "initialize",
   summary:
-    "Introduces the host and asks what the server can do. Optional, and sent once. What it chooses (hooks, events, the " +
+    "Introduces the host and asks for the abilities of the server. Optional, and sent once. What it chooses (hooks, events, the " +
     "size of replies, the leaf) holds from then on, so it is best sent first.",
   effect: "control",
   introduces: true,

@@ -6,7 +6,7 @@ export default defineCommand({
   name: "list_clients",
   summary:
     "The clients that have this session open and share it, this one among them: hosts, each with a server of its own. " +
-    "client_joined and client_left tell of others that come and go.",
+    "client_joined and client_left report others that come and go.",
   effect: "read",
   result: () =>
     z.object({

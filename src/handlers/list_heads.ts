@@ -16,7 +16,7 @@ export default defineCommand({
   name: "list_heads",
   summary:
     "The heads of the session, the one that was written through last first: leaves of their own, which connections asked " +
-    "for. A head through which nothing was written is listed while somebody stands at it.",
+    "for. A head without entries of its own is listed while a host is there.",
   effect: "read",
   needsHolder: true,
   params: { cursor, limit },

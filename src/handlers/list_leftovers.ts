@@ -5,8 +5,8 @@ import { exampleLeftover, leftover, leftoverParams, sumBytes, toWanted, toWire }
 export default defineCommand({
   name: "list_leftovers",
   summary:
-    "Lists what is left over beside sessions and needed by none: backups, files of migrated sessions, old containers, " +
-    "temporary files, announcements of killed servers; the largest first, each with what it would cost to lose it. Reads their sessions. Changes nothing.",
+    "Lists files next to sessions that no session needs: backups, files of migrated sessions, old containers, " +
+    "temporary files, announcements of killed servers; the largest first, each with the consequence of its loss. Reads their sessions. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: leftoverParams,

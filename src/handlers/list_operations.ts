@@ -18,11 +18,11 @@ const row = z.object({
   sessionPath: z.string().describe("where the session was before"),
   name: z.string().nullable().describe("of the session, then"),
   text: z.string().describe("one sentence: the event"),
-  canUndo: z.boolean().describe("whether undo takes it back, if nothing has changed what it changed"),
+  canUndo: z.boolean().describe("whether undo takes it back, unless its result was changed since"),
   undoneBy: z.string().optional().describe("the operation that took it back"),
   reason: z.string().optional().describe("why undo does not take it back"),
   group: z.string().optional().describe("the first of the operations that undo takes back together with this one"),
-  size: z.number().int().optional().describe("with grouped: of how many operations this row tells"),
+  size: z.number().int().optional().describe("with grouped: the number of operations in this row"),
   undone: z.number().int().optional().describe("with grouped: how many of them were taken back"),
 });
 

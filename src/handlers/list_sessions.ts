@@ -13,7 +13,7 @@ import { behind, cursor, holder, limit, nextCursor, unreadFile, wantedDirectory,
 export default defineCommand({
   name: "list_sessions",
   summary:
-    "Lists sessions, the one in which something was said last, or that was created last, first; --continue goes by " +
+    "Lists sessions, the one with the latest message, or that was created last, first; --continue goes by " +
     "the last change instead. Changes nothing.",
   effect: "server",
   repeatable: true,
@@ -54,7 +54,7 @@ export default defineCommand({
         "with a progress token: each report has `sessions`, the matching ones among those just read, unordered",
       ),
     here: hereParam,
-    holders: z.boolean().optional().describe("also tell of each which other process writes to it"),
+    holders: z.boolean().optional().describe("also name the other process that writes to each"),
     within,
     cursor,
     limit,
@@ -104,7 +104,7 @@ export default defineCommand({
           cost: z
             .number()
             .optional()
-            .describe("of what was made in this session; where it is known, because cost or usage were asked for"),
+            .describe("of the work in this session; if it is known, because the request asks for cost or usage"),
           forkedFrom: z
             .object({ sessionId: z.string(), name: z.string().nullable() })
             .optional()

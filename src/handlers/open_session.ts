@@ -18,7 +18,7 @@ export default defineCommand({
       .min(1)
       .optional()
       .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
-    readOnly: z.boolean().optional().describe("only read what other programs write to it"),
+    readOnly: z.boolean().optional().describe("only read: other programs write to it"),
     ...leafParams,
   },
   result: () => z.object(openedResult),

@@ -36,7 +36,7 @@ export default defineCommand({
   result: () =>
     z.object({
       oldLeafId: z.string().nullable(),
-      commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
+      commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null for none"),
       entriesToSummarize: typeStored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
       details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
       conversationText,

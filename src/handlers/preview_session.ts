@@ -61,7 +61,7 @@ export default defineCommand({
       branchCount: z.number().int().describe("entries with more than one child"),
       damageCount: z.number().int().describe("places with damage; verify_session reports them"),
       store: z.string(),
-      readOnly: z.string().optional().describe("the name of the failure with which a write would be refused"),
+      readOnly: z.string().optional().describe("the name of the failure that a write would get"),
       lockedBy: holder().optional(),
       canJoin: z
         .literal(true)

@@ -11,7 +11,7 @@ import { damageResult } from "./shared/shapes.ts";
 export default defineCommand({
   name: "repair_session",
   summary:
-    "Rewrites a damaged session without what is damaged and with what Pi needs in messages, keeps the original, " +
+    "Rewrites a damaged session without its damaged lines and with the members that Pi needs in messages, keeps the original, " +
     "and appends an error result for each tool call that diagnostics name. A session that needs none of this stays " +
     "as it is.",
   effect: "write",

@@ -5,8 +5,8 @@ import { correlationId, MOVEMENT_FAILURES, movement, moveStore, sessionPath } fr
 export default defineCommand({
   name: "rollback_migration",
   summary:
-    "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and after it what was " +
-    "appended since; without the snapshot, all of it from the container. Completes what was interrupted. The " +
+    "Makes the JSONL file of a migrated session the session again: the snapshot byte for byte, and then the entries " +
+    "since; without the snapshot, all of it from the container. Completes an interrupted rollback. The " +
     "container is kept under another name.",
   effect: "write",
   checksReadOnly: true,

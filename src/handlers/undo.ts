@@ -7,11 +7,11 @@ export default defineCommand({
   summary:
     "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. Where that has no " +
     "way back, it refuses, and `next` names the newest that has one. It is an " +
-    "operation itself, and redo brings back what it took. Refuses, and says why, when what the operation changed has " +
-    "changed since. Of operations that belong together (`group` of archive_session and others), it takes back all of " +
-    "which that is possible and names the rest, in `refused`; it refuses when none can be taken back. The id of the first " +
-    "stands for all of them, that of another for that one. Before the leaf of an open session moves back, " +
-    "session_before_tree is asked, as for branch; of its answer only the veto counts.",
+    "operation itself, and redo reverses it. Refuses, with the reason, if the result of the operation was changed " +
+    "since. Of operations that belong together (`group` of archive_session and others), it takes back as many as " +
+    "possible and names the rest in `refused`; it refuses when it can take back none. The id of the first " +
+    "stands for all of them, that of another for that one. Before the leaf of an open session moves back, the server " +
+    "asks session_before_tree, as for branch; of the answer only the veto counts.",
   effect: "write",
   instead: BY_OPPOSITE,
   checksReadOnly: true,

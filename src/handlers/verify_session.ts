@@ -5,7 +5,7 @@ import { verifyAll } from "./shared/verified.ts";
 
 export default defineCommand({
   name: "verify_session",
-  summary: "Reads every byte of a session and reports what is damaged. Changes nothing.",
+  summary: "Reads every byte of a session and reports damage. Changes nothing.",
   effect: "read",
   ofAny: true,
   params: { sessionPath: z.string().min(1).optional().describe("the current session by default") },

@@ -18,7 +18,7 @@ const row = z.object({
   lockedBy: z
     .object({ client: z.string(), pid: z.number(), since: z.string() })
     .nullable()
-    .describe("who writes to it now; what is wrong may be only on its way"),
+    .describe("the process that writes to it now; a fault may be a write on its way"),
   failure: z.string().nullable().describe("why it cannot be read at all; then nothing repairs it"),
 });
 
@@ -39,7 +39,7 @@ export default defineCommand({
       incomplete: z
         .array(row)
         .describe(
-          "sessions of which nothing is lost, but messages lack what Pi's interface needs; repair_session adds it",
+          "sessions without loss whose messages lack members that Pi's interface needs; repair_session adds them",
         ),
       notRead: z
         .array(unreadFile())

@@ -154,7 +154,7 @@ export function renderCommandRun({ command, output, exitCode, cancelled, exclude
   const ran = toShownText(command);
   const code = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
   const state = cancelled === true ? "cancelled" : code;
-  const apart = excludeFromContext === true ? '<span class="dim">not told to the model</span>' : "";
+  const apart = excludeFromContext === true ? '<span class="dim">not sent to the model</span>' : "";
   const { head, body } = drawnCommand(ran);
   return frame("You ran", `${head} ${apart}`, state, body + outputHtml(toShownText(output)));
 }

@@ -127,7 +127,7 @@ function tokensBefore({ tokensBefore }: LooseMembers): string {
 
 function fromLink(page: ExportPage, fromId: unknown): string {
   const position = page.find(toStored(fromId));
-  return position < 0 ? "" : `<a href="#${page.anchorOf(position)}">Go to what was left</a>`;
+  return position < 0 ? "" : `<a href="#${page.anchorOf(position)}">Go to the left branch</a>`;
 }
 
 function summaryHtml({ summary }: LooseMembers): string {

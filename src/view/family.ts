@@ -32,7 +32,7 @@ export async function renderFamilyPage(host: ViewHost, query: URLSearchParams): 
   const rows = relatives.map((one) => memberHtml(host, one, sessionId));
   const rest = nodes.length - relatives.length;
   const more = rest > 0 ? `<p class="dim">and ${rest.toLocaleString("en-US")} more</p>` : "";
-  const count = `<p class="dim">${formatCount(nodes.length, "session")}, forks below what they come from</p>`;
+  const count = `<p class="dim">${formatCount(nodes.length, "session")}, forks below their originals</p>`;
   return renderFramed("Family", "other", `${count}\n<ul class="rows">${rows.join("")}</ul>${more}`);
 }
 

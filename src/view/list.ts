@@ -222,7 +222,7 @@ async function hitsHtml(host: ViewHost, options: ListOptions, cursor: string | u
   const next =
     nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(options), hits: nextCursor })}">More places</a>`;
   const none = rows.length === 0 ? '<p class="dim">Found nowhere.</p>' : "";
-  return `<h2>Found in what was said and done</h2>\n${none}<ul class="rows">${rows.join("")}</ul>\n${next ? `<p class="next">${next}</p>` : ""}`;
+  return `<h2>Found in messages and calls</h2>\n${none}<ul class="rows">${rows.join("")}</ul>\n${next ? `<p class="next">${next}</p>` : ""}`;
 }
 
 interface SearchHit extends Pick<ShownSession, "sessionPath" | "sessionId" | "name" | "firstMessage" | "cwd"> {

@@ -76,7 +76,7 @@ function findAncestors(disk: VerbContext["disk"]): readonly number[] {
 
 const install = defineVerb({
   name: "mcp install",
-  meaning: "print how a client is told to start this server; nothing is written",
+  meaning: "print the setting by which a client starts this server; nothing is written",
   operands: ["<client>"],
   flags: FLAGS,
   get more() {
@@ -115,7 +115,7 @@ export const mcp = defineVerb({
   isLive: true,
   async run(asking, given) {
     const { input } = asking;
-    if (input === undefined) throw new UsageError("mcp reads messages from stdin, and there is none.");
+    if (input === undefined) throw new UsageError("mcp reads messages from stdin, and stdin is closed.");
     await requireRecall().serveMcp(makeWorld(asking, given, !given.flags.has("--no-redact")), VERSION, input, (text) =>
       asking.print(text),
     );

@@ -26,7 +26,7 @@ const AMBIGUOUS =
   "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.";
 
 const NO_PARENT =
-  "The entry has no parentId, so that a path of its own begins there, and the model sees nothing of what was said before it.";
+  "The entry has no parentId, so that a path of its own begins there, and the model sees no earlier message.";
 
 /** The leaf that the store has for the first `count` entries; UNSURE while that is not durable. */
 interface LeafRecord {

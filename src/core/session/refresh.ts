@@ -199,7 +199,7 @@ export class ExternalChanges {
     const oldId = this.leaf.foundId;
     const leafId = this.entries.log.replica?.renamed?.get(oldId ?? "") ?? oldId;
     if (!this.leaf.maySettle) {
-      const sentence = "Another program rewrote the session. Try again to see what is there now.";
+      const sentence = "Another program rewrote the session. Try again to see the new one.";
       throw new Failure("content_modified", sentence, { leafId });
     }
     const before = this.entries.log;
@@ -256,6 +256,6 @@ function textOfDamage({ kind, entryId, line, byteOffset, length, reason }: Damag
 }
 
 function makeMissingFailure(): Failure {
-  const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
+  const sentence = "The session's file is missing. clone writes its known entries to a new session.";
   return new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
 }

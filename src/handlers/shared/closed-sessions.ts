@@ -21,7 +21,7 @@ export const moveParams = {
   expected: z
     .object({ modified: z.string().nullable(), messageCount: z.number().int() })
     .optional()
-    .describe("fail with content_modified and move nothing unless list_sessions still tells these of the session"),
+    .describe("fail with content_modified and move nothing unless list_sessions still returns these for the session"),
 };
 
 export const operationId = z.string().describe("for undo");

@@ -208,7 +208,7 @@ export const commonParams = {
     .max(256)
     .optional()
     .describe(
-      "a repeat with the same key returns the first result and writes nothing; what it asks for is not compared",
+      "a repeat with the same key returns the first result and writes nothing; its other params are not compared",
     ),
   _meta: z
     .looseObject({

@@ -34,9 +34,7 @@ export const compactionPreparation = z.object({
   tokensBefore: z.number().describe("the same, for compact_append"),
   firstKeptEntryId: z.string().nullable().describe("for compact_append; null when the path is empty"),
   messagesToSummarize: typeStored(z.array(messageResult)).describe("empty when there is nothing to gain"),
-  turnPrefixMessages: typeStored(z.array(messageResult)).describe(
-    "beginning of the turn of which only the end is kept",
-  ),
+  turnPrefixMessages: typeStored(z.array(messageResult)).describe("beginning of the turn whose end alone is kept"),
   isSplitTurn: z.boolean(),
   previousSummary: z.string().optional().describe("of the compaction before, whose content the new summary takes over"),
   details: fileLists.describe("files of the tool calls that are summarised, with those of the compaction before"),

@@ -37,7 +37,7 @@ export const openedResult = {
   sessionId: z.string(),
   sessionFile: z.string().nullable(),
   leafId: z.string().nullable(),
-  head: z.string().optional().describe("the head at which this connection stands there"),
+  head: z.string().optional().describe("the head of this connection there"),
   readOnly: z.boolean(),
 };
 

@@ -7,7 +7,7 @@ import { findKnownValueEnd, parseAbridged } from "../../core/json/json.ts";
 
 export const previewCalls = z
   .array(z.object({ name: z.string(), argument: z.string() }))
-  .describe("the tools it calls, each with the argument that tells most, such as the command or the path");
+  .describe("the tools it calls, each with its main argument, such as the command or the path");
 
 export const previewMembers = {
   role: z.string().optional(),

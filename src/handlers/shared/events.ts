@@ -74,8 +74,7 @@ export const eventDeclarations = {
     payload: { damage: z.array(damageResult()) },
   },
   session_durability_changed: {
-    summary:
-      "The database of the fleet is away, and what is acknowledged is on this machine alone; or it has all of that now.",
+    summary: "The database of the fleet is away, and new entries are on this machine alone; or it has all of them now.",
     payload: {
       durability: z
         .enum(["local", "primary", "replicated"])
@@ -83,7 +82,7 @@ export const eventDeclarations = {
     },
   },
   session_owner_changed: {
-    summary: "Another process holds the session that several share; what was not answered is asked of that one.",
+    summary: "Another process holds the shared session now; it gets all requests without an answer.",
     payload: {
       epoch: z.number().int().describe("grows with every holder"),
       client: z.string().describe("the name that the holder gives itself"),
@@ -92,7 +91,7 @@ export const eventDeclarations = {
     },
   },
   client_joined: {
-    summary: "Another client shares the session from now on, or has named itself: the id tells which.",
+    summary: "Another client shares the session from now on, or has named itself: `client.id` identifies it.",
     payload: { client: sharedClient() },
   },
   client_left: {

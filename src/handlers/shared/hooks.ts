@@ -15,7 +15,7 @@ const summaryAnswer = z.looseObject({
 const about = {
   sessionId: z.string(),
   leafId: z.string().nullable().describe("the leaf of the host whose command it is, which may be another than yours"),
-  head: z.string().optional().describe("the head at which that host stands, if it has one"),
+  head: z.string().optional().describe("the head of that host, if it has one"),
   client: sharedClient()
     .pick({ id: true, name: true, pid: true })
     .optional()
@@ -138,5 +138,5 @@ function failedHook(message: string): HookAnswer {
 /** The result members next to `cancelled`: why nothing was done. */
 export const veto = {
   reason: z.string().optional().describe("when cancelled: hook, hook_timeout, hook_failed or host_gone"),
-  message: z.string().optional().describe("with hook_failed: what was wrong with the host's answer"),
+  message: z.string().optional().describe("with hook_failed: the fault in the host's answer"),
 };

@@ -28,7 +28,9 @@ export const pageResult = {
       jsonl: z.boolean().describe("whether the session's JSONL is left out"),
     })
     .optional()
-    .describe("html: what is not on the page, because browsers open none so large: pictures beyond 100 MB of data"),
+    .describe(
+      "html: pictures that are not on the page, because they are beyond 100 MB of data and browsers open no page so large",
+    ),
 };
 
 /** Returns the bytes of some lines, or of all, without reading them. */

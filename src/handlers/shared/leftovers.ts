@@ -5,7 +5,7 @@ import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/
 import { readMoment } from "./params.ts";
 import { optionalName, typeStored } from "./shapes.ts";
 
-const before = z.string().optional().describe("only what was left before this time, ISO 8601");
+const before = z.string().optional().describe("only leftovers from before this time, ISO 8601");
 
 export const leftoverParams = {
   paths: z
@@ -24,16 +24,16 @@ export const leftover = z.object({
     .enum(LEFTOVER_KINDS)
     .describe(
       "backup: from a repair, a relocation or a newer format; migrated: the file that a container has taken the place of; " +
-        "rolled_back: such a container; temporary: what a process was writing when it ended; announcement: by which a server that was killed let others join",
+        "rolled_back: such a container; temporary: a file that a process was writing when it ended; announcement: of a killed server, for others to join it",
     ),
   sizeBytes: z.number().int(),
-  since: z.string().describe("when it was left, as far as the disk tells, ISO 8601"),
+  since: z.string().describe("when it was left, as far as the disk knows, ISO 8601"),
   sessionPath: z.string().nullable().describe("of the session that it belongs to; null when that is not there"),
   sessionId: z.string().nullable(),
-  name: typeStored(z.string().nullable()).describe("of the session, or the beginning of what was said in it"),
+  name: typeStored(z.string().nullable()).describe("of the session, or the beginning of its first message"),
   keptBecause: z.string().nullable().describe("why it stays; null when it may go"),
   isNeeded: z.boolean().describe("whether it stays even when that is forced"),
-  consequence: z.string().nullable().describe("what is lost, or cannot be done any more, when it is gone"),
+  consequence: z.string().nullable().describe("the loss, or the action that becomes impossible, when it is gone"),
 });
 
 interface LeftoverParams {

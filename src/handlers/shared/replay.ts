@@ -15,7 +15,7 @@ const MOST_BYTES = 1 << 20;
 const place = {
   sessionId: z.string(),
   leafId: z.string().nullable(),
-  lastEntryId: z.string().nullable().describe("the last entry; null when there is none"),
+  lastEntryId: z.string().nullable().describe("the last entry; null for none"),
 };
 
 const HEAD = z.string().optional().describe("the head of the host, where that moved; missing for the shared leaf");
@@ -34,12 +34,12 @@ const number = z
 export const resumeParams = z
   .looseObject({
     sessionId: z.string(),
-    lastEntryId: z.string().nullish().describe("the last entry that the host was told of; null: of none"),
-    leafId: z.string().nullish().describe("the leaf that it was told of last"),
+    lastEntryId: z.string().nullish().describe("the last entry that was reported to the host; null for none"),
+    leafId: z.string().nullish().describe("the leaf that was reported to it last"),
     epoch: number,
     lastSeq: number,
   })
-  .describe("tell what came since, after the server that the host had ended");
+  .describe("return the events since then, after the former server of the host ended");
 
 export const resumedResult = z
   .union([

@@ -97,7 +97,9 @@ export const within = z
   .min(1)
   .max(60_000)
   .optional()
-  .describe("milliseconds of reading: then the answer has what is known, and `behind` counts the rest; all by default");
+  .describe(
+    "milliseconds of reading: then the answer has the known sessions, and `behind` counts the rest; all by default",
+  );
 
 export const behind = z
   .number()
@@ -112,7 +114,7 @@ export const unreadFile = () =>
     path: z.string(),
     agent: z.string().optional().describe("the agent whose place it is in; missing for Pi's"),
     text: z.string().describe("how it is, and what to do next"),
-    isDamaged: z.boolean().describe("false for what is of a newer or unknown format"),
+    isDamaged: z.boolean().describe("false for a newer or unknown format"),
   });
 
 export const fromEnd = z

@@ -63,7 +63,7 @@ export const undoResult = z.object({
       }),
     )
     .optional()
-    .describe("of a group: those of which this was not possible, and why; they stand as they are"),
+    .describe("of a group: the operations that could not be taken back, and why; they stay as they are"),
 });
 
 type TakenBack = z.input<typeof undoResult>;
@@ -377,7 +377,7 @@ function requireNoneSince(history: History, operation: Operation): void {
   );
   if (remaining.length > 0)
     throw toConflictFailure(
-      `Undo what was done to the session since first: ${remaining.map(({ id }) => id).join(", ")}.`,
+      `Undo the later operations on the session first: ${remaining.map(({ id }) => id).join(", ")}.`,
       {
         later: remaining.map(({ id }) => id),
       },

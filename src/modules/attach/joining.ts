@@ -128,7 +128,7 @@ export class Attaching {
     this.isHurried = true;
     const late = (): void => {
       for (const attachment of this.attachments.values())
-        attachment.failAll("This server was told to end, and waits no longer.");
+        attachment.failAll("This server is ending, and waits no longer.");
     };
     setTimeout(late, ANSWERS_AT_END).unref();
   }

@@ -127,7 +127,7 @@ export function writeLoneResult(result: CallResult): string {
 export function writeCommandRun({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
   const { argument, below } = writtenCommand(toShownText(command));
   const failed = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
-  const apart = excludeFromContext === true ? " not told to the model" : "";
+  const apart = excludeFromContext === true ? " not sent to the model" : "";
   const head = headOf("You ran", argument + apart, cancelled === true ? "cancelled" : failed);
   return head + below + outputBlock(toShownText(output));
 }

@@ -74,7 +74,7 @@ function entryMarkdown(
     }
     case "branch_summary": {
       const left = page.find(toStored(body.fromId));
-      const link = left < 0 ? "" : `[go to what was left](#${page.anchorOf(left)})`;
+      const link = left < 0 ? "" : `[go to the left branch](#${page.anchorOf(left)})`;
       return named(entry, "Summary of a branch", link) + writeProse(toShownText(body.summary));
     }
     default:

@@ -36,7 +36,7 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
       version: version < 1 ? CURRENT_VERSION : version,
       readOnly: new Failure(
         "unsupported_version",
-        `The session has ${reason}. Nothing is wrong with it. What is known of it can be read, and nothing can be written; a newer version of this program reads all of it.`,
+        `The session has ${reason}. Nothing is wrong with it. It can be read as far as this version knows it, and not written; a newer version of this program reads all of it.`,
       ),
       damage: { kind: "newer_version", reason, salvaged: true },
     };

@@ -35,7 +35,7 @@ import { getTitleFacts, runRecorded } from "./recorded.ts";
 import { copySession } from "./relocate.ts";
 
 const CONTINUING = "continuing the session";
-const WHAT_CAME = "What had come of the file by then stays in the session.";
+const WHAT_CAME = "The part of the file that was read stays in the session.";
 /** Lines read without a pause. */
 const LINES = 500;
 const BACKUP = /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/;

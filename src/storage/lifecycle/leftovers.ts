@@ -169,7 +169,8 @@ export async function inspectOwner(deps: LifecycleDeps, log: Log): Promise<Owner
   const owner = describeOwner(log);
   await readAllEntries(log, undefined);
   const [first] = log.damage;
-  const fault = first === undefined ? null : `its session is damaged (${first.reason}), and this may have what is lost`;
+  const fault =
+    first === undefined ? null : `its session is damaged (${first.reason}), and this may have the lost entries`;
   return { ...owner, fault, isUnderWay: isInterrupted(deps, log) };
 }
 
@@ -288,5 +289,5 @@ function consequenceOf(path: string, hasMore: boolean): string | null {
   if (kind === "rolled_back") return "The record of its migration goes with it.";
   if (hasMore) return "Entries that only it has are lost with it.";
   if (backup === "damaged") return "Without it, the repair cannot be undone.";
-  return backup === "repaired" ? "Without it, what was undone cannot be redone." : null;
+  return backup === "repaired" ? "Without it, redo is impossible." : null;
 }

@@ -251,7 +251,7 @@ async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames>
 function requireBoth(disk: Disk, from: string, to: string, { old, made }: TwoNames): void {
   const [now, there] = [disk.info(from, true), disk.info(to, true)];
   if (isSameFile(there, made) && (isSameFile(now, there) || isUnchanged(now, old))) return;
-  const sentence = `Another program changed ${from} while it was moved. What it wrote stays there; try again.`;
+  const sentence = `Another program changed ${from} while it was moved. Its lines stay there; try again.`;
   throw new Failure("content_modified", sentence, { path: from }, { retryable: true });
 }
 

@@ -82,7 +82,7 @@ function isOfContainer(disk: Disk, path: string): boolean {
 
 function requireNoContainer(disk: Disk, path: string): void {
   if (!isOfContainer(disk, path)) return;
-  const sentence = `The session ${basename(path, ".jsonl")} is in the container beside ${path}, which pi_agent_rust would replace by this file. Give another name.`;
+  const sentence = `The session ${basename(path, ".jsonl")} is in the container next to ${path}, which pi_agent_rust would replace by this file. Give another name.`;
   throw new Failure("already_exists", sentence, { path });
 }
 

@@ -458,14 +458,14 @@ export class FileLog implements ReplicatedLog {
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     this.beginToBring();
     this.requireWritten();
-    const doing = "putting in place what other machines wrote";
+    const doing = "putting the entries of other machines in place";
     const backup = guardErrno(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
     this.renamed = renamed;
     try {
       this.backend.state.unsynced.syncNow();
     } catch (error) {
-      const isKept = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
+      const isKept = `It is there all the same, and the former file is at ${backup}; a loss of power may bring that back.`;
       throw toUnfinishedFailure(error, doing, isKept, { backupPath: backup });
     }
     return backup;

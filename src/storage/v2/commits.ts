@@ -227,7 +227,7 @@ export class ContainerCommits {
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start), isNamed);
       isUndone = end.tornTail === null ? !frames.isElsewhere : frames.isDeleted;
     }
-    if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
+    if (states.state === "FAILED") states.to("DIRTY", "entries that were not durable are dropped");
     return isUndone;
   }
 

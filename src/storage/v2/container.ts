@@ -120,7 +120,7 @@ export class Container {
     this.entries.report("newer_version", 0, 0, reason, true);
     const failure = new Failure(
       "unsupported_version",
-      `The session has ${reason}. Nothing is wrong with it. What is known of it can be read, and nothing can be written; a newer version of this program reads all of it.`,
+      `The session has ${reason}. Nothing is wrong with it. It can be read as far as this version knows it, and not written; a newer version of this program reads all of it.`,
     );
     this.state.readOnly = failure;
     return failure;
@@ -182,7 +182,7 @@ export class Container {
   refuseWrites(): void {
     this.state.readOnly = new Failure(
       "corrupt",
-      "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from what is whole and keeps the rest beside it; clone copies what is whole.",
+      "Entries of the session are damaged or lost, so it can be read but not written. repair_session rebuilds it from the whole entries and keeps the rest next to it; clone copies what is whole.",
     );
     this.onRefused();
   }

@@ -187,7 +187,7 @@ export class V2Backend implements Backend {
     if (!isActive(this.container.disk, this.path))
       throw new Failure(
         "session_not_found",
-        `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
+        `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows where it is now.`,
         { sessionPath: this.path },
       );
     const newer = findNewerPart(this.container);

@@ -113,7 +113,7 @@ export function findStrayWrites(
   const file = join(dirname(container), source);
   const frozen = getFrozenName(file);
   if (exists(disk, file))
-    return `${file} is there again, beside the container that took its place: a program that does not know the container wrote it, or somebody put it back. What only that file has is not in the session. Close the session in that program and move the file away; it is kept as it is until then, and rollback_migration is refused`;
+    return `${file} is there again, next to the container that took its place: a program that does not know the container wrote it, or a person put it back. What only that file has is not in the session. Close the session in that program and move the file away; it is kept as it is until then, and rollback_migration is refused`;
   const isChanged = phase === "cutover_commit" && exists(disk, frozen) && hashOf(disk, frozen) !== snapshotId;
   if (!isChanged) return undefined;
   return `${frozen} has more than the container: a program wrote to it while it was migrated. rollback_migration makes it the session, with everything in it`;

@@ -238,7 +238,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const machine = run.machine(stateBefore(pointer, found, whole && log.readOnly === null));
   if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
     await log.container?.checkpoint("pre_migration");
-    machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
+    machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint before the rollback");
   }
   const correlationId = request.correlationId ?? pointer.correlationId;
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };

@@ -138,7 +138,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     return found;
   });
   if (pointer !== null && !isContainer(disk, file, pointer))
-    throw makeNotASessionFailure(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
+    throw makeNotASessionFailure(file, `it was rolled back; the session is ${pointer.source ?? "the file next to it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
   let log: FileLog;
   try {

@@ -36,7 +36,7 @@ test("they are listed on request, read, searched, and never written", async () =
     expect(page.status).toBe(200);
     expect(page.text).toContain("ist the f");
   }
-  expect((await viewing.get("?q=files&others=1")).text).toMatch(/Found in what was said[\s\S]*session\?/);
+  expect((await viewing.get("?q=files&others=1")).text).toMatch(/Found in messages and calls[\s\S]*session\?/);
   const all = await view(place, ["--agents", "claude"]);
   const shown = (await all.get("")).text;
   expect(shown).toContain("My own title");

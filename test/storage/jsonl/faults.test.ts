@@ -244,7 +244,8 @@ describe("a look in the middle of another program's write, when its time is ther
       return info.call(disk, path);
     };
     // Before the entry of ours is durable nothing can be opened anew.
-    expect(becomeWriter(session)).toMatchObject({ changes: { lost: 0, positions: [4] } });
+    expect(becomeWriter(session)).toBe("writer");
+    expect(session.externalChanges.fresh()).toEqual({ lost: 0, positions: [4] });
     await session.commit();
     expect(idsOf(openOn(disk.after()).log)).toEqual([...THREE_IDS, NEW, id(50)]);
   });

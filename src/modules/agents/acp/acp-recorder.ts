@@ -286,7 +286,7 @@ export class AcpRecorder {
     if (lost > 0) reasons.unshift(`another program rewrote it without ${lost} entries that were there`);
     for (const reason of reasons)
       this.complain(
-        `${describeRecord(session)} is damaged: ${reason}. verify shows what is left; what comes is recorded.`,
+        `${describeRecord(session)} is damaged: ${reason}. verify shows the rest; new messages are recorded.`,
       );
   }
 
@@ -320,7 +320,7 @@ export class AcpRecorder {
       await this.writeDurably(recorded, last);
       await session.leave();
     } catch (error) {
-      this.complain(`What was seen of a turn could not be written. ${(error as Error).message}`);
+      this.complain(`A part of a turn could not be written. ${(error as Error).message}`);
     } finally {
       session.close();
     }

@@ -53,7 +53,7 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
   ambiguous_id: {
     code: NOT_FOUND,
     sentence:
-      "No session has exactly this id, or more than one has. session/list shows those that exist, each with the path by which a client can name it.",
+      "No session has exactly this id, or more than one has. session/list shows those that exist, each with a path that names it.",
   },
   entry_not_found: { sentence: "There is no such message in this session. Load it again to see those that exist." },
   cursor_expired: {

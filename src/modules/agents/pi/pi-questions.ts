@@ -47,7 +47,7 @@ export class PiQuestions {
 }
 
 function makeTimeoutFailure(command: string, within: number): Failure {
-  const sentence = `The agent did not answer ${command} within ${within} ms. Abort what it does, or end it; the next prompt starts it again.`;
+  const sentence = `The agent did not answer ${command} within ${within} ms. Abort its work, or end it; the next prompt starts it again.`;
   return new Failure("agent_failed", sentence);
 }
 

@@ -102,7 +102,7 @@ export class PiRecorder implements Recorder<Session, Buffer, PiExit> {
             turn.last = await this.writeRest(turn);
           } catch (error) {
             const { message } = error as Error;
-            this.printError(`What was seen of the agent's last turn could not be written. ${message}`);
+            this.printError(`A part of the agent's last turn could not be written. ${message}`);
           }
       });
     return this.recovery;

@@ -138,7 +138,7 @@ export class DerivedLines {
     try {
       return run();
     } catch (error) {
-      throw toStorageFailure(error, "keeping what was derived from another agent's file");
+      throw toStorageFailure(error, "keeping the lines derived from another agent's file");
     }
   }
 }

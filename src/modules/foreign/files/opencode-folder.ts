@@ -53,7 +53,7 @@ function recordsOf(disk: Disk, file: string): GatheredRecords {
       records.push(readWhole(disk, path));
     } catch (error) {
       if (path === file) throw error;
-      lost.push(`${path} cannot be read: what it has is missing.`);
+      lost.push(`${path} cannot be read: its content is missing.`);
     }
   return { records: numberRecords(records), warnings: [], lost };
 }

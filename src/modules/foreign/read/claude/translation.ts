@@ -432,7 +432,7 @@ export class ClaudeTranslation implements Translation {
     this.leaf.noteCompaction();
     const lost = logical !== undefined && !named;
     const warning =
-      "The record that was compacted last is not in the file. The compaction continues what is written before it.";
+      "The record that was compacted last is not in the file. The compaction continues the entries before it.";
     return { kind: "system/compact_boundary", fidelity: "derived", ...(lost ? { warning } : {}) };
   }
 
