@@ -26,7 +26,6 @@ import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { ReplicatedLog } from "./replica.ts";
-import { UncertainEntries } from "./uncertain-entries.ts";
 import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
@@ -590,5 +589,40 @@ export class FileLog implements ReplicatedLog {
     // The next process with the lock finds no session to write to.
     backend.state.lock.release();
     this.replica?.release();
+  }
+}
+
+// --- entries that remained although their commit failed -------------------------------------------------------------
+
+class UncertainEntries {
+  private ranges: { readonly from: number; readonly to: number }[] = [];
+  /** The first unreported one. */
+  private firstUnreported: number | undefined;
+
+  /** Notes those from a position up to another. */
+  add(from: number, to: number): void {
+    this.ranges.push({ from, to });
+    this.firstUnreported ??= from;
+  }
+
+  has(position: number): boolean {
+    return this.ranges.some(({ from, to }) => position >= from && position < to);
+  }
+
+  /** Returns the position of the first unreported entry, once. */
+  takeFirst(): number | undefined {
+    const { firstUnreported } = this;
+    this.firstUnreported = undefined;
+    return firstUnreported;
+  }
+
+  /** Number of times that entries stayed. */
+  get size(): number {
+    return this.ranges.length;
+  }
+
+  /** Forgets them, as in a file that was published anew. */
+  forget(): void {
+    this.ranges = [];
   }
 }
