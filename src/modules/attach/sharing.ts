@@ -78,7 +78,7 @@ export class SessionSharing implements Sharing {
       return undefined;
     }
     // A holder on another machine cannot be joined.
-    if (!attachment && session.log.lockedBy?.host !== undefined) return undefined;
+    if (!attachment && session.log.lock.holder?.host !== undefined) return undefined;
     return attachment?.redirection ?? this.attaching.join(session).then((joined) => joined?.redirection);
   }
 
@@ -116,7 +116,7 @@ export class SessionSharing implements Sharing {
     if (!this.server.canSendEvents) return;
     // Looking up a lock's holder reads the list of all sockets.
     for (const session of joined ?? workspace.sessions)
-      if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
+      if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lock.holder !== null)
         void this.attaching.join(session, false);
   }
 

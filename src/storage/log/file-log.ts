@@ -150,6 +150,7 @@ export class FileLog implements ReplicatedLog {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     const { lock } = backend.state;
+    const findHolder = (): Holder | null => lock.lockedBy(backend.lockedFile) ?? this.replica?.status.holder ?? null;
     this.lock = {
       get isHeld() {
         return lock.isHeld;
@@ -157,6 +158,11 @@ export class FileLog implements ReplicatedLog {
       get kind() {
         return lock.kind;
       },
+      get holder() {
+        return findHolder();
+      },
+      acquire: () => this.acquireLock(),
+      release: () => this.unlock(),
       prepare: () => lock.prepare(),
       renew: () => this.renewLock(),
       beforeRelease: (run) => (lock.releasing = run),
@@ -211,10 +217,6 @@ export class FileLog implements ReplicatedLog {
 
   get stamp(): FileStamp | null {
     return this.backend.stamp;
-  }
-
-  get lockedBy(): Holder | null {
-    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.replica?.status.holder ?? null;
   }
 
   get mayHideEntries(): boolean {
@@ -281,7 +283,7 @@ export class FileLog implements ReplicatedLog {
     return next;
   }
 
-  acquireLock(): boolean {
+  private acquireLock(): boolean {
     const { refusal = null } = this.replica?.status ?? {};
     if (refusal) throw refusal;
     return this.lockHere();
@@ -312,7 +314,7 @@ export class FileLog implements ReplicatedLog {
     if (!lock.isHeld) this.backend.state.isConfirmed = false;
   }
 
-  unlock(isLast = false): void {
+  private unlock(isLast = false): void {
     const { backend } = this;
     if (backend.state.lock.isHeld || !this.persisted) this.writeBehind();
     if (backend.state.lock.isHeld && this.unwrittenFrom === undefined) backend.unlocking(isLast);

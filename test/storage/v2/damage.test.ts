@@ -708,7 +708,7 @@ describe("what is no container of ours", () => {
   test("one whose header is damaged tells of entries that are lost all the same, whoever judges it", () => {
     const log = open(harmed(putting(HEADER, "{}"), cut(COUNT - 1, SEGMENT, INDEX)));
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
-    log.acquireLock();
+    log.lock.acquire();
     log.refresh();
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
     expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
