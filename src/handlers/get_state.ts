@@ -62,7 +62,7 @@ export function toStateResult(session: Session, settings: ClientSettings): State
   const lockKind = log.lock.kind;
   const durability = log.replica?.status.durability;
   const { holder } = session;
-  const lockedBy = holder ? null : log.lockedBy;
+  const lockedBy = holder ? null : log.lock.holder;
   // These read entries, and may find damage in them.
   const messageCount = session.messageCount();
   const contextDamage = session.contextDamage();
@@ -108,7 +108,7 @@ const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: Sta
  */
 function currentState(session: Session, settings: ClientSettings): StateResult {
   const { log, tree, holder } = session;
-  const lockedBy = holder ? null : log.lockedBy;
+  const lockedBy = holder ? null : log.lock.holder;
   const facts = [
     tree,
     tree.leaf,

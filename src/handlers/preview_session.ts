@@ -106,8 +106,8 @@ export default defineCommand({
         damageCount: session.diagnostics.length,
         store: log.store,
         readOnly: log.readOnly?.name,
-        lockedBy: log.lockedBy ?? undefined,
-        canJoin: log.lockedBy && session.file !== null && server.canJoin(session.file) ? (true as const) : undefined,
+        lockedBy: log.lock.holder ?? undefined,
+        canJoin: log.lock.holder && session.file !== null && server.canJoin(session.file) ? (true as const) : undefined,
       };
     } finally {
       workspace.release(session);

@@ -88,7 +88,7 @@ async function verdictOn(
       name: session.name,
       damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
       damageCount: damage.length,
-      lockedBy: session.log.lockedBy && { ...session.log.lockedBy },
+      lockedBy: session.log.lock.holder && { ...session.log.lock.holder },
       failure: null,
     };
     return { ok, row };

@@ -1,9 +1,10 @@
 /** Pi's SessionManager: one conversation by synchronous calls, over the same session and log as the server. */
 
-import { getContextSpan } from "../core/context/context.ts";
+import { type Bodies, getContextSpan } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
-import { type Draft, makeValueDraft } from "../core/format/entry.ts";
-import type { Beginning } from "../core/ports/store.ts";
+import { type Draft, type Entry, makeValueDraft } from "../core/format/entry.ts";
+import { parse } from "../core/json/json.ts";
+import type { Beginning, Log } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import { makeCompactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
@@ -13,7 +14,6 @@ import { ROOT } from "../core/tree/nodes.ts";
 import { projection, spanEntries } from "./entries.ts";
 import { absolutePath, defaultFolder, env, folderOr, storesFor } from "./here.ts";
 import { findMostRecentSession, findSessionById, listAllSessions, listSessions } from "./list.ts";
-import { ReadEntries } from "./read-entries.ts";
 import {
   beginningFor,
   contextEdit,
@@ -470,4 +470,72 @@ function heldElsewhere(error: unknown, file: string | null): unknown {
   const who = `${client ?? "Another program"}${pid > 0 ? ` (process ${pid})` : ""}`;
   const sentence = `${who} holds this session, and these calls cannot wait for it. A server joins it: spawnServer({ args: ["--session", ${JSON.stringify(file)}] }) of pi-session-server/client, then append; or close it there.`;
   return new Failure("session_locked", sentence, error.details, { cause: error });
+}
+
+// --- entries as objects ---------------------------------------------------------------------------------------------
+
+class ReadEntries implements Bodies {
+  private readonly session: () => Session;
+  /** Entries that were requested, by position. */
+  private known: (SessionEntry | undefined)[] = [];
+  private knownOf: Log | undefined;
+
+  constructor(session: () => Session) {
+    this.session = session;
+  }
+
+  /** Forgets all entries, because positions may have others now. */
+  forget(): void {
+    this.knownOf = undefined;
+  }
+
+  line(position: number): Uint8Array {
+    return this.session().line(position);
+  }
+
+  entry(position: number): Entry {
+    return this.at(position) as Entry;
+  }
+
+  at(position: number): SessionEntry {
+    return this.read()[position] ?? this.all([position])[0];
+  }
+
+  /** Returns the entries at these positions; those that were not requested before are read together. */
+  all(positions: Iterable<number>): SessionEntry[] {
+    const known = this.read();
+    const wanted = [...positions];
+    const unread = wanted.filter((position) => known[position] === undefined);
+    let i = 0;
+    for (const line of this.session().log.readMany(unread)) known[unread[i++]] = parse(line) as SessionEntry;
+    return wanted.map((position) => known[position] as SessionEntry);
+  }
+
+  private read(): (SessionEntry | undefined)[] {
+    const { log } = this.session();
+    if (this.knownOf !== log) {
+      this.knownOf = log;
+      this.known = Array.from({ length: log.nodes.count });
+    }
+    return this.known;
+  }
+
+  tree(): SessionTreeNode[] {
+    const { tree, log } = this.session();
+    const positions = [...this.session().visible()];
+    const roots: SessionTreeNode[] = [];
+    const made: SessionTreeNode[] = [];
+    for (const [index, entry] of this.all(positions).entries()) {
+      const set = tree.labels.get(positions[index]);
+      const labelTimestamp = set && this.at(set.setBy).timestamp;
+      made[positions[index]] = { entry, children: [], label: set?.label, labelTimestamp };
+    }
+    for (const position of positions) {
+      const parent = log.nodes.parent(position);
+      (parent < 0 ? roots : made[parent].children).push(made[position]);
+    }
+    const time = ({ entry }: SessionTreeNode): number => Date.parse(entry.timestamp);
+    for (const position of positions) made[position].children.sort((a, b) => time(a) - time(b));
+    return roots;
+  }
 }

@@ -143,7 +143,7 @@ export class HeldSession {
 
   private lend(): void {
     HeldSession.lending.delete(this);
-    this.current.log.unlock();
+    this.current.log.lock.release();
   }
 
   /** Lets other programs write to all other sessions now, which closes files. Returns whether there were any. */

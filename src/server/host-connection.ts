@@ -8,7 +8,6 @@ import type { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import type { PiBehind, PiWire } from "./agents-module.ts";
 import { findIdText } from "./connection/call.ts";
-import { detectDialect } from "./connection/detect.ts";
 import {
   type Decoded,
   type Dialect,
@@ -351,4 +350,26 @@ export class Connection {
     const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
     return this.sink.current.refuse({ kind: "duplicate_id", sentence }, idText);
   }
+}
+
+// --- the dialect of a first message ---------------------------------------------------------------------------------
+
+/** Returns the dialect of a first message; undefined if it is unknown. */
+function detectDialect(value: unknown): DialectName | FaceName | undefined {
+  if (Array.isArray(value))
+    return value.some(
+      (item) => !Array.isArray(item) && detectDialect(item) !== undefined && detectDialect(item) !== "pi",
+    )
+      ? "jsonrpc"
+      : undefined;
+  if (typeof value !== "object" || value === null) return undefined;
+  const { method, params, type } = value as { method?: unknown; params?: unknown; type?: unknown };
+  if (method === "initialize" && isOfEditor(params)) return "acp";
+  if ("jsonrpc" in value || "method" in value) return "jsonrpc";
+  return typeof type === "string" ? "pi" : undefined;
+}
+
+/** Returns whether params of initialize are those of the Agent Client Protocol: other dialects lack the member. */
+function isOfEditor(params: unknown): boolean {
+  return typeof params === "object" && params !== null && "clientCapabilities" in params;
 }

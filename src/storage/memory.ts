@@ -22,7 +22,6 @@ class MemoryLog implements Log {
   readonly nodes = new Nodes();
   readonly damage: readonly Damage[] = [];
   readonly readOnly = null;
-  readonly lockedBy = null;
   readonly persisted = false;
   readonly stamp = null;
   readonly isCommitDue = false;
@@ -101,12 +100,6 @@ class MemoryLog implements Log {
   repair(): null {
     return null;
   }
-
-  acquireLock(): boolean {
-    return false;
-  }
-
-  unlock(): void {}
 
   outcome(): "certain" {
     return "certain";

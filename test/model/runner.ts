@@ -146,7 +146,7 @@ class Runner {
       open: () => this.open(member),
       die: () => this.kill(member),
       look: () => this.look(member),
-      lock: () => this.quietly(member, "lock", () => member.log?.acquireLock()),
+      lock: () => this.quietly(member, "lock", () => member.log?.lock.acquire()),
       confirm: () => this.setup.asSession && this.look(member, false),
       "append 1": () => this.append(member, 1),
       "append 2": () => this.append(member, 2),
@@ -154,7 +154,7 @@ class Runner {
       "synced records": () => member.disk.passSync(),
       synced: () => member.disk.passSync(),
       "not synced": () => member.disk.passSync("EIO"),
-      release: () => member.pending.length === 0 && this.quietly(member, "release", () => member.log?.unlock()),
+      release: () => member.pending.length === 0 && this.quietly(member, "release", () => member.log?.lock.release()),
     };
     // All others are a part of a call that is over.
     acts[what]?.();
@@ -350,7 +350,7 @@ class Runner {
       if (member === holder || member.isBusy || !member.log) continue;
       this.during(member, () => {
         try {
-          member.log?.acquireLock();
+          member.log?.lock.acquire();
           this.reports.push(`FAULT: ${member.name} got the lock in the middle of a write of ${holder.name}`);
         } catch (error) {
           if (!(error instanceof Failure) || error.name !== "session_locked") throw error;
@@ -398,7 +398,7 @@ class Runner {
       while (member.disk.passSync()) await settled();
       this.commit(member);
       await settled();
-      this.quietly(member, "release", () => member.log?.unlock());
+      this.quietly(member, "release", () => member.log?.lock.release());
     }
     for (const member of this.members.values()) wrong.push(...this.findMissing(member));
     if (!this.setup.isAlone) {
@@ -432,18 +432,18 @@ class Runner {
   private async write(member: Member): Promise<string[]> {
     for (let tries = 1; ; tries++)
       try {
-        member.log?.acquireLock();
+        member.log?.lock.acquire();
         if (member.log?.refresh().kind === "replaced") this.reopen(member);
         const log = member.log as Log;
         const { ids, lines } = this.lines(log, 1);
         log.append(lines);
         await log.commit();
         this.acknowledged.push(...ids);
-        log.unlock();
+        log.lock.release();
         return [];
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
-        member.log?.unlock();
+        member.log?.lock.release();
         if (tries < TRIES) continue;
         return [`${member.name} cannot append: ${error.name}: ${error.message}`];
       }

@@ -108,12 +108,18 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       expect(decodeText(log.headerLine)).toBe(headerText());
       expect(log.header).toEqual(JSON.parse(headerText()));
       expect([log.nodes.count, log.durableCount, log.damage]).toEqual([0, 0, []]);
-      expect([log.readOnly, log.lockedBy, log.version, log.persisted, log.stamp]).toEqual([null, null, 3, false, null]);
+      expect([log.readOnly, log.lock.holder, log.version, log.persisted, log.stamp]).toEqual([
+        null,
+        null,
+        3,
+        false,
+        null,
+      ]);
       await log.commit();
       log.rollBack();
       expect(log.refresh()).toEqual({ kind: "none" });
-      expect([log.repair(), log.acquireLock()]).toEqual([null, false]);
-      log.unlock();
+      expect([log.repair(), log.lock.acquire()]).toEqual([null, false]);
+      log.lock.release();
       expect(log.nodes.count).toBe(0);
     });
 
@@ -361,7 +367,7 @@ function describeFiles(
       // Lines that other machines have are not removed here alone.
       const log = isCopied ? first : await publish();
       const other = openOther(log);
-      other.acquireLock();
+      other.lock.acquire();
       log.discard();
       await add(other, next(9));
       expectStored(log, ...LINES, next(9));
@@ -494,7 +500,7 @@ function describeFiles(
       const glued = userText(id(1), id(0)).slice(0, -10) + userText(id(2), id(0));
       const log = openLines(userText(id(0), null), glued, userText(id(200), id(0)), ...chain(100, 201));
       expect([log.mayHideEntries, log.nodes.position(id(2))]).toEqual([false, -1]);
-      log.acquireLock();
+      log.lock.acquire();
       log.read(1);
       expect(log.mayHideEntries).toBe(true);
       const again = log.reopen();
@@ -502,7 +508,7 @@ function describeFiles(
       expect([again.mayHideEntries, again.nodes.count]).toEqual([false, 103]);
       expect(decodeText(again.read(again.nodes.position(id(2))))).toBe(userText(id(2), id(0)));
       // The lock went over to it.
-      expect(() => openOther(log).acquireLock()).toThrow(named("session_locked"));
+      expect(() => openOther(log).lock.acquire()).toThrow(named("session_locked"));
     });
 
     test("stand among the last lines are found at opening", () => {
@@ -632,33 +638,33 @@ function describeFiles(
       const log = open();
       // None while everybody reads.
       expect([textsOf(log), textsOf(openOther(log))]).toEqual([LINES, LINES]);
-      expect([log.acquireLock(), log.acquireLock(), log.lockedBy]).toEqual([true, false, null]);
+      expect([log.lock.acquire(), log.lock.acquire(), log.lock.holder]).toEqual([true, false, null]);
       const other = openOther(log);
-      expect(other.lockedBy).toMatchObject({ client: expect.any(String), pid: expect.any(Number) });
-      expect(() => other.acquireLock()).toThrow(named("session_locked"));
+      expect(other.lock.holder).toMatchObject({ client: expect.any(String), pid: expect.any(Number) });
+      expect(() => other.lock.acquire()).toThrow(named("session_locked"));
       expect(() => other.append(bytes(next(9)))).toThrow(named("session_locked"));
       expect(other.nodes.count).toBe(5);
       await add(log, next(8));
-      log.unlock();
-      expect([other.lockedBy, other.acquireLock()]).toEqual([null, true]);
+      log.lock.release();
+      expect([other.lock.holder, other.lock.acquire()]).toEqual([null, true]);
       expect(other.refresh()).toEqual({ kind: "grown", first: 5 });
       await add(other, next(9, 8));
       expect(() => log.append(bytes(next(10, 8)))).toThrow(named("session_locked"));
       other.close();
-      expect(log.acquireLock()).toBe(true);
+      expect(log.lock.acquire()).toBe(true);
     });
 
     test("is who appends, without asking for it, and who made the file", async () => {
       const log = open();
       const other = openOther(log);
       log.append(bytes(next(9)));
-      expect(() => other.acquireLock()).toThrow(named("session_locked"));
+      expect(() => other.lock.acquire()).toThrow(named("session_locked"));
       log.close();
-      expect(other.acquireLock()).toBe(true);
+      expect(other.lock.acquire()).toBe(true);
       const made = harness().store.create(beginning(headerText(), sessionPath("new")));
       made.append(bytes(...LINES));
       if (harness().isCopied) await made.commit();
-      expect(() => openOther(made).acquireLock()).toThrow(named("session_locked"));
+      expect(() => openOther(made).lock.acquire()).toThrow(named("session_locked"));
     });
   });
 

@@ -139,7 +139,7 @@ export async function requireLasting(
       session.close();
       continue;
     }
-    log.acquireLock();
+    log.lock.acquire();
     await (rely === "settle" ? log.settle() : log.container?.checkpoint());
     const requireAll = (): void => {
       for (const { disk: lasting, cut } of disk.lasting()) {

@@ -199,7 +199,7 @@ async function repairContainer({ open, operations }: Stores, disk: FaultDisk): P
   for (const from of ["say a0000001", "say a0000000"]) {
     disk.put(segment, fileBytes(textAt(disk, segment).trimEnd().replace(from, "say !!!!!!!!")));
     const log = open(CONTAINER);
-    log.acquireLock();
+    log.lock.acquire();
     const inode = disk.info(`${CONTAINER}/header.jsonl`).inode;
     const step = { do: "swap" as const, path: CONTAINER, inode };
     const about = { sessionId: sessionId(5), sessionPath: CONTAINER, name: null, text: "Repaired." };

@@ -2,6 +2,7 @@
 
 import { Failure } from "../failure.ts";
 import { parse, toBytes } from "../json/json.ts";
+import { NO_LOCK } from "../ports/lock.ts";
 import type { Log } from "../ports/store.ts";
 import type { LineRedactor } from "../redact/main.ts";
 import { Session } from "../session/session.ts";
@@ -102,7 +103,7 @@ type ReadableLog = Pick<
   | "nodes"
   | "damage"
   | "readOnly"
-  | "lockedBy"
+  | "lock"
   | "persisted"
   | "durableCount"
   | "stamp"
@@ -126,7 +127,7 @@ class RedactedLog implements ReadableLog {
   readonly header: Log["header"];
   readonly headerLine: Uint8Array;
   readonly readOnly = new Failure("read_only");
-  readonly lockedBy = null;
+  readonly lock = NO_LOCK;
   readonly mayHideEntries = false;
   readonly repairable = [];
 

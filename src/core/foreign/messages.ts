@@ -51,19 +51,10 @@ export interface ModelAnswer {
   readonly at: string;
 }
 
-export function makeAssistantMessage({
-  content,
-  api,
-  provider,
-  model,
-  usage,
-  stopReason,
-  errorMessage,
-  at,
-}: ModelAnswer) {
-  const error = errorMessage === undefined ? {} : { errorMessage };
-  const message = { api, provider, model, usage: toMessageUsage(usage), stopReason, ...error, timestamp: momentIn(at) };
-  return { message: { role: "assistant", content, ...message } };
+export function makeAssistantMessage({ content, api, provider, model, usage, at, ...end }: ModelAnswer) {
+  const { stopReason, errorMessage } = end;
+  const message = { api, provider, model, usage: toMessageUsage(usage), stopReason, errorMessage };
+  return { message: { role: "assistant", content, ...message, timestamp: momentIn(at) } };
 }
 
 export function makeUserMessage(content: unknown, at: string): JsonObject {
@@ -81,8 +72,7 @@ export interface ToolAnswer {
 }
 
 export function makeToolResultMessage({ toolCallId, toolName, content, isError, details, at }: ToolAnswer): JsonObject {
-  const more = details === undefined ? {} : { details };
-  return { message: { role: "toolResult", toolCallId, toolName, content, ...more, isError, timestamp: momentIn(at) } };
+  return { message: { role: "toolResult", toolCallId, toolName, content, details, isError, timestamp: momentIn(at) } };
 }
 
 export function makeTextBlock(text: string): JsonObject {
@@ -115,7 +105,7 @@ export function makeImageBlock(data: unknown, mimeType: unknown): JsonObject | u
 
 /** Returns a thought, with the signature that its provider checks. */
 export function makeThinkingBlock(thinking: string, signature?: string): JsonObject {
-  return { type: "thinking", thinking, ...(signature === undefined ? {} : { thinkingSignature: signature }) };
+  return { type: "thinking", thinking, thinkingSignature: signature };
 }
 
 /** Returns a call. Arguments that are no object, as a cut-off call has them, are kept as the text that they are. */

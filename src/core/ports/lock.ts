@@ -24,7 +24,16 @@ export interface LogLock {
   readonly isHeld: boolean;
   /** Null while this process holds none. */
   readonly kind: LockKind | null;
-  /** Loads the needs of `acquireLock`, so that its first call is not slower. Takes no lock, and never throws. */
+  /** Another process that is writing to the session now; appending would fail with session_locked. */
+  readonly holder: Holder | null;
+  /**
+   * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the
+   * writer before, so that other processes may have written in between. Throws session_locked, naming the holder.
+   */
+  acquire(): boolean;
+  /** Lets other processes write. */
+  release(): void;
+  /** Loads the needs of `acquire`, so that its first call is not slower. Takes no lock, and never throws. */
   prepare(): void;
   /**
    * Makes sure, while this process is the writer, that other processes see the lock: its files may have been removed.
@@ -39,4 +48,13 @@ export interface LogLock {
 }
 
 /** The lock of a log without other writers. */
-export const NO_LOCK: LogLock = { isHeld: false, kind: null, prepare() {}, renew() {}, beforeRelease() {} };
+export const NO_LOCK: LogLock = {
+  isHeld: false,
+  kind: null,
+  holder: null,
+  acquire: () => false,
+  release() {},
+  prepare() {},
+  renew() {},
+  beforeRelease() {},
+};

@@ -29,7 +29,7 @@ export interface Replica {
   readonly renamed: ReadonlyMap<string, string> | undefined;
   /**
    * Takes the lease for this process, and applies the entries of other writers. Returns undefined if there is nothing to
-   * wait for. Never rejects: `status.refusal` has the reason of a failure, and `acquireLock` of the log throws it.
+   * wait for. Never rejects: `status.refusal` has the reason of a failure, and `acquire` of the log's lock throws it.
    */
   ready(): Promise<void> | undefined;
   /**

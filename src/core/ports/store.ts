@@ -5,7 +5,7 @@ import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { Head, Nodes } from "../tree/nodes.ts";
 import type { FidelityReport } from "./fidelity.ts";
-import type { Holder, LogLock } from "./lock.ts";
+import type { LogLock } from "./lock.ts";
 import type { Replica } from "./replica.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
@@ -50,8 +50,6 @@ export interface Log {
   readonly damage: readonly Damage[];
   /** The reason why appends are refused, or null. */
   readonly readOnly: Failure | null;
-  /** Another process that is writing to it now; appending would fail with session_locked. */
-  readonly lockedBy: Holder | null;
   /** True if the session exists in its store; a new one does from its first append without `defer`. */
   readonly persisted: boolean;
   /** Entries before this position survive everything that the store's durability promises to survive. */
@@ -98,11 +96,6 @@ export interface Log {
   refresh(): Change;
   /** Opens the log that replaced this one; this one must then be closed. Throws the failures of `open`. */
   reopen(): Log;
-  /**
-   * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the
-   * writer before, so that other processes may have written in between. Throws session_locked, naming the holder.
-   */
-  acquireLock(): boolean;
   /** Another place that has the entries and decides what the session contains; null for most logs. */
   readonly replica: Replica | null;
   /** Returns the durability of an entry: `certain` in a log with a replica, whose `confirm` finds it out. */
@@ -110,8 +103,6 @@ export interface Log {
   /** Returns the position of the first entry that remained although its commit failed, once; undefined if none did. */
   takeFirstUncertain(): number | undefined;
   readonly lock: LogLock;
-  /** Releases the lock, so that other processes can write. */
-  unlock(): void;
   /**
    * Moves entries that a dead writer left to a place that concurrent readers see, and makes them durable as far as the
    * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing if it fails, with

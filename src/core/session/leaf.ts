@@ -115,7 +115,7 @@ export class LeafTracker {
     const { log } = this.entries;
     const found = recorded?.count === log.nodes.count ? recorded.leaf : this.inFile;
     if (this.current === found) return false;
-    return log.persisted && log.readOnly === null && log.lockedBy === null;
+    return log.persisted && log.readOnly === null && log.lock.holder === null;
   }
 
   // --- moves ---------------------------------------------------------------------------------------------------

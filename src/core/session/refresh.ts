@@ -169,7 +169,7 @@ export class ExternalChanges {
 
   /** Takes the lock before a write, and then reads what other programs wrote before. Throws session_locked. */
   requireLock(): void {
-    if (this.entries.log.acquireLock()) this.checkForChanges();
+    if (this.entries.log.lock.acquire()) this.checkForChanges();
   }
 
   /** Takes the lock if it can be had. Returns whether this call acquired it. */
@@ -178,7 +178,7 @@ export class ExternalChanges {
     if (log.readOnly) return false;
     log.lock.renew();
     try {
-      if (!log.acquireLock()) return false;
+      if (!log.lock.acquire()) return false;
     } catch (error) {
       if (error instanceof Failure) return false;
       throw error;

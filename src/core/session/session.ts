@@ -382,7 +382,7 @@ export class Session implements Bodies {
   moveLeaf(position: number): void {
     const { head } = this;
     if (head === null) this.leaf.moveTo(position);
-    else if (this.log.readOnly || this.log.lockedBy) this.heads.place(head, position);
+    else if (this.log.readOnly || this.log.lock.holder) this.heads.place(head, position);
     else if (position !== this.heads.leafOf(head)) this.markHead(head, position);
   }
 
@@ -402,8 +402,8 @@ export class Session implements Bodies {
 
   /** True if changes outlast this process. */
   get isKept(): boolean {
-    const { readOnly, lockedBy, persisted } = this.log;
-    return readOnly === null && lockedBy === null && persisted && this.file !== null;
+    const { readOnly, lock, persisted } = this.log;
+    return readOnly === null && lock.holder === null && persisted && this.file !== null;
   }
 
   /** Records a change of this session with the next commit, if it outlasts this process. */
@@ -459,7 +459,7 @@ export class Session implements Bodies {
     this.externalChanges.followLog();
     if (this.log.readOnly || !this.log.persisted || this.leaf.mayBeLeft) return this.log.replica?.upload();
     // If another process is the writer now, our position is not written.
-    if (!this.externalChanges.becomeWriter() && this.log.lockedBy) return;
+    if (!this.externalChanges.becomeWriter() && this.log.lock.holder) return;
     try {
       this.writeMarker();
     } catch (error) {
@@ -490,7 +490,7 @@ export class Session implements Bodies {
   /** Leaves the session and releases the lock, so that other programs can write while nothing happens here. */
   async suspend(): Promise<void> {
     await this.leave();
-    this.log.unlock();
+    this.log.lock.release();
     this.externalChanges.resting = true;
   }
 

@@ -56,7 +56,7 @@ export function becomeWriter(session: Session, options: WriterOptions = {}): Wri
 }
 
 function stateOf({ log }: Session): WriterState {
-  return log.lockedBy === null ? "writer" : "held";
+  return log.lock.holder === null ? "writer" : "held";
 }
 
 /** Becomes the writer of a session that is not open for a client. Rejects with the reason if another process is. */
@@ -87,7 +87,7 @@ export function fetchLostCopy(session: Session, stores: Stores, error?: unknown)
     (error.byOthers || error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
   if (!(isGone || isDamaged(log)) || log.durableCount < log.nodes.count) return undefined;
   // The lock belongs to the lost file.
-  log.unlock();
+  log.lock.release();
   return stores.arrive({ sessionPath: file }, () => true);
 }
 
@@ -113,7 +113,7 @@ export function confirmEntries({ log }: Session): Promise<void> | undefined {
  * of other programs are to be read first. Throws session_locked, and outcome_unknown if the entries stay uncertain.
  */
 export function settleEntries({ log }: Session, positions: readonly number[]): boolean {
-  if (log.acquireLock()) return false;
+  if (log.lock.acquire()) return false;
   log.settle();
   if (positions.some((position) => log.outcome(position) === "unknown"))
     throw toNotUndoneFailure(new Failure("storage_failed"));

@@ -1,15 +1,11 @@
-/** Announces the holder of a session, and finds it: sockets with announcements in private folders. */
+/**
+ * Lets a process that finds a session locked reach the holder of the lock: sockets, with announcements in private folders.
+ * Only the lock decides who owns a session; an announcement only gives an address, and may be missing or late at any time.
+ */
 
 import { hostname } from "node:os";
 import type { Duplex } from "node:stream";
 import { isMissing } from "../../core/errno.ts";
-import {
-  type Announcement,
-  ATTACH_PROTOCOL,
-  type Attachments,
-  type Entrance,
-  type FoundHolder,
-} from "../../core/ports/attach.ts";
 import { type Disk, type FileInfo, removeQuietly } from "../../storage/fs/disk.ts";
 import { getInfo } from "../../storage/fs/files.ts";
 import {
@@ -26,6 +22,7 @@ import { readBootId } from "../../storage/fs/processes.ts";
 import { drawBytes } from "../../storage/fs/random.ts";
 import { isSameFile } from "../../storage/fs/stamps.ts";
 import {
+  type Announcement,
   clearAnnouncements,
   getNextEpoch,
   getSocketPath,
@@ -35,6 +32,58 @@ import {
   writeAnnouncement,
 } from "../../storage/locks/announcements.ts";
 import { connectTo, isUnbound, listenAt } from "./sockets.ts";
+
+/** The major version of the protocol of an attached stream. */
+export const ATTACH_PROTOCOL = 1;
+
+/** A holder's listening socket, announced. */
+export interface Entrance {
+  readonly announcement: Announcement;
+  /**
+   * Announces the same at the file that replaced the session's, after a repair or a move. Connected clients stay
+   * connected. If that fails, no other process can find the holder until the next call. Never throws.
+   */
+  moved(file: string): void;
+  /**
+   * Stops listening and removes socket and announcement, if they are still ours, while the lock is held: without it,
+   * the next holder may replace them by its own in between. Connected clients stay connected. Never throws.
+   */
+  close(): void;
+  /** Does the same without the lock: the announcement stays, as that of a holder that died. Never throws. */
+  abandon(): void;
+  /** Announces the holder again if other programs removed the announcement, as cleaners of folders do. Never throws. */
+  renew(): void;
+}
+
+/** A holder as its announcement describes it, which may have died since. */
+export interface FoundHolder {
+  readonly announcement: Announcement;
+  /** Connects to the holder. Rejects at once when no process listens. A stopped holder accepts, and is silent. */
+  connect(): Promise<Duplex>;
+}
+
+/** Ways in and out between the processes of one user on one kernel. */
+export interface Attachments {
+  /**
+   * Listens for clients that want to join the session at `file`, a session file or a container, whose lock this process
+   * holds. `entered` gets each one before it has shown the token. Does not keep the process alive. Returns null if
+   * listening fails. Never throws: the lock is held all the same.
+   */
+  open(file: string, entered: (stream: Duplex) => void): Entrance | null;
+  /**
+   * Finds the announced holder of the session at `file`. Returns null when this process can join none. Creates and
+   * removes nothing, and never throws.
+   */
+  find(file: string): FoundHolder | null;
+}
+
+/** Returns whether a client gave the token of an announcement. Takes the same time for every wrong one. */
+export function isToken(given: unknown, { token }: Pick<Announcement, "token">): boolean {
+  if (typeof given !== "string" || given.length !== token.length) return false;
+  let difference = 0;
+  for (let at = 0; at < token.length; at++) difference |= given.charCodeAt(at) ^ token.charCodeAt(at);
+  return difference === 0;
+}
 
 export interface AttachOptions extends PlacesDeps {
   /** Name of this server for processes that find it, and the version of its program. */
@@ -62,7 +111,7 @@ const TRIES = 5;
 const MOST_KEPT = 1000;
 
 /** Returns the announcements and connections of this process. On a system without users, no process can connect. */
-export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
+export function makeAttachments(options: AttachOptions): Attachments {
   const { client, version, now, ownDisk } = options;
   const epochs = new Epochs();
   let known: string | undefined;
@@ -92,8 +141,8 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
     const announced = announce(found);
     return announced && entranceOf(announcement, announced, announceAnew, announceAgain);
   };
-  const find = (file: string): FoundHolder<Duplex> | null => {
-    let newest: FoundHolder<Duplex> | null = null;
+  const find = (file: string): FoundHolder | null => {
+    let newest: FoundHolder | null = null;
     const all = places(file);
     for (const place of all) {
       const seen = quietly(() => lookAt(place));

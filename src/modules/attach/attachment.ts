@@ -8,17 +8,10 @@ import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
 import { findKnownValueEnd, getElements, getMembers, toBytes, toOneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
-import {
-  type Announcement,
-  ATTACH_PROTOCOL,
-  type Attachments,
-  type FoundHolder,
-  type SharedClient,
-  type SharedHolder,
-  toShownName,
-} from "../../core/ports/attach.ts";
+import { type SharedClient, type SharedHolder, toSharedClient, toShownName } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import { takeOver } from "../../core/session/writer.ts";
+import { eventNames } from "../../handlers/shared/event-names.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Question } from "../../server/connection/call.ts";
@@ -26,10 +19,11 @@ import { DescribedError, type ErrorDescription } from "../../server/connection/d
 import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 import { type PassedCall, Redirection, type RemoteRunner } from "../../server/dispatch/gate.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
+import type { Announcement } from "../../storage/locks/announcements.ts";
+import { ATTACH_PROTOCOL, type Attachments, type FoundHolder } from "./announcing.ts";
 import { AskedCalls, runLocally, serializeParams, settleCall } from "./asked-calls.ts";
 import { getLastEntryId } from "./guest.ts";
 import type { Hosting } from "./hosting.ts";
-import { isKnownEvent, makeUnansweredFailure, parseClient, parseHolder, requireValidMessage } from "./messages.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import {
   type CatchUpOptions,
@@ -54,7 +48,7 @@ const STABLE_AFTER = 1000;
 
 export interface AttachmentOptions {
   readonly server: SharingServer;
-  readonly attachments: Attachments<Duplex>;
+  readonly attachments: Attachments;
   /** Lets others join the sessions that this process has taken over. */
   readonly hosting: Hosting;
   readonly client: string;
@@ -66,7 +60,7 @@ export interface AttachmentOptions {
 }
 
 /** Returns the announced holder of a session; null if this process can join none. */
-export function findHolder({ attachments }: AttachmentOptions, { file }: Session): FoundHolder<Duplex> | null {
+export function findHolder({ attachments }: AttachmentOptions, { file }: Session): FoundHolder | null {
   return file === null ? null : attachments.find(file);
 }
 
@@ -525,4 +519,71 @@ export class Attachment implements RemoteRunner {
 
 function sleep(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+type Value = PipeMessage["value"];
+
+// --- messages of a holder, which may be faulty, or not a server of this kind -----------------------------------------
+
+/** Returns the holder in its reply to `attach`; undefined if it refused. */
+function parseHolder({ attached }: Value): SharedHolder | undefined {
+  if (!isObject(attached)) return undefined;
+  const { epoch, client, pid } = attached;
+  if (!Number.isSafeInteger(epoch) || !Number.isSafeInteger(pid) || typeof client !== "string") return undefined;
+  return { epoch: epoch as number, client, pid: pid as number };
+}
+
+/** Returns the client in a payload for the local host; without members if it is invalid. */
+function parseClient(payload: unknown): Partial<SharedClient> {
+  const { id, name, pid } = toSharedClient((payload as { client?: unknown } | null)?.client) ?? {};
+  return { id, name, pid };
+}
+
+/** Returns the failure of a call that the holder has not answered, with the reason for giving up. */
+function makeUnansweredFailure({ command }: Call, { client, pid }: SharedHolder, why: string): Failure {
+  const sentence = `${client} (process ${pid}), which holds this session, has not answered. ${why}`;
+  const details = { holder: { client, pid } };
+  // A read changes nothing, so its outcome is not in doubt.
+  if (command.effect === "read")
+    return new Failure("session_locked", `${sentence} Ask again later.`, details, { retryable: true });
+  const rest = "Whether it did this is not known: read the state, or send it again with the same idempotencyKey.";
+  return new Failure("outcome_unknown", `${sentence} ${rest}`, details, { retryable: true });
+}
+
+/** Throws SyntaxError for an invalid message. Unknown members and events belong to a newer version and are allowed. */
+function requireValidMessage(value: Value): void {
+  const { reply, event, lost, at, leafId = null, lastId = null, sharedLeafId = null } = value;
+  const isValid =
+    [leafId, lastId, sharedLeafId].every(isIdOrNull) &&
+    (at === undefined || (isObject(at) && typeof at.head === "string" && isIdOrNull(at.lastId))) &&
+    (reply === undefined || isReply(value)) &&
+    (event === undefined || isEvent(value)) &&
+    (lost === undefined || (Number.isSafeInteger(lost) && (lost as number) > 0));
+  if (!isValid) throw new SyntaxError("no holder says that");
+}
+
+function isIdOrNull(id: unknown): boolean {
+  return id === null || typeof id === "string";
+}
+
+function isReply({ reply, result, error }: Value): boolean {
+  if (!Number.isSafeInteger(reply)) return false;
+  if (error === undefined) return result !== undefined;
+  if (!isObject(error) || !isObject(error.data)) return false;
+  return Number.isSafeInteger(error.code) && typeof error.sentence === "string" && typeof error.name === "string";
+}
+
+function isEvent({ event, payload }: Value): boolean {
+  if (typeof event !== "string" || !isObject(payload)) return false;
+  const { entryIds } = payload;
+  return event !== "session_append" || (Array.isArray(entryIds) && entryIds.every((id) => typeof id === "string"));
+}
+
+/** Returns whether this version knows an event. */
+function isKnownEvent(event: string): event is EventName {
+  return (eventNames as readonly string[]).includes(event);
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -2,14 +2,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import {
-  ATTACH_PROTOCOL,
-  type Attachments,
-  type Entrance,
-  isToken,
-  type SharedClient,
-  toSharedClient,
-} from "../../core/ports/attach.ts";
+import { type SharedClient, toSharedClient } from "../../core/ports/attach.ts";
 import { makeTimestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -17,6 +10,7 @@ import type { Call } from "../../server/connection/call.ts";
 import { makeEvent, type PendingEvent } from "../../server/connection/events.ts";
 import { isSharedEvent, toPeerEvent } from "../../server/connection/peer-events.ts";
 import type { SharingServer } from "../../server/dispatch/sharing.ts";
+import { ATTACH_PROTOCOL, type Attachments, type Entrance, isToken } from "./announcing.ts";
 import { Guest, type GuestRegistry } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { isSameClient, makeJoinEvent, makeLeaveEvent, type PresenceEvent } from "./reported-clients.ts";
@@ -33,7 +27,7 @@ interface OpenEntrance {
 }
 
 interface HostingOptions {
-  readonly attachments: Attachments<Duplex>;
+  readonly attachments: Attachments;
   readonly server: SharingServer;
   readonly durability: "sync" | "os";
   /** Milliseconds of silence after which a guest with an open question counts as stopped. */

@@ -90,13 +90,13 @@ export class Attaching {
         this.isClosed ||
         this.isHurried ||
         outcome === "refused" ||
-        session.log.lockedBy === null ||
+        session.log.lock.holder === null ||
         performance.now() >= late
       )
         break;
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
-    if (session.log.lockedBy !== null)
+    if (session.log.lock.holder !== null)
       this.refuse(session, outcome === "refused" ? REFUSED_FOR : SILENT_FOR, isAsked || outcome === "refused");
     return undefined;
   }
@@ -106,8 +106,8 @@ export class Attaching {
   }
 
   /** Returns whether the lock was taken just now. */
-  private isNew({ log: { lockedBy } }: Session): boolean {
-    const age = this.options.server.workspace.env.now() - Date.parse(lockedBy?.since ?? "");
+  private isNew({ log: { lock } }: Session): boolean {
+    const age = this.options.server.workspace.env.now() - Date.parse(lock.holder?.since ?? "");
     return age >= 0 && age < SUCCEEDED_WITHIN;
   }
 

@@ -1,20 +1,21 @@
 /** Shares sessions between processes: the process with the lock lets the others join. */
 
-import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import type { Attachments } from "../../core/ports/attach.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
+import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { isForHolder } from "../../handlers/shared/repetition.ts";
-import type { AskedHost, Call } from "../../server/connection/call.ts";
+import type { AskedHost, Call, Question } from "../../server/connection/call.ts";
 import type { PendingEvent } from "../../server/connection/events.ts";
 import type { Decision } from "../../server/dispatch/gate.ts";
 import type { Sharing, SharingServer } from "../../server/dispatch/sharing.ts";
+import type { Attachments } from "./announcing.ts";
 import type { Attachment } from "./attachment.ts";
 import { Guest } from "./guest.ts";
 import { Hosting } from "./hosting.ts";
 import { Attaching } from "./joining.ts";
-import { SharedHooks } from "./shared-hooks.ts";
+import { SHARED_HOOKS } from "./protocol.ts";
 
 /** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
@@ -28,7 +29,7 @@ export interface SharingLimits {
 
 interface SharingParts extends SharingLimits {
   readonly server: SharingServer;
-  readonly attachments: Attachments<Duplex>;
+  readonly attachments: Attachments;
   /** Name of this server for others. */
   readonly client: string;
 }
@@ -77,7 +78,7 @@ export class SessionSharing implements Sharing {
       return undefined;
     }
     // A holder on another machine cannot be joined.
-    if (!attachment && session.log.lockedBy?.host !== undefined) return undefined;
+    if (!attachment && session.log.lock.holder?.host !== undefined) return undefined;
     return attachment?.redirection ?? this.attaching.join(session).then((joined) => joined?.redirection);
   }
 
@@ -115,7 +116,7 @@ export class SessionSharing implements Sharing {
     if (!this.server.canSendEvents) return;
     // Looking up a lock's holder reads the list of all sockets.
     for (const session of joined ?? workspace.sessions)
-      if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
+      if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lock.holder !== null)
         void this.attaching.join(session, false);
   }
 
@@ -185,4 +186,52 @@ function makeHolderFailure({ command }: Call, attachment: Attachment): Failure {
     `${command.name} must be run by ${name ?? client} (process ${pid}), which holds this session. Run it there, or close the session there and try again.${instead}`,
     { holder: { client, pid, name } },
   );
+}
+
+// --- hooks of several hosts -----------------------------------------------------------------------------------------
+
+class SharedHooks implements AskedHost {
+  private readonly caller: AskedHost;
+  /** Description of the caller for the other hosts. */
+  private readonly client: object;
+  /** Returns all hosts of the session in the order of asking: the holder's, then the guests. */
+  private readonly hosts: () => readonly AskedHost[];
+
+  constructor(caller: AskedHost, { id, name, pid }: SharedClient, hosts: () => readonly AskedHost[]) {
+    this.caller = caller;
+    this.client = { id, name, pid };
+    this.hosts = hosts;
+  }
+
+  has(name: HookName): boolean {
+    return this.nextFor(name, new Set()) !== undefined;
+  }
+
+  private nextFor(name: HookName, tried: ReadonlySet<AskedHost>): AskedHost | undefined {
+    // All other hooks concern the caller's own sessions, so no other host is asked.
+    const candidates = SHARED_HOOKS.includes(name) ? [this.caller, ...this.hosts()] : [this.caller];
+    return candidates.find((host) => !tried.has(host) && host.has(name));
+  }
+
+  ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
+    const tried = new Set<AskedHost>();
+    let question: Question | undefined;
+    let asked = this.caller;
+    const answerOf = async (host: AskedHost): Promise<HookAnswer> => {
+      tried.add(host);
+      asked = host;
+      question = host.ask(name, host === this.caller ? payload : { ...payload, client: this.client }, onId);
+      const answer = await question.answer;
+      // The call of a host that is gone needs no answer. If another host is gone, the next one is asked.
+      const next = answer.reason === "host_gone" && host !== this.caller ? this.nextFor(name, tried) : undefined;
+      return next ? answerOf(next) : answer;
+    };
+    const answer = answerOf(this.nextFor(name, tried) ?? this.caller);
+    answer.catch(() => {});
+    return {
+      answer,
+      cancel: () => question?.cancel(),
+      asks: (peer) => (asked instanceof Guest ? asked : undefined) === peer,
+    };
+  }
 }

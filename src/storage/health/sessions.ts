@@ -225,7 +225,7 @@ function damageOf(
   if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
   // An unknown version is no damage, and the last line of a session being written may still be incomplete.
   const damage = [...new Set([...log.damage, ...log.repairable])].filter(
-    ({ kind }) => !NO_DAMAGE.has(kind) && !(kind === "torn_tail" && log.lockedBy !== null),
+    ({ kind }) => !NO_DAMAGE.has(kind) && !(kind === "torn_tail" && log.lock.holder !== null),
   );
   if (damage.length === 0) return null;
   const reasons = damage

@@ -78,7 +78,7 @@ export async function runExclusively<T>(
     useAndClose(deps.open(resolveLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (getUnfrozenPath(path) !== null && log.readOnly) throw log.readOnly;
-      log.acquireLock();
+      log.lock.acquire();
       return run({
         // Hosts may still use the path of a file that was migrated.
         file: log.file ?? path,

@@ -119,7 +119,7 @@ export async function lockOwners<T>(
       if (owner === null) continue;
       const log = deps.open(owner);
       logs.push(log);
-      log.acquireLock();
+      log.lock.acquire();
     }
     return await run();
   } finally {
@@ -149,7 +149,7 @@ export function getDisplayName(log: Log): string | null {
 async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): Promise<Owner> {
   try {
     return await useAndClose(deps.open(path), async (log) => {
-      const { lockedBy: holder } = log;
+      const { holder } = log.lock;
       return { ...(isAnnounced ? describeOwner(log) : await inspectOwner(deps, log)), holder };
     });
   } catch (error) {

@@ -2,7 +2,6 @@
 
 import { isAbsolute } from "node:path";
 import { parse, toBytes } from "../../core/json/json.ts";
-import type { Announcement } from "../../core/ports/attach.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";
 import { type AnnouncedSession, isPrivate } from "../fs/private-folders.ts";
@@ -27,6 +26,22 @@ export function parseAnnouncedInode(name: string): number | undefined {
 export function parseAnnouncedName(name: string): string | undefined {
   const [digest] = /^[0-9a-f]+/.exec(name) ?? [];
   return digest !== undefined && ENDING.test(name.slice(digest.length)) ? digest : undefined;
+}
+
+/** The facts that a holder publishes for processes that want to join it. */
+export interface Announcement {
+  /** 256 random bits in base64url. A joining client proves with them that it has read the announcement. */
+  readonly token: string;
+  /** Larger than that of every holder before, as far as this process can know: their number plus one, or the time. */
+  readonly epoch: number;
+  /** The major version of the protocol that the holder speaks on attached streams. */
+  readonly protocol: number;
+  /** Version of the holder's program. */
+  readonly version: string;
+  /** The holder's name for people, as its lock has it. */
+  readonly client: string;
+  /** The holder's process, in its own pid namespace. */
+  readonly pid: number;
 }
 
 /** An announcement with the run of the kernel in which it can be reached. */

@@ -26,7 +26,6 @@ import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { ReplicatedLog } from "./replica.ts";
-import { UncertainEntries } from "./uncertain-entries.ts";
 import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
@@ -151,6 +150,7 @@ export class FileLog implements ReplicatedLog {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     const { lock } = backend.state;
+    const findHolder = (): Holder | null => lock.lockedBy(backend.lockedFile) ?? this.replica?.status.holder ?? null;
     this.lock = {
       get isHeld() {
         return lock.isHeld;
@@ -158,6 +158,11 @@ export class FileLog implements ReplicatedLog {
       get kind() {
         return lock.kind;
       },
+      get holder() {
+        return findHolder();
+      },
+      acquire: () => this.acquireLock(),
+      release: () => this.unlock(),
       prepare: () => lock.prepare(),
       renew: () => this.renewLock(),
       beforeRelease: (run) => (lock.releasing = run),
@@ -212,10 +217,6 @@ export class FileLog implements ReplicatedLog {
 
   get stamp(): FileStamp | null {
     return this.backend.stamp;
-  }
-
-  get lockedBy(): Holder | null {
-    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.replica?.status.holder ?? null;
   }
 
   get mayHideEntries(): boolean {
@@ -282,7 +283,7 @@ export class FileLog implements ReplicatedLog {
     return next;
   }
 
-  acquireLock(): boolean {
+  private acquireLock(): boolean {
     const { refusal = null } = this.replica?.status ?? {};
     if (refusal) throw refusal;
     return this.lockHere();
@@ -313,7 +314,7 @@ export class FileLog implements ReplicatedLog {
     if (!lock.isHeld) this.backend.state.isConfirmed = false;
   }
 
-  unlock(isLast = false): void {
+  private unlock(isLast = false): void {
     const { backend } = this;
     if (backend.state.lock.isHeld || !this.persisted) this.writeBehind();
     if (backend.state.lock.isHeld && this.unwrittenFrom === undefined) backend.unlocking(isLast);
@@ -590,5 +591,40 @@ export class FileLog implements ReplicatedLog {
     // The next process with the lock finds no session to write to.
     backend.state.lock.release();
     this.replica?.release();
+  }
+}
+
+// --- entries that remained although their commit failed -------------------------------------------------------------
+
+class UncertainEntries {
+  private ranges: { readonly from: number; readonly to: number }[] = [];
+  /** The first unreported one. */
+  private firstUnreported: number | undefined;
+
+  /** Notes those from a position up to another. */
+  add(from: number, to: number): void {
+    this.ranges.push({ from, to });
+    this.firstUnreported ??= from;
+  }
+
+  has(position: number): boolean {
+    return this.ranges.some(({ from, to }) => position >= from && position < to);
+  }
+
+  /** Returns the position of the first unreported entry, once. */
+  takeFirst(): number | undefined {
+    const { firstUnreported } = this;
+    this.firstUnreported = undefined;
+    return firstUnreported;
+  }
+
+  /** Number of times that entries stayed. */
+  get size(): number {
+    return this.ranges.length;
+  }
+
+  /** Forgets them, as in a file that was published anew. */
+  forget(): void {
+    this.ranges = [];
   }
 }

@@ -12,7 +12,7 @@ import { HeadReader } from "../../core/format/node-reader.ts";
 import { findMember, getMembers, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";
-import { KNOWN_TYPES, Nodes, packId } from "../../core/tree/nodes.ts";
+import { Column, KNOWN_TYPES, Nodes, packId } from "../../core/tree/nodes.ts";
 import { pause } from "../fs/chunked-io.ts";
 import {
   checkpointFile,
@@ -31,8 +31,6 @@ import { type Disk, exists, getInfoIfPresent, openFile, readWhole } from "../fs/
 import { readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
 import { CHUNK, scanLines } from "../log/lines.ts";
-import { AuditedRows } from "./audited-rows.ts";
-import { AuditedTree } from "./audited-tree.ts";
 import { crc32c, formatCrc, makeFastMemory, type SummedMemory } from "./crc32c.ts";
 import {
   type Checkpoint,
@@ -46,7 +44,7 @@ import {
   readLedger,
   readPointer,
 } from "./documents.ts";
-import { decodeFrame, decodeRow, extendChain, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
+import { decodeFrame, decodeRow, extendChain, type Frame, GENESIS, type IndexRow, Malformed, NO_CRC } from "./frame.ts";
 import { isUnpointed } from "./pointer.ts";
 
 const INVARIANTS = {
@@ -551,4 +549,132 @@ function reasonOf(error: unknown): string {
   const { message, name } = error as Error;
   if (name === "corrupt") return message;
   throw error;
+}
+
+// --- the rows and the tree, as the audit counts them ----------------------------------------------------------------
+
+/** Rows in columns, by place: as objects, a million of them would be most of the audit's memory. */
+class AuditedRows {
+  count = 0;
+  readonly ids: string[] = [];
+  readonly crcs = new Column(new Uint32Array(16));
+  private readonly segments = new Column(new Float64Array(16));
+  private readonly frames = new Column(new Float64Array(16));
+  private readonly starts = new Column(new Float64Array(16));
+  private readonly lengths = new Column(new Float64Array(16));
+
+  /** Returns how many there are then. */
+  add(row: IndexRow): number {
+    const place = this.count++;
+    this.ids.push(row.entryId);
+    this.crcs.set(place, Number.parseInt(row.crc32c, 16));
+    this.segments.set(place, row.segmentSeq);
+    this.frames.set(place, row.frameSeq);
+    this.starts.set(place, row.byteOffset);
+    this.lengths.set(place, row.byteLength);
+    return this.count;
+  }
+
+  /** Returns whether the row at a place is that of a frame that lies there. */
+  isOf(place: number, { segmentSeq, frameSeq, entryId }: Frame, start: number, length: number): boolean {
+    return (
+      this.segments.values[place] === segmentSeq &&
+      this.frames.values[place] === frameSeq &&
+      this.starts.values[place] === start &&
+      this.lengths.values[place] === length &&
+      this.ids[place] === entryId
+    );
+  }
+}
+
+const NO_PARENT = -1;
+/** The parent of a frame whose parent has not come yet; its id is in `awaited`. */
+const AWAITED = -2;
+/** Children are counted up to here: more than two are the same. */
+const MANY = 3;
+
+class AuditedTree {
+  readonly ids: string[] = [];
+  /** Position of the last frame with an id. */
+  private readonly positions = new Map<string, number>();
+  private readonly parents = new Column(new Int32Array(16));
+  private readonly childCounts = new Column(new Uint8Array(16));
+  /** 1 for each frame that no later one continues. */
+  private readonly heads = new Column(new Uint8Array(16));
+  /** Ids of parents that had not come, by the position of the child, and the number of such children. */
+  private readonly awaited = new Map<number, string>();
+  private readonly earlyChildren = new Map<string, number>();
+  /** The next frame with the same id, for each frame whose id came again. */
+  private readonly repeated = new Map<number, number>();
+
+  /** Returns the position of the last frame with an id, or -1. */
+  positionOf(id: string): number {
+    return this.positions.get(id) ?? -1;
+  }
+
+  /** Adds a frame; `before` is the last one with its id, or -1. Returns how many name its parent now, up to three. */
+  add(id: string, parentId: string | null, before: number): number {
+    const position = this.ids.length;
+    const follows = before < 0 && parentId === this.ids[position - 1];
+    this.ids.push(id);
+    this.positions.set(id, position);
+    this.heads.set(position, 1);
+    this.childCounts.set(position, before < 0 ? (this.earlyChildren.get(id) ?? 0) : this.childCounts.values[before]);
+    if (before >= 0) {
+      this.heads.values[before] = 0;
+      this.repeated.set(before, position);
+    }
+    if (parentId === null) {
+      this.parents.set(position, NO_PARENT);
+      return 0;
+    }
+    // Most frames continue the one before them.
+    const parent = follows ? position - 1 : (this.positions.get(parentId) ?? AWAITED);
+    this.parents.set(position, parent);
+    if (parent === AWAITED) {
+      this.awaited.set(position, parentId);
+      const early = Math.min(MANY, (this.earlyChildren.get(parentId) ?? 0) + 1);
+      this.earlyChildren.set(parentId, early);
+      return early;
+    }
+    this.heads.values[parent] = 0;
+    const children = Math.min(MANY, this.childCounts.values[parent] + 1);
+    this.childCounts.values[parent] = children;
+    return children;
+  }
+
+  /** Passes each frame whose parent is nowhere to `missing`, and one of each cycle to `cyclic`. */
+  checkParents(missing: (position: number, parentId: string) => void, cyclic: (position: number) => void): void {
+    const { length } = this.ids;
+    const above = this.parents.values.slice(0, length);
+    for (let position = 0; position < length; position++) {
+      if (above[position] === AWAITED) {
+        const parentId = this.awaited.get(position) as string;
+        above[position] = this.positionOf(parentId);
+        if (above[position] < 0) missing(position, parentId);
+      } else if (this.repeated.size > 0)
+        // The last frame with an id is the one that its children continue.
+        for (let next = this.repeated.get(above[position]); next !== undefined; next = this.repeated.get(next))
+          above[position] = next;
+    }
+    // 0: not visited, 1: on the present walk, 2: done.
+    const seen = new Uint8Array(length);
+    const way: number[] = [];
+    for (let from = 0; from < length; from++) {
+      let at = from;
+      for (; at >= 0 && seen[at] === 0; at = above[at]) {
+        seen[at] = 1;
+        way.push(at);
+      }
+      if (at >= 0 && seen[at] === 1) cyclic(at);
+      for (const step of way) seen[step] = 2;
+      way.length = 0;
+    }
+  }
+
+  /** Yields the frames that no other continues. */
+  *branchHeads(): Generator<number> {
+    for (let position = 0; position < this.ids.length; position++)
+      if (this.heads.values[position] === 1) yield position;
+  }
 }

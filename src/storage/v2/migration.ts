@@ -171,7 +171,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
   return useAndClose(options.openFile(source), async (log) => {
     requireNoObstacles((await planOf(options, log, source, false)).obstacles);
     // The log of a database is a copy of its rows, and the database is locked already.
-    if (run.format === "jsonl_v3") log.acquireLock();
+    if (run.format === "jsonl_v3") log.lock.acquire();
     return copy({ run, log, source, stamp: run.disk.info(source), verification: NONE_VALID });
   });
 }

@@ -23,7 +23,7 @@ import {
   POINTER,
   segmentFolder,
 } from "../fs/container-paths.ts";
-import { type Disk, exists, isAbsent } from "../fs/disk.ts";
+import { type Disk, exists, isAbsent, renameExclusive } from "../fs/disk.ts";
 import {
   addNumber,
   findLastName,
@@ -417,18 +417,27 @@ export function resolveContainerFolder(disk: Disk, file: string): string {
   return guardErrno("looking for the session", () => listBackups(disk, file).at(-1)?.path ?? file);
 }
 
-/** Removes the pointer of a session that began in V2 and whose container is missing. A damaged one stays as a backup. */
+/**
+ * Takes away the pointer of a session that began in V2 and whose container is missing; a damaged one stays as a backup. There
+ * is no lock without a container: if another process has made the container meanwhile, the pointer gets its name back.
+ */
 export function dropOrphanPointer(disk: Disk, container: string): void {
-  if (!isAbsent(disk, resolveContainerFolder(disk, container))) return;
+  const isOrphan = (): boolean => isAbsent(disk, resolveContainerFolder(disk, container));
+  if (!isOrphan()) return;
   const file = getPointerFile(container);
+  let isDamaged = false;
   try {
     const pointer = readPointer(disk, file);
-    if (pointer?.active === "native_v2" && pointer.source === null) disk.remove(file);
+    if (pointer?.active !== "native_v2" || pointer.source !== null) return;
   } catch (error) {
     if (!(error instanceof Malformed)) throw error;
-    const isOfOthers = getInfo(disk, file)?.kind !== "file" || findNewerPointer(disk, file) !== null;
-    if (!isOfOthers) disk.rename(file, nameBackup(disk, file, "damaged"));
+    isDamaged = true;
+    if (getInfo(disk, file)?.kind !== "file" || findNewerPointer(disk, file) !== null) return;
   }
+  const backup = nameBackup(disk, file, "damaged");
+  disk.rename(file, backup);
+  if (!isOrphan()) renameExclusive(disk, backup, file);
+  else if (!isDamaged) disk.remove(backup);
 }
 
 /** Returns the parts of the session at a path, which may name its file or its container. Throws session_not_found. */

@@ -192,7 +192,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
     if (log.readOnly?.name === "unsupported_version") throw log.readOnly;
     const before = hasSnapshot ? options.openFile(getFrozenName(named as string), true) : null;
     try {
-      log.acquireLock();
+      log.lock.acquire();
       const file = named ?? options.fileFor(log.header, dirname(location.container));
       const { nodes } = log;
       const later = makeRange(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);

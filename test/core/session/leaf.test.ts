@@ -113,7 +113,7 @@ class History {
   async append(): Promise<void> {
     const drafts = Array.from({ length: this.random.chance(0.7) ? 1 : 3 }, () => this.draft());
     try {
-      if (this.session.log.acquireLock()) await this.refresh();
+      if (this.session.log.lock.acquire()) await this.refresh();
       // Entries that others wrote since then come first, and do not take the leaf along.
       this.leaf = this.session.append(drafts).ids.at(-1) as string;
       this.unseen = [];

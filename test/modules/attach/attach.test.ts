@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { type Entrance, isToken } from "../../../src/core/ports/attach.ts";
+import { type Entrance, isToken } from "../../../src/modules/attach/announcing.ts";
 import { confineDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";

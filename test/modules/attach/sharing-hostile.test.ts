@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync }
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
-import type { Entrance } from "../../../src/core/ports/attach.ts";
+import type { Entrance } from "../../../src/modules/attach/announcing.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { isLock, type Locks, makeLock } from "../../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../../src/storage/locks/locks.ts";

@@ -6,7 +6,7 @@ import { createConnection } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, type TestOptions, test, vi } from "vitest";
-import type { Entrance } from "../../../src/core/ports/attach.ts";
+import type { Entrance } from "../../../src/modules/attach/announcing.ts";
 import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../../support/namespaces.ts";
 import { needs } from "../../support/needs.ts";

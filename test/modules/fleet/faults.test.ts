@@ -47,7 +47,7 @@ async function live(kind: MachineKind, at: number, fault: FleetFault, tries: num
       if (name === "storage_failed") expect(scene.table.linesOf(SESSION)).toEqual(before);
     }
     expect(scene.table.linesOf(SESSION)).toEqual(all);
-    if (words === "1 2") scene.log.unlock();
+    if (words === "1 2") scene.log.lock.release();
   }
   await scene.play("copy 0 1 2 3 4");
   return fleet.calls.length;
@@ -197,7 +197,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
   test("a server that was stopped while another took over is refused, and all that waits is kept aside", async () => {
     const scene = await begun({}, "two has 0; two asks; two refuses session_locked");
-    expect(scene.actor("two").log.lockedBy).toMatchObject({ client: "one", host: "host of one" });
+    expect(scene.actor("two").log.lock.holder).toMatchObject({ client: "one", host: "host of one" });
     await scene.play("two expires; two asks; two writes 1");
     const outcomes = ["7<0", "8<7"].map((word) => {
       scene.actor("one").append([word]);
@@ -235,7 +235,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(counts()[1]).toBeGreaterThan(once[1]);
     // Other processes of this machine may read it.
     const reader = machine.other.open(machine.file);
-    expect(reader.acquireLock()).toBe(true);
+    expect(reader.lock.acquire()).toBe(true);
     reader.close();
   });
 
@@ -292,7 +292,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const { one, table } = scene;
       if (does === "has its lock") table.rows.clear();
       const other = one.other.open(one.file);
-      if (does === "has its lock") other.acquireLock();
+      if (does === "has its lock") other.lock.acquire();
       else other.append(lines(1));
       scene.log.refresh();
       // Next to a writer, only indexed entries of a container are read.

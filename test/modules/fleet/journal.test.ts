@@ -273,10 +273,10 @@ describe.each(["jsonl", "v2"] as const)(
       const other = await openOther();
       await scene.play("heals; leaves");
       const open = other.store.open(other.file);
-      open.acquireLock();
+      open.lock.acquire();
       await given(() => [open]);
       await scene.play("fleet 0");
-      open.unlock();
+      open.lock.release();
       await given(() => [open], 1500);
       scene.actor("one").opened = open;
       // It takes in what came, and goes on after it.

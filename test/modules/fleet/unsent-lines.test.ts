@@ -119,10 +119,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const [note] = notesOn(disk);
     const bytes = disk.content(note) as Uint8Array;
     disk.remove(note);
-    const acquire = log.acquireLock.bind(log);
-    log.acquireLock = () => {
+    const { lock } = log;
+    const { acquire } = lock;
+    lock.acquire = () => {
       disk.put(note, bytes);
-      log.acquireLock = acquire;
+      lock.acquire = acquire;
       return acquire();
     };
     await scene.play("follows; finds; aside; fleet 0 1 7<0 @1; copy 0 1 7<0 @1");

@@ -6,7 +6,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { makeClaudeSkim } from "../../../src/modules/foreign/read/claude/skim.ts";
+import { makeClaudeSkim } from "../../../src/modules/foreign/read/claude/claude.ts";
 import { randomClaudeSession } from "../../support/foreign/claude.ts";
 import { CODEX_SESSION, randomCodexSession } from "../../support/foreign/codex.ts";
 import { GEMINI_SESSION, randomGeminiSession } from "../../support/foreign/gemini.ts";

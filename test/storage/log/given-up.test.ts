@@ -166,7 +166,7 @@ test("a commit that waits for the operation that runs fails where its entries ar
 
 test.each(KINDS)("what other machines wrote replaces a session, though its folder is not synced (%s)", async (kind) => {
   const { disk, log } = await three(kind);
-  log.acquireLock();
+  log.lock.acquire();
   const path = pathOf(kind);
   const rename = disk.rename.bind(disk);
   disk.rename = (from, to) => {

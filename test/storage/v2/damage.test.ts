@@ -689,6 +689,37 @@ describe("what is no container of ours", () => {
     }
   });
 
+  acrossTiers(test, [3, 1])(
+    "that of a container that another process makes meanwhile stays, at each of %i calls",
+    (step) => {
+      const make = (on: Disk) => {
+        const log = v2On(on).create(beginning());
+        try {
+          log.append(bytes(...chain(1)));
+        } catch (error) {
+          expect((error as Error).name).toMatch(/^(already_exists|storage_failed)$/);
+        }
+        log.close();
+      };
+      for (const left of [made.content(POINTER) as Uint8Array, toBytes("{}")]) {
+        let calls = 0;
+        for (let at = 1; at === 1 || calls >= at - step; at += step) {
+          const disk = made.after();
+          // Its first write sweeps temporary files, whose ages are of no clock here.
+          make(disk);
+          removeTree(disk, CONTAINER);
+          disk.put(POINTER, left);
+          const watched = disturbed(disk, (call) => {
+            calls = call;
+            if (call === at) make(disk);
+          });
+          make(watched);
+          expect(decodeText(disk.content(POINTER) ?? toBytes("nothing")), `before call ${at}`).toContain("native_v2");
+        }
+      }
+    },
+  );
+
   const headers = ["{}\n", "", '{"type":"session","id":', "\0"].map((text) => [text, putting(HEADER, text)] as const);
   test.each<readonly [string, Harm]>([...headers, ["a folder", asFolder(HEADER)]])(
     "one whose header is %j is read, and repaired to be written",
@@ -708,7 +739,7 @@ describe("what is no container of ours", () => {
   test("one whose header is damaged tells of entries that are lost all the same, whoever judges it", () => {
     const log = open(harmed(putting(HEADER, "{}"), cut(COUNT - 1, SEGMENT, INDEX)));
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
-    log.acquireLock();
+    log.lock.acquire();
     log.refresh();
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
     expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));

@@ -494,15 +494,15 @@ test("a manifest that could not be published counts no frames that a process lef
   await log.commit();
   const { create } = disk;
   disk.create = refusing("ENOSPC");
-  log.unlock();
+  log.lock.release();
   disk.create = create;
   const dead = v2On(disk).open(CONTAINER);
   dead.append([toBytes(userText(id(31), NEW))]);
   // Its lock ended with it; the next holder of the lock finds its entries.
-  log.acquireLock();
+  log.lock.acquire();
   log.refresh();
   expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
-  log.unlock();
+  log.lock.release();
   for (const cut of POWER_CUTS) {
     const again = v2On(disk.after(cut)).open(CONTAINER);
     expect(again.readOnly, JSON.stringify(cut)).toBeNull();

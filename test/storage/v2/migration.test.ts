@@ -248,7 +248,7 @@ describe("migrating", () => {
     const disk = diskWith(FIVE);
     const table: LockTable = new Map();
     const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
-    other.acquireLock();
+    other.lock.acquire();
     const mine = optionsOn(disk, locksOf("mine", table));
     await expect(toContainer(disk, mine)).rejects.toMatchObject({ name: "session_locked" });
     other.close();
@@ -464,7 +464,7 @@ describe("failure semantics of the seed", () => {
     const disk = await halfwayBack();
     const table: LockTable = new Map();
     const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
-    other.acquireLock();
+    other.lock.acquire();
     const before = disk.paths();
     const mine = optionsOn(disk, locksOf("mine", table));
     await expect(back(disk, mine)).rejects.toMatchObject({ name: "session_locked" });

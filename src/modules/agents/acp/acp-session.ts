@@ -1,19 +1,19 @@
 /** Joins a session of ours to the agent's session that continues it. Records turns and reports them. */
 
+import { toParagraphs } from "../../../core/context/summariser-input.ts";
 import { Failure } from "../../../core/failure.ts";
 import { makeDraft } from "../../../core/format/entry.ts";
 import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
+import { parse } from "../../../core/json/json.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { becomeWriter } from "../../../core/session/writer.ts";
 import type { FaceWire } from "../../../server/face.ts";
 import { type AgentSetup, notifyWrittenEntries, runInOrder } from "../behind/agent-server.ts";
 import type { AcpConnection } from "./acp-connection.ts";
-import { makeSeed, matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
-import { SessionSettings } from "./acp-settings.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, makePermissionDraft } from "./acp-turn.ts";
 import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "./agent.ts";
-import { type PathEntry, SERVER_NAME } from "./update-mapper.ts";
+import { type AcpUpdate, type PathEntry, SERVER_NAME } from "./update-mapper.ts";
 
 /** Source of the agent session's knowledge of ours: its own history, or the seed, a text of the conversation. */
 type HistoryFidelity = "native" | "seeded";
@@ -452,4 +452,113 @@ async function forkInAgent(
 
 function pickMember(from: LooseMembers | undefined, name: string): LooseMembers {
   return from?.[name] === undefined ? {} : { [name]: from[name] };
+}
+
+// --- mode and options of a session ----------------------------------------------------------------------------------
+
+class SessionSettings {
+  private modes: LooseMembers | undefined;
+  configOptions: readonly unknown[] | undefined;
+
+  /** `opened`: the agent's reply to the request that opened the session. */
+  constructor({ modes, configOptions }: LooseMembers) {
+    if (toStored(toMembers(modes).currentModeId) !== "") this.modes = toMembers(modes);
+    this.setOptions(configOptions);
+  }
+
+  /** The settings, as members of a reply. */
+  get current(): LooseMembers {
+    const { modes, configOptions } = this;
+    return { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
+  }
+
+  /** Applies an update of the settings. */
+  note({ sessionUpdate, currentModeId, configOptions }: LooseMembers): void {
+    if (sessionUpdate === "current_mode_update") this.setMode(currentModeId);
+    if (sessionUpdate === "config_option_update") this.setOptions(configOptions);
+  }
+
+  setMode(currentModeId: unknown): void {
+    if (this.modes && typeof currentModeId === "string") this.modes = { ...this.modes, currentModeId };
+  }
+
+  setOptions(configOptions: unknown): void {
+    if (Array.isArray(configOptions)) this.configOptions = configOptions;
+  }
+
+  /** Yields the updates from the client's former settings to these. */
+  *changesSince(before: SessionSettings): Generator<AcpUpdate> {
+    const { modes, configOptions } = this;
+    if (modes && modes.currentModeId !== before.modes?.currentModeId)
+      yield { sessionUpdate: "current_mode_update", currentModeId: modes.currentModeId };
+    if (configOptions && JSON.stringify(configOptions) !== JSON.stringify(before.configOptions))
+      yield { sessionUpdate: "config_option_update", configOptions };
+  }
+}
+
+// --- the agent's session that continues one of ours -----------------------------------------------------------------
+
+/** The `customType` of the entry that names the agent's session. */
+const SESSION_NOTE = "acp";
+
+/** The match of a session with those of an agent. */
+interface AgentSessionMatch {
+  readonly leafId: string | null;
+  readonly isEmpty: boolean;
+  /** The agent's session with exactly the entries of the path. */
+  readonly knownAs: string | undefined;
+  /** The agent's session that ours was copied from, with all its entries. */
+  readonly copyOf: string | undefined;
+}
+
+/** Matches by the entries of the path. */
+function matchAgentSession(session: Session, agentName: string): AgentSessionMatch {
+  const { tree, log, leafId } = session;
+  const { nodes } = log;
+  let isEmpty = true;
+  const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
+  let match: Pick<AgentSessionMatch, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
+  let isTheirs = true;
+  for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
+    const type = nodes.type(at);
+    if (type === "message") {
+      isEmpty = false;
+      // Another agent continued from there.
+      if (nodes.role(at) === "assistant" && toMembers(session.entry(at).message).api !== "acp") isTheirs = false;
+    }
+    if (type !== "custom") continue;
+    const { customType, data } = session.entry(at) as LooseMembers;
+    if (customType !== SESSION_NOTE) continue;
+    const { agent, agentSessionId, sessionId = session.id } = toMembers(data);
+    const isMeant = isTheirs && !hasMore && toStored(toMembers(agent).name) === agentName;
+    if (isMeant && typeof agentSessionId === "string")
+      match = sessionId === session.id ? { ...match, knownAs: agentSessionId } : { ...match, copyOf: agentSessionId };
+    isEmpty = false;
+    break;
+  }
+  return { leafId, isEmpty, ...match };
+}
+
+/** Characters of a seed: some 50,000 tokens, which leaves most models room to work. The newest ones are kept. */
+const LONGEST = 200_000;
+
+/** Returns the seed, the conversation at the leaf as text for an agent that cannot load it; undefined when it is empty. */
+function makeSeed(session: Session): string | undefined {
+  const { items } = session.context();
+  const words: string[] = [];
+  for (const text of session.messageTexts(items)) words.push(...toParagraphs(parse(text) as Record<string, unknown>));
+  if (words.length === 0) return undefined;
+  const kept: string[] = [];
+  let length = 0;
+  for (const paragraph of words.reverse()) {
+    if (length + paragraph.length > LONGEST) {
+      kept.push(kept.length === 0 ? paragraph.slice(-LONGEST) : "[What came before is left out.]");
+      break;
+    }
+    length += paragraph.length;
+    kept.push(paragraph);
+  }
+  const intro =
+    "This conversation was begun in another session, which follows. Go on with it: what comes after it is the next message of the person.";
+  return `${intro}\n\n<conversation>\n${kept.reverse().join("\n\n")}\n</conversation>\n\n`;
 }

@@ -99,10 +99,10 @@ function requireUsable({ log, holder, file }: Session): void {
 
 /** Throws the reason why an agent of ours may not write to a session. */
 function requireOurs(session: Session): void {
-  const { lockedBy } = session.log;
-  if (lockedBy !== null && lockedBy.host === undefined) throw makeLockedFailure(session);
+  const { holder } = session.log.lock;
+  if (holder !== null && holder.host === undefined) throw makeLockedFailure(session);
   // This reports a lock of another machine, or a change of the session in the fleet.
-  session.log.acquireLock();
+  session.log.lock.acquire();
 }
 
 function makeReadOnlyFailure(why: string): Failure {
@@ -110,7 +110,7 @@ function makeReadOnlyFailure(why: string): Failure {
 }
 
 function makeLockedFailure({ log }: Session): Failure {
-  const { client, pid } = log.lockedBy ?? { client: "another program", pid: 0 };
+  const { client, pid } = log.lock.holder ?? { client: "another program", pid: 0 };
   const sentence = `${client} (process ${pid}) has the lock of this session; the agent cannot write to it. Prompt there, or clone the session and prompt in the copy.`;
   return new Failure("session_locked", sentence);
 }

@@ -172,7 +172,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     // Entries that wait for a commit take the lease there.
     if (log.durableCount < log.nodes.count) return;
     try {
-      log.acquireLock();
+      log.lock.acquire();
     } catch (error) {
       // A writer meets the same failure itself; a caller that asks whether the fleet has all entries needs it.
       if (error instanceof Failure && !this.isConfirming) return;
@@ -217,7 +217,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     if (!next) return this.log.markReplaced();
     try {
       await next.replica?.ready();
-      next.acquireLock();
+      next.lock.acquire();
       if (!this.isAlone && !next.isBehind) this.log.markReplaced();
     } finally {
       next.close();
@@ -306,12 +306,12 @@ export class FleetReplica implements Replica, ReplicaStatus {
     pending.renew();
     // Without the lock this is a guess; they are read again under it.
     if (pending.missingLines().length === 0) return;
-    const isNew = log.acquireLock();
+    const isNew = log.lock.acquire();
     try {
       refreshLocal(log);
       await this.addMissingPending();
     } finally {
-      if (isNew) log.unlock();
+      if (isNew) log.lock.release();
     }
   }
 
@@ -520,7 +520,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     // A writer that started meanwhile finds it out, too.
     if (lease.isSure || log.durableCount < log.nodes.count) return;
     // The lock of a new session is held from its creation.
-    const isNew = log.acquireLock() || !log.persisted;
+    const isNew = log.lock.acquire() || !log.persisted;
     try {
       // Another process of this machine may have acknowledged or uploaded entries until then.
       pending.renew();
@@ -533,7 +533,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
       this.refusedLines.note(error);
       throw error;
     } finally {
-      if (isNew) log.unlock();
+      if (isNew) log.lock.release();
     }
   }
 

@@ -16,7 +16,7 @@ export function refreshLocal(log: ReplicatedLog): void {
 
 /** Becomes the local writer, and makes the file's entries durable: no process removes them from then on. */
 export function settleLocal(log: ReplicatedLog): void {
-  log.acquireLock();
+  log.lock.acquire();
   refreshLocal(log);
   log.settle();
 }

@@ -6,10 +6,10 @@
 import { basename, dirname, join } from "node:path";
 import { isObject, type JsonObject } from "../../../core/foreign/messages.ts";
 import { parse, toBytes } from "../../../core/json/json.ts";
-import { type Disk, type FileInfo, readWhole } from "../../../storage/fs/disk.ts";
+import { type Disk, readWhole } from "../../../storage/fs/disk.ts";
 import { getInfo } from "../../../storage/fs/files.ts";
 import type { Translator } from "../read/translator.ts";
-import { type GatheredRecords, type GatheredSession, joinStamps } from "./gathered.ts";
+import { type GatheredRecords, type GatheredSession, stampTogether } from "./gathered.ts";
 import { LARGEST_DOCUMENT, TASK_MESSAGES } from "./source.ts";
 
 /** The list of all that is shown of a task. */
@@ -23,15 +23,9 @@ export function gatherClineTask(disk: Disk, file: string, translator: Translator
   if (!others.some((path) => getInfo(disk, path)?.kind === "file")) return undefined;
   return {
     translator,
-    info: () => infoOf(disk, file, [...others, historyOf(file)]),
+    info: () => stampTogether(disk, file, [...others, historyOf(file)]),
     read: () => recordsOf(disk, file, translator),
   };
-}
-
-function infoOf(disk: Disk, file: string, others: readonly string[]): FileInfo | null {
-  const own = getInfo(disk, file);
-  if (own?.kind !== "file") return null;
-  return joinStamps([own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)]);
 }
 
 /** The list of all tasks: <tasks>/<task>/ is in the same folder as <state>/. */

@@ -13,7 +13,7 @@ import { SurveyFacts } from "../read/survey.ts";
 import { BYTES_SEEN } from "../read/translator.ts";
 import { findTranslator } from "../read/translators.ts";
 import { makeForeignHeader } from "./derived.ts";
-import { type GatheredSession, numberRecords } from "./gathered.ts";
+import { type GatheredSession, numberRecords, stampTogether } from "./gathered.ts";
 import type { Surveyed } from "./survey.ts";
 
 type Decompress = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Uint8Array;
@@ -34,10 +34,7 @@ export function isCompressed(file: string): boolean {
 /** Returns a compressed rollout; undefined if it cannot be decompressed, or is no rollout. Throws errno errors. */
 export function readCompressedRollout(disk: Disk, file: string, decompress = zstd): GatheredSession | undefined {
   const lines = (): Uint8Array => (decompress as Decompress)(readWhole(disk, file), { maxOutputLength: LARGEST });
-  const info = () => {
-    const found = getInfo(disk, file);
-    return found?.kind === "file" ? found : null;
-  };
+  const info = () => stampTogether(disk, file);
   if (!decompress || !isCompressed(file) || !info()) return undefined;
   let begun: Uint8Array;
   try {

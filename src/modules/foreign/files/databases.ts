@@ -19,9 +19,9 @@ import {
   type GatheredRecords,
   type GatheredSession,
   getNativeId,
-  joinStamps,
   makePathWithin,
   numberRecords,
+  stampTogether,
 } from "./gathered.ts";
 
 /** The agents whose databases are known. A new one is a line here. */
@@ -91,10 +91,7 @@ function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): G
 
 /** Returns the stamp of a database with its log and journal; null if it does not exist. */
 export function getDatabaseInfo(disk: Disk, file: string): FileInfo | null {
-  const info = getInfo(disk, file);
-  if (info?.kind !== "file") return null;
-  const changes = ["-wal", "-journal"].map((ending) => getInfo(disk, `${file}${ending}`)).filter((one) => one !== null);
-  return joinStamps([info, ...changes]);
+  return stampTogether(disk, file, [`${file}-wal`, `${file}-journal`]);
 }
 
 /** Returns the sessions of a database by their paths; an empty map for an unknown program's. Throws errno errors. */

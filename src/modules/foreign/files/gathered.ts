@@ -5,7 +5,8 @@
  */
 
 import { basename, join } from "node:path";
-import type { FileInfo } from "../../../storage/fs/disk.ts";
+import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
+import { getInfo } from "../../../storage/fs/files.ts";
 import type { Translator } from "../read/translator.ts";
 
 /** A session whose records are gathered. It is read anew as a whole when something of it changed. */
@@ -47,12 +48,14 @@ export function getNativeId(path: string): string {
   return name.startsWith("%") ? Buffer.from(name.slice(1), "hex").toString() : name;
 }
 
-/** Returns the stamp of several files as if they were one, which begins with the first. */
-export function joinStamps(files: readonly FileInfo[]): FileInfo {
-  const [first] = files;
+/** Returns the stamp of a file and of those others that exist, as if they were one file; null without the first. */
+export function stampTogether(disk: Disk, file: string, others: readonly string[] = []): FileInfo | null {
+  const own = getInfo(disk, file);
+  if (own?.kind !== "file") return null;
+  const files = [own, ...others.map((path) => getInfo(disk, path)).filter((info) => info !== null)];
   const latest = (time: (info: FileInfo) => number): number => Math.max(...files.map(time));
   return {
-    ...first,
+    ...own,
     size: files.reduce((sum, { size }) => sum + size, 0),
     modified: latest(({ modified }) => modified),
     changed: latest(({ changed, modified }) => changed ?? modified),

@@ -8,7 +8,7 @@ import { isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.
 import { LineRepairer } from "../read/line-repair.ts";
 import type { Translator } from "../read/translator.ts";
 import { toTranslatorName } from "./derived.ts";
-import { type GatheredRecord, type GatheredSession, getNativeId, makePathWithin } from "./gathered.ts";
+import { type GatheredRecord, type GatheredSession, getNativeId, makePathWithin, stampTogether } from "./gathered.ts";
 import { type Reach, readLines, recogniseFile } from "./source.ts";
 
 /** The lines of a session: for each its number, its offset and its length. */
@@ -56,10 +56,7 @@ export class InnerSessions {
     return {
       translator,
       parent: file,
-      info: () => {
-        const info = getInfo(disk, file);
-        return info?.kind === "file" ? info : null;
-      },
+      info: () => stampTogether(disk, file),
       read: () => ({ records: this.records(file, translator, name), warnings: [] }),
     };
   }

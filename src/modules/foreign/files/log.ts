@@ -9,7 +9,7 @@ import { Failure } from "../../../core/failure.ts";
 import type { SessionHeader } from "../../../core/format/entry.ts";
 import { addHead, HeadReader } from "../../../core/format/node-reader.ts";
 import { areSameBytes, toBytes } from "../../../core/json/json.ts";
-import { NO_LOCK } from "../../../core/ports/lock.ts";
+import { type LogLock, NO_LOCK } from "../../../core/ports/lock.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../../core/ports/store.ts";
 import { Nodes } from "../../../core/tree/nodes.ts";
 import { type FileInfo, getInfoIfPresent } from "../../../storage/fs/disk.ts";
@@ -51,10 +51,10 @@ export class ForeignLog implements Log {
   readonly version = 3;
   readonly nodes = new Nodes();
   readonly readOnly: Failure;
-  readonly lockedBy = null;
   readonly persisted = true;
   readonly mayHideEntries = false;
   readonly repairable = [];
+  readonly lock: LogLock;
   readonly foreign: ForeignSource;
   private readonly options: ForeignOptions;
   private readonly heads = new HeadReader(this.nodes);
@@ -82,6 +82,7 @@ export class ForeignLog implements Log {
     this.lines = new DerivedLines(disk, folder, () => env.now());
     const { agent, title } = translator;
     this.readOnly = readOnlyOf(translator);
+    this.lock = { ...NO_LOCK, acquire: () => this.append() };
     this.foreign = {
       agent,
       title,
@@ -191,16 +192,6 @@ export class ForeignLog implements Log {
     return new ForeignLog(this.options);
   }
 
-  acquireLock(): boolean {
-    throw this.readOnly;
-  }
-
-  unlock(): void {}
-
-  get lock() {
-    return NO_LOCK;
-  }
-
   get isCommitDue() {
     return false;
   }
@@ -229,7 +220,7 @@ export class ForeignLog implements Log {
     this.close();
   }
 
-  append(): void {
+  append(): never {
     throw this.readOnly;
   }
 

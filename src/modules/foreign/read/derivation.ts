@@ -16,7 +16,7 @@ import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translatio
 /** Bytes of a damaged record that are kept raw; the rest stays in the agent's file alone. */
 export const MOST_KEPT = 1 << 20;
 
-/** Bytes of a record that may have texts that are written in slices (`long-texts.ts`). */
+/** Bytes of a record that may have texts that are written in slices (`lines.ts`). */
 const LONG = 1 << 20;
 
 /** Lines that are not settled yet, and whether the agent is in the middle of one. */

@@ -143,17 +143,8 @@ export class Turns {
     if (!answer) return { entries: [], isPartial: false };
     const { id, at, content, usage, api, provider, model, errorMessage } = answer;
     const stopReason = answer.stopReason ?? (content.some(({ type }) => type === "toolCall") ? "toolUse" : "stop");
-    const error = errorMessage === undefined ? {} : { errorMessage };
-    const members = makeAssistantMessage({
-      content: [...content],
-      api,
-      provider,
-      model,
-      usage,
-      stopReason,
-      ...error,
-      at,
-    });
+    const about = { api, provider, model, usage, stopReason, errorMessage, at };
+    const members = makeAssistantMessage({ content: [...content], ...about });
     const message: TurnItem = { type: "message", id, timestamp: at, members };
     const entries = chainEntries([message, ...this.results, ...this.after], this.end);
     return { entries, isPartial: answer.stopReason === undefined && this.results.length === 0 };

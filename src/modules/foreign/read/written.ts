@@ -1,8 +1,21 @@
-/** The members of records that are Pi's entries already. */
+/** Records that are Pi's header and entries already. */
 
-import type { JsonObject } from "../../../core/foreign/messages.ts";
+import { type JsonObject, toText } from "../../../core/foreign/messages.ts";
 import { getMembers } from "../../../core/json/json.ts";
-import type { SourceRecord, TranslationTools } from "./translator.ts";
+import type { AboutSession, SourceRecord, TranslationTools } from "./translator.ts";
+
+/** Returns the facts of a session in a header like ours. */
+export function aboutPi(header: JsonObject | undefined): AboutSession {
+  const { id, cwd, timestamp, parentSession } = header ?? {};
+  const own = toText(id);
+  return {
+    nativeId: own,
+    ownId: own,
+    parentSession: toText(parentSession),
+    cwd: toText(cwd),
+    started: toText(timestamp),
+  };
+}
 
 /** Returns the members of an entry except those that every entry has, as they are written. */
 export function getWrittenMembers(

@@ -9,14 +9,19 @@ import { readCarriedTexts } from "../../../core/export/carried.ts";
 import { isObject, type JsonObject, NO_TIME, toTimestamp } from "../../../core/foreign/messages.ts";
 import { resolveAttachments } from "../../../core/format/attachments.ts";
 import { getToolCalls, toStored } from "../../../core/format/message.ts";
-import { concat, parse, toBytes } from "../../../core/json/json.ts";
+import { replaceHalves } from "../../../core/json/halves.ts";
+import { concat, parse, toBytes, toJsonText } from "../../../core/json/json.ts";
 import type { FidelityReport } from "../../../core/ports/fidelity.ts";
 import type { Session } from "../../../core/session/session.ts";
 import { Tally } from "../read/fidelity.ts";
 import { type AgentFormat, dropEntry, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
-import { toRecordLine } from "./lines.ts";
-import { OpenCalls } from "./open-calls.ts";
 import type { Route } from "./route.ts";
+
+/** Returns a record as a line. Some readers of lines cut them at U+2028 and U+2029, too. */
+function toRecordLine(record: JsonObject): string {
+  const text = replaceHalves(toJsonText(record));
+  return `${text.replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"))}\n`;
+}
 
 /** The state after an entry, for the entries that continue it. */
 interface Reached {
@@ -342,4 +347,74 @@ function mayRefer(data: unknown): boolean {
 function holdsAttachment(message: unknown): boolean {
   const content = isObject(message) ? message.content : undefined;
   return Array.isArray(content) && content.some((block) => isObject(block) && mayRefer(block.data));
+}
+
+// --- calls without an answer ----------------------------------------------------------------------------------------
+
+class OpenCalls {
+  /** The position of the answer. */
+  readonly speaker: number;
+  readonly calls: readonly OutgoingCall[];
+  /** Number of calls without a result. */
+  left: number;
+  private readonly answered: Uint8Array;
+  /** Indexes of the calls of each id. */
+  private readonly byId: ReadonlyMap<string, readonly number[]>;
+  /** For each id, how many of its calls, the first ones, were answered at least. */
+  private readonly passed: Map<string, number>;
+  /** The index before which all calls were answered. */
+  private first = 0;
+
+  constructor(speaker: number, calls: readonly OutgoingCall[], before?: OpenCalls) {
+    this.speaker = speaker;
+    this.calls = calls;
+    this.left = before?.left ?? calls.length;
+    this.answered = before ? Uint8Array.from(before.answered) : new Uint8Array(calls.length);
+    this.byId = before?.byId ?? indexesById(calls);
+    this.passed = new Map(before?.passed);
+    this.first = before?.first ?? 0;
+  }
+
+  /** Returns a copy for another branch, which may have other results. */
+  copy(): OpenCalls {
+    return new OpenCalls(this.speaker, this.calls, this);
+  }
+
+  isAnswered(call: number): boolean {
+    return this.answered[call] === 1;
+  }
+
+  /** Returns the index of the call that a result with this id answers, or -1. Without an id, order decides. */
+  callOf(ownId: string): number {
+    if (ownId !== "") {
+      const exact = this.next(ownId);
+      return exact >= 0 ? exact : this.next("");
+    }
+    while (this.isAnswered(this.first)) this.first++;
+    return this.first < this.calls.length ? this.first : -1;
+  }
+
+  answer(call: number): void {
+    this.answered[call] = 1;
+    this.left--;
+  }
+
+  /** Returns the first call of an id that has no result, or -1. */
+  private next(ownId: string): number {
+    const calls = this.byId.get(ownId) ?? [];
+    let passed = this.passed.get(ownId) ?? 0;
+    while (passed < calls.length && this.isAnswered(calls[passed])) passed++;
+    this.passed.set(ownId, passed);
+    return calls[passed] ?? -1;
+  }
+}
+
+function indexesById(calls: readonly OutgoingCall[]): Map<string, number[]> {
+  const indexes = new Map<string, number[]>();
+  for (const [call, { ownId }] of calls.entries()) {
+    const own = indexes.get(ownId);
+    if (own) own.push(call);
+    else indexes.set(ownId, [call]);
+  }
+  return indexes;
 }

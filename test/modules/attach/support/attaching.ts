@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { onTestFinished } from "vitest";
-import type { Attachments, Entrance, FoundHolder } from "../../../../src/core/ports/attach.ts";
+import type { Attachments, Entrance, FoundHolder } from "../../../../src/modules/attach/announcing.ts";
 import { type AttachOptions, makeAttachments } from "../../../../src/modules/attach/announcing.ts";
 import { realDisk } from "../../../../src/storage/fs/disk.ts";
 import { temporaryFolder } from "../../../support/server.ts";
@@ -26,7 +26,7 @@ export function sessionIn(folder: string, store: StoreName = "jsonl", name = "se
 }
 
 /** Attachments as a process with these facts has them; its temporary folder is one of the test. */
-export function attachmentsWith(options: Partial<AttachOptions> = {}): Attachments<Duplex> {
+export function attachmentsWith(options: Partial<AttachOptions> = {}): Attachments {
   return makeAttachments({
     disk: realDisk,
     ownDisk: realDisk,
@@ -40,7 +40,7 @@ export function attachmentsWith(options: Partial<AttachOptions> = {}): Attachmen
 }
 
 /** Opens a session for those who join, and answers what each says. */
-export function opened(attachments: Attachments<Duplex>, session: string): Entrance | null {
+export function opened(attachments: Attachments, session: string): Entrance | null {
   const entrance = attachments.open(session, (stream) => {
     stream.on("data", (bytes) => stream.write(`heard ${bytes}`));
     stream.on("end", () => stream.end());
@@ -50,7 +50,7 @@ export function opened(attachments: Attachments<Duplex>, session: string): Entra
 }
 
 /** Sends something to a holder. Returns its answer, or the code of the error with which it cannot be reached. */
-export async function saidTo(holder: FoundHolder<Duplex> | null): Promise<string> {
+export async function saidTo(holder: FoundHolder | null): Promise<string> {
   if (holder === null) return "nobody";
   let stream: Duplex;
   try {

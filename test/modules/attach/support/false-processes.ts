@@ -4,7 +4,7 @@ import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { onTestFinished } from "vitest";
-import type { Entrance } from "../../../../src/core/ports/attach.ts";
+import type { Entrance } from "../../../../src/modules/attach/announcing.ts";
 import { put } from "../../../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../../../support/lines.ts";
 import { type Json, serveHere, temporaryPlace } from "../../../support/server.ts";

@@ -350,7 +350,7 @@ export class HistoryMachine {
         // The log in its place has a branch to upload.
         if (log.persisted) await log.replica?.ready();
         try {
-          if (log.persisted) log.acquireLock();
+          if (log.persisted) log.lock.acquire();
         } catch (error) {
           const { name } = error as Error;
           // Another machine has only just closed it: the release waits for requests sent before.

@@ -136,8 +136,8 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   /** Another program moves the file of the session away. */
   gone: ({ machine: { disk, file } }) => disk.rename(file, `${file}.away`),
   closes: (actor) => actor.close(),
-  unlocks: ({ log }) => log.unlock(),
-  locks: ({ log }) => log.acquireLock(),
+  unlocks: ({ log }) => log.lock.release(),
+  locks: ({ log }) => log.lock.acquire(),
   asks: ({ log }) => log.replica?.ready(),
   looks: ({ log }) => log.refresh(),
   confirms: ({ log }) => log.replica?.confirm(),
@@ -217,7 +217,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   /** The epochs of its lines. */
   epochs: (_, words, { row }) => expect(row.epochs).toEqual(words.map(Number)),
   holder: (_, [name], { table }) => expect(table.rows.get(SESSION)?.holder?.id ?? "nobody").toBe(name),
-  locked: ({ log }, [, name]) => expect(log.lockedBy?.client ?? "nobody").toBe(name),
+  locked: ({ log }, [, name]) => expect(log.lock.holder?.client ?? "nobody").toBe(name),
   marks(actor) {
     actor.mark = actor.machine.fleet.calls.length;
   },

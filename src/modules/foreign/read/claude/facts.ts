@@ -24,13 +24,8 @@ export class ClaudeFacts {
   about(name: string, agentName: string | undefined): AboutSession {
     const { nativeIds, cwd, started } = this;
     const own = nativeIds.has(name) ? name : nativeIds.values().next().value;
-    const isAgents = agentName !== undefined && own !== undefined;
-    return {
-      ...(own === undefined ? {} : { nativeId: isAgents ? `${own}/${agentName}` : own }),
-      ...(isAgents ? { nativeParentId: own } : {}),
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(started === undefined ? {} : { started }),
-    };
+    if (agentName === undefined || own === undefined) return { nativeId: own, cwd, started };
+    return { nativeId: `${own}/${agentName}`, nativeParentId: own, cwd, started };
   }
 }
 
@@ -62,5 +57,39 @@ export class ClaudeLeaf {
   noteCompaction(at?: string, place?: RecordPlace): void {
     if (at === undefined || !place) this.named = null;
     this.newest = at !== undefined && place ? { at, place } : null;
+  }
+}
+
+/** Types of records with a title, the ones that count more first, with the member that has it. */
+const TITLES: readonly (readonly [type: string, member: string])[] = [
+  ["custom-title", "customTitle"],
+  ["agent-name", "agentName"],
+  ["ai-title", "aiTitle"],
+  ["summary", "summary"],
+];
+
+export class Titles {
+  private readonly known = new Map<string, string>();
+  private shown: string | undefined;
+
+  /**
+   * Takes a record with a title. Returns the session's title if that changes, null if it does not, and undefined for
+   * any other record. `isHere`: returns whether a record with a uuid is in this file.
+   */
+  take(
+    type: string,
+    record: Readonly<Record<string, unknown>>,
+    isHere: (uuid: string) => boolean,
+  ): string | null | undefined {
+    const member = TITLES.find(([name]) => name === type)?.[1];
+    const title = member === undefined ? undefined : toText(record[member]);
+    if (title === undefined) return undefined;
+    // Older versions wrote the summaries of other sessions into a new one's file.
+    if (type === "summary" && !isHere(toText(record.leafUuid) ?? "")) return undefined;
+    this.known.set(type, title.replace(/[\r\n]+/g, " ").trim());
+    const best = TITLES.map(([name]) => this.known.get(name)).find((one) => one !== undefined && one !== "");
+    if (best === undefined || best === this.shown) return null;
+    this.shown = best;
+    return best;
   }
 }

@@ -21,21 +21,28 @@ import type {
   TranslationTools,
 } from "../translator.ts";
 import { chainEntries } from "../turns.ts";
-import { getClaudeBlocks, joinTextBlocks, translateAnswerBlock, translateUserBlock } from "./blocks.ts";
-import { type CompactBoundary, findKeptEntry, makeCompactionItem, parseBoundary } from "./compaction.ts";
-import { ClaudeFacts, ClaudeLeaf } from "./facts.ts";
-import { detectClaudeHarness } from "./harness.ts";
+import {
+  detectClaudeHarness,
+  getClaudeBlocks,
+  joinTextBlocks,
+  translateAnswerBlock,
+  translateUserBlock,
+} from "./blocks.ts";
+import { ClaudeFacts, ClaudeLeaf, Titles } from "./facts.ts";
 import { EarlyRecords, type WaitingRecord } from "./order.ts";
 import { getChainName, getRecordUuid, type Sidechain, Sidechains, SPOKEN } from "./side-chains.ts";
 import {
   type AnswerStep,
+  type CompactBoundary,
+  findKeptEntry,
   getAnsweredCalls,
   getStepItems,
+  makeCompactionItem,
+  parseBoundary,
   parseClaudeUsage,
   type RecordPlace,
   type StepItem,
 } from "./step.ts";
-import { Titles } from "./titles.ts";
 
 /** A record that continues another, as far as all of them have the same members. */
 interface NodeRecord {
@@ -164,8 +171,8 @@ export class ClaudeTranslation implements Translation {
     const leafId = leaf !== null && leaf === this.step?.place ? lastId : leaf?.end;
     return {
       ...this.facts.about(getOwnName(this.tools.name), agentName),
-      ...(leaf === null || leafId === lastId ? {} : { leafId: leafId ?? null }),
-      ...(chainNames.length === 0 ? {} : { inner: [...chainNames] }),
+      leafId: leaf === null || leafId === lastId ? undefined : (leafId ?? null),
+      inner: chainNames.length === 0 ? undefined : [...chainNames],
     };
   }
 
@@ -188,7 +195,7 @@ export class ClaudeTranslation implements Translation {
     const value = isNew ? { ...record, parentUuid: null } : record;
     const verdict = this.sidechain.take({ ...source, value });
     const many = `The file has more than ${MOST_CHAINS} side chains. Open this one and those after it by their paths.`;
-    return { ...verdict, kind: `sidechain/${verdict.kind}`, ...(isKnown ? {} : { warning: many }) };
+    return { ...verdict, kind: `sidechain/${verdict.kind}`, warning: isKnown ? verdict.warning : many };
   }
 
   isOvertaken(): boolean {
@@ -433,7 +440,7 @@ export class ClaudeTranslation implements Translation {
     const lost = logical !== undefined && !named;
     const warning =
       "The record that was compacted last is not in the file. The compaction continues the entries before it.";
-    return { kind: "system/compact_boundary", fidelity: "derived", ...(lost ? { warning } : {}) };
+    return { kind: "system/compact_boundary", fidelity: "derived", warning: lost ? warning : undefined };
   }
 
   private takeSummary(node: NodeRecord, summary: string): RecordVerdict {

@@ -87,11 +87,7 @@ export class ScreenTranslation implements Translation {
 
   about(): AboutSession {
     const { first, started = parseTaskTime(this.tools.name) } = this.session;
-    const nativeId = parseTaskId(this.tools.name) ?? first;
-    return {
-      ...(nativeId === undefined ? {} : { nativeId }),
-      ...(started === undefined ? {} : { started }),
-    };
+    return { nativeId: parseTaskId(this.tools.name) ?? first, started };
   }
 
   /** Takes a record that an entry of a conversation is made of; returns nothing for any other. */

@@ -120,13 +120,7 @@ export class ClineTranslation implements Translation {
 
   about(): AboutSession {
     const { own, parent, derived, cwd, started = parseTaskTime(this.tools.name) } = this.session;
-    const nativeId = own ?? parseTaskId(this.tools.name) ?? derived;
-    return {
-      ...(nativeId === undefined ? {} : { nativeId }),
-      ...(parent === undefined ? {} : { nativeParentId: parent }),
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(started === undefined ? {} : { started }),
-    };
+    return { nativeId: own ?? parseTaskId(this.tools.name) ?? derived, nativeParentId: parent, cwd, started };
   }
 
   // --- the model's view ----------------------------------------------------------------------------------------
@@ -340,8 +334,7 @@ export class ClineTranslation implements Translation {
   private compact(nativeId: string, summary: string, tokensBefore: number, details: JsonObject | undefined): void {
     this.isThought = false;
     const own = this.tools.ids.entry(nativeId);
-    const more = details === undefined ? {} : { details };
-    this.turns.add("compaction", nativeId, this.time, { summary, firstKeptEntryId: own, tokensBefore, ...more });
+    this.turns.add("compaction", nativeId, this.time, { summary, firstKeptEntryId: own, tokensBefore, details });
   }
 
   // --- about the session ---------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@
  */
 
 import { isObject } from "../../../../core/foreign/messages.ts";
+import { readLineBeginning, type Skim } from "../skim.ts";
 import type { Beginnings, SourceBase, Translator } from "../translator.ts";
-import { makeCodexSkim } from "./skim.ts";
 import { CodexTranslation } from "./translation.ts";
 
 const TYPES = new Set(["session_meta", "response_item", "event_msg", "turn_context", "compacted"]);
@@ -37,4 +37,42 @@ function recognises({ bytes, lines }: Beginnings): boolean {
   // The first line holds the instructions and is longer than the part that was read.
   const begun = new TextDecoder().decode(bytes.subarray(0, 512));
   return /^\s*\{/.test(begun) && /"type":"session_meta"/.test(begun) && /"payload":\{/.test(begun);
+}
+
+// --- counting messages for lists ------------------------------------------------------------------------------------
+
+const LINE = /^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)","payload":\{(?:"type":"([a-z_]+)")?/;
+/** Events that change the conversation, or its name. */
+const READ = new Set(["thread_rolled_back", "thread_name_updated"]);
+/** Texts that the program puts in a person's place begin so. */
+const HARNESS = /"text":"(?:<|# AGENTS\.md)/;
+
+function makeCodexSkim(): Skim {
+  // The parts of one answer are lines of their own, up to the first result.
+  let isInAnswer = false;
+  const part = (): number => {
+    const count = isInAnswer ? 0 : 1;
+    isInAnswer = true;
+    return count;
+  };
+  return (line) => {
+    const begun = readLineBeginning(line);
+    const [, type, kind = ""] = LINE.exec(begun) ?? [];
+    if (type === "turn_context" || type === "world_state") return 0;
+    if (type === "event_msg" && !READ.has(kind)) {
+      if (kind === "token_count") isInAnswer = false;
+      return 0;
+    }
+    if (type === "token_usage_record") {
+      isInAnswer = false;
+      return 0;
+    }
+    if (type !== "response_item") return undefined;
+    if (kind === "reasoning" || kind.endsWith("_call")) return part();
+    if (kind !== "message" && !kind.endsWith("_output")) return undefined;
+    if (begun.includes('"role":"assistant"')) return part();
+    isInAnswer = false;
+    const isHarness = kind === "message" && (!begun.includes('"role":"user"') || HARNESS.test(begun));
+    return isHarness ? 0 : 1;
+  };
 }

@@ -106,10 +106,7 @@ export function toGeminiBlocks(message: JsonObject, calls: readonly GeminiCall[]
 }
 
 function callBlock({ id, name, args, signature }: GeminiCall): JsonObject {
-  return {
-    ...makeToolCallBlock(id, name, args),
-    ...(signature === undefined ? {} : { thoughtSignature: signature }),
-  };
+  return { ...makeToolCallBlock(id, name, args), thoughtSignature: signature };
 }
 
 function thoughtsOf({ thoughts }: JsonObject): JsonObject[] {

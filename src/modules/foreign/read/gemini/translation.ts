@@ -51,7 +51,6 @@ import {
   toGeminiParts,
   translateUserPart,
 } from "./parts.ts";
-import { GeminiPath, type GeminiTurn } from "./path.ts";
 
 type GeminiItem = Omit<TranslatedEntry, "parentId">;
 
@@ -94,7 +93,7 @@ export class GeminiTranslation implements Translation {
   /** Messages with counted tokens: a message that is repeated as a branch has them again. */
   private readonly counted = new Set<string>();
   private tokens = 0;
-  private session: { sessionId?: string; parent?: string; cwd?: string; started?: string } = {};
+  private readonly session: { nativeId?: string; nativeParentId?: string; cwd?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
@@ -124,14 +123,7 @@ export class GeminiTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { sessionId, parent, cwd, started } = this.session;
-    return {
-      ...(sessionId === undefined ? {} : { nativeId: sessionId }),
-      ...(parent === undefined ? {} : { nativeParentId: parent }),
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(started === undefined ? {} : { started }),
-      ...(this.open || this.end === this.lastId ? {} : { leafId: this.end }),
-    };
+    return { ...this.session, leafId: this.open || this.end === this.lastId ? undefined : this.end };
   }
 
   // --- entries -------------------------------------------------------------------------------------------------
@@ -352,7 +344,7 @@ export class GeminiTranslation implements Translation {
     this.notices.set(id, this.path.turns.length);
     const parts = toGeminiParts(content);
     if (parts.every(({ text }) => typeof text === "string")) {
-      const data = { content, ...(displayContent === undefined ? {} : { displayContent }) };
+      const data = { content, displayContent };
       this.note(this.item("custom", id, this.time, { customType: `gemini:${type}`, data }));
       return;
     }
@@ -435,7 +427,7 @@ export class GeminiTranslation implements Translation {
 
   private takeFacts(record: JsonObject): RecordVerdict {
     const { sessionId, startTime, directories, kind, lastUpdated: _updated, summary, messages, ...more } = record;
-    if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
+    if (typeof sessionId === "string" && sessionId !== "") this.session.nativeId ??= sessionId;
     this.noteStart(startTime);
     if (kind === "subagent") this.noteSubagent(directories);
     // Whatever changes from one writing of a document to the next is left out.
@@ -449,7 +441,7 @@ export class GeminiTranslation implements Translation {
   /** Notes the facts of a subagent: its directory, and the session that began it, which gives its folder the name. */
   private noteSubagent(directories: unknown): void {
     const folder = getFolderName(this.tools.name);
-    if (folder !== undefined && folder !== "chats") this.session.parent ??= folder;
+    if (folder !== undefined && folder !== "chats") this.session.nativeParentId ??= folder;
     if (Array.isArray(directories)) this.session.cwd ??= toText(directories[0]);
   }
 
@@ -458,15 +450,14 @@ export class GeminiTranslation implements Translation {
     const kind = `$set ${names.length === 0 ? "lastUpdated" : names.join(", ")}`;
     if (names.length === 0) return { kind, fidelity: "dropped" };
     const { messages, summary, sessionId } = facts;
-    if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
+    if (typeof sessionId === "string" && sessionId !== "") this.session.nativeId ??= sessionId;
     const isList = Array.isArray(messages);
     if (isList) this.setMessages(filterSpoken(messages));
     this.name(summary);
     const others = names.filter((name) => !(name === "messages" && isList));
     const isSaid = others.every(
       (name) =>
-        (name === "summary" && summary === this.title) ||
-        (name === "sessionId" && sessionId === this.session.sessionId),
+        (name === "summary" && summary === this.title) || (name === "sessionId" && sessionId === this.session.nativeId),
     );
     if (!isSaid && !isList) this.keepOnce(kind, source.bytes);
     // A list has the messages with more than their first records have: signatures, and content as it was sent.
@@ -503,4 +494,60 @@ function versionOf(
 /** Returns the first folder that a text about the session names. */
 function folderIn(text: string): string | undefined {
   return /\*\*Workspace Directories:\*\*\n {2}- ([^\n]+)/.exec(text)?.[1];
+}
+
+// --- the conversation as it is now ----------------------------------------------------------------------------------
+
+/** A message of the conversation. */
+interface GeminiTurn {
+  id: string;
+  /** Its mark; empty while it is open. */
+  mark: string;
+  /** The entry that it continues. */
+  readonly before: string | null;
+  /** The first entry that was made of it. */
+  first: string | null;
+}
+
+/** Turns after the kept ones among which a compaction looks for these. */
+const REACH = 200;
+
+class GeminiPath {
+  readonly turns: GeminiTurn[] = [];
+  private readonly places = new Map<string, number>();
+
+  push(turn: GeminiTurn): void {
+    this.places.set(turn.id, this.turns.length);
+    this.turns.push(turn);
+  }
+
+  /** Returns the place of the message with an id; -1 if it is not in the conversation now. */
+  indexOf(id: string): number {
+    const index = this.places.get(id) ?? -1;
+    return this.turns[index]?.id === id ? index : -1;
+  }
+
+  /** Gives a turn another id, which later records use. */
+  rename(index: number, id: string): void {
+    this.turns[index].id = id;
+    this.places.set(id, index);
+  }
+
+  /** Returns how many turns at the beginning have these marks. */
+  beginsWith(marks: readonly string[]): number {
+    const most = Math.min(marks.length, this.turns.length);
+    let same = 0;
+    while (same < most && this.turns[same].mark === marks[same]) same++;
+    return same;
+  }
+
+  /** Returns the index of consecutive turns with these marks; -1 if there are none. */
+  placeOf(marks: readonly string[], from: number): number {
+    const { turns } = this;
+    if (marks.length === 0) return -1;
+    const last = turns.length - marks.length;
+    for (let at = last; at >= from && at > last - REACH; at--)
+      if (marks.every((mark, n) => turns[at + n].mark === mark)) return at;
+    return -1;
+  }
 }

@@ -3,10 +3,15 @@
 import {
   isObject,
   type JsonObject,
+  makeImageBlock,
   makeOtherBlock,
+  makeTextBlock,
+  makeThinkingBlock,
+  makeToolCallBlock,
   makeUserMessage,
   NO_TIME,
   NO_USAGE,
+  type SourceUsage,
   toCount,
   toText,
   toTimestamp,
@@ -22,7 +27,6 @@ import type {
   TranslationTools,
 } from "../translator.ts";
 import { type OpenAnswer, Turns } from "../turns.ts";
-import { getToolOutcome, isCall, isProgramNotice, parseGooseUsage, toGooseBlock, toPlainBlock } from "./content.ts";
 
 /** A message, as far as all of them have the same members. */
 interface GooseMessage {
@@ -94,15 +98,11 @@ export class GooseTranslation implements Translation {
   about(): AboutSession {
     const { id, working_dir, created_at, parent_session_id } = this.session ?? {};
     // Older files are named after their sessions.
-    const nativeId = toText(id) ?? getOwnName(this.tools.name);
-    const cwd = toText(working_dir);
-    const parent = toText(parent_session_id);
-    const started = toTimestamp(created_at, "");
     return {
-      nativeId,
-      ...(parent === undefined ? {} : { nativeParentId: parent }),
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(started === "" ? {} : { started }),
+      nativeId: toText(id) ?? getOwnName(this.tools.name),
+      nativeParentId: toText(parent_session_id),
+      cwd: toText(working_dir),
+      started: toTimestamp(created_at, "") || undefined,
     };
   }
 
@@ -114,8 +114,7 @@ export class GooseTranslation implements Translation {
     if (title !== "") this.turns.add("session_info", `${toText(session.id) ?? ""}/title`, this.time, { name: title });
     this.provider = toText(provider_name) ?? "unknown";
     this.model = (isObject(model_config) ? toText(model_config.model_name) : undefined) ?? "unknown";
-    const totals = totalsIn(session);
-    return { kind: "session", fidelity: "derived", ...(totals === undefined ? {} : { warning: totals }) };
+    return { kind: "session", fidelity: "derived", warning: totalsIn(session) };
   }
 
   private takeMessage(source: SourceRecord, message: GooseMessage, role: "user" | "assistant"): RecordVerdict {
@@ -283,4 +282,106 @@ function totalsIn(session: JsonObject): string | undefined {
   if (input + output + cost === 0) return undefined;
   const dollars = cost === 0 ? "" : ` and ${cost} dollars`;
   return `The session took ${input} tokens of input, ${output} of output${dollars}; only what its messages say is counted.`;
+}
+
+// --- contents of messages as blocks and results ----------------------------------------------------------------------
+
+/** Kinds of content that the program shows to a person, or asks one, and the model never sees. */
+const PROGRAM_NOTICES = new Set([
+  "toolConfirmationRequest",
+  "actionRequired",
+  "systemNotification",
+  "conversationCompacted",
+  "contextLengthExceeded",
+  "summarizationRequested",
+]);
+
+function isProgramNotice({ type }: JsonObject): boolean {
+  return PROGRAM_NOTICES.has(String(type));
+}
+
+/** Returns a text or a picture; undefined for anything else. */
+function toPlainBlock(block: JsonObject): JsonObject | undefined {
+  const { type, text, data, mimeType } = block;
+  if (type === "text" && typeof text === "string") return makeTextBlock(text);
+  if (type === "image") return makeImageBlock(data, mimeType);
+  return undefined;
+}
+
+/** Returns a block of the model; undefined for any other. */
+function toGooseBlock(block: JsonObject): JsonObject | undefined {
+  const { type, thinking, signature, data, text } = block;
+  if (type === "thinking") return makeThinkingBlock(toText(thinking) ?? "", toText(signature) || undefined);
+  if (type === "reasoning" && typeof text === "string") return makeThinkingBlock(text);
+  if (type === "redactedThinking") return { ...makeThinkingBlock("", toText(data) ?? ""), redacted: true };
+  if (isCall(block)) return calledBlock(block);
+  return toPlainBlock(block);
+}
+
+function isCall({ type, id }: JsonObject): boolean {
+  return (type === "toolRequest" || type === "frontendToolRequest") && typeof id === "string";
+}
+
+function calledBlock({ id, toolCall, thoughtSignature }: JsonObject): JsonObject {
+  const { value, error } = isObject(toolCall) ? toolCall : {};
+  // A call that could not be read has its reason in place of its arguments.
+  const { name, arguments: args } = isObject(value) ? value : {};
+  const block = makeToolCallBlock(String(id), toText(name) ?? "unknown", isObject(value) ? args : { error });
+  return typeof thoughtSignature === "string" ? { ...block, thoughtSignature } : block;
+}
+
+/** A tool's answer: the model's view of it, and the rest. */
+interface ToolOutcome {
+  readonly content: readonly JsonObject[];
+  readonly isError: boolean;
+  readonly details: JsonObject | undefined;
+}
+
+function getToolOutcome({ toolResult }: JsonObject): ToolOutcome {
+  const { status, value, error, ...others } = isObject(toolResult) ? toolResult : {};
+  if (status === "error" || error !== undefined) {
+    const reason = typeof error === "string" ? error : JSON.stringify(error ?? null);
+    return { content: [makeTextBlock(reason)], isError: true, details: undefined };
+  }
+  const { content, isError, ...more } = isObject(value) ? value : { content: value, isError: false };
+  const blocks = Array.isArray(content) ? content.filter(isObject) : [];
+  const shown: JsonObject[] = [];
+  const rest: JsonObject[] = [];
+  for (const block of blocks) {
+    const plain = isForModel(block) ? toPlainBlock(block) : undefined;
+    if (plain) shown.push(plain);
+    else {
+      rest.push(block);
+      const text = isForModel(block) ? resourceText(block) : undefined;
+      if (text !== undefined) shown.push(makeTextBlock(text));
+    }
+  }
+  const details = { ...others, ...more, ...(rest.length > 0 ? { content: rest } : {}) };
+  return { content: shown, isError: isError === true, details: Object.keys(details).length > 0 ? details : undefined };
+}
+
+/** Returns whether the model sees a block; some are for a person only. */
+function isForModel({ annotations, audience }: JsonObject): boolean {
+  const given = isObject(annotations) ? annotations.audience : audience;
+  return !Array.isArray(given) || given.length === 0 || given.includes("assistant");
+}
+
+function resourceText({ type, resource, uri }: JsonObject): string | undefined {
+  if (type === "resource_link") return toText(uri);
+  if (type !== "resource" || !isObject(resource)) return undefined;
+  return toText(resource.text) ?? toText(resource.uri);
+}
+
+/** Returns the tokens of a message; undefined if it gives none. */
+function parseGooseUsage(usage: unknown): SourceUsage | undefined {
+  if (!isObject(usage)) return undefined;
+  const { inputTokens, outputTokens, totalTokens, cacheReadTokens, cacheWriteTokens, cost } = usage;
+  const input = toCount(inputTokens);
+  const output = toCount(outputTokens);
+  const cacheRead = toCount(cacheReadTokens);
+  const cacheWrite = toCount(cacheWriteTokens);
+  // The total, if there is one, shows whether the input includes the cached tokens.
+  const isAmong = totalTokens === undefined || totalTokens === input + output;
+  const fresh = isAmong ? Math.max(0, input - cacheRead - cacheWrite) : input;
+  return { input: fresh, output, cacheRead, cacheWrite, cost: toCount(cost) };
 }

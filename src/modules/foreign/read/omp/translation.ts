@@ -1,7 +1,14 @@
 /** The work on one file of oh-my-pi's. */
 
 import { parseModelChange } from "../../../../core/context/context.ts";
-import { isObject, type JsonObject, NO_TIME, toText, toTimestamp } from "../../../../core/foreign/messages.ts";
+import {
+  isObject,
+  type JsonObject,
+  makeOtherBlock,
+  NO_TIME,
+  toText,
+  toTimestamp,
+} from "../../../../core/foreign/messages.ts";
 import { getFolderName } from "../file-name.ts";
 import type {
   AboutSession,
@@ -11,8 +18,7 @@ import type {
   Translation,
   TranslationTools,
 } from "../translator.ts";
-import { getWrittenMembers } from "../written.ts";
-import { mayMissPictures, replaceMissingPictures } from "./references.ts";
+import { aboutPi, getWrittenMembers } from "../written.ts";
 
 const CLEARED = "The person cleared the conversation here. Nothing of what came before is in the context.";
 
@@ -95,16 +101,10 @@ export class OmpTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { id, cwd, timestamp, parentSession } = this.header ?? {};
-    const own = toText(id);
+    const about = aboutPi(this.header);
     // A subagent's file is in a folder with the name of the file of the session that began it.
-    const above = this.isOfSubagent ? getFolderName(this.tools.name) : undefined;
-    return {
-      ...(own === undefined ? {} : { nativeId: own, ownId: own }),
-      ...(typeof parentSession === "string" ? { parentSession } : above === undefined ? {} : { nativeParentId: above }),
-      ...(typeof cwd === "string" ? { cwd } : {}),
-      ...(typeof timestamp === "string" ? { started: timestamp } : {}),
-    };
+    const isNamed = about.parentSession !== undefined || !this.isOfSubagent;
+    return isNamed ? about : { ...about, nativeParentId: getFolderName(this.tools.name) };
   }
 
   private takeTitle({ title, updatedAt }: JsonObject): RecordVerdict {
@@ -163,4 +163,40 @@ export class OmpTranslation implements Translation {
     this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
     return { kind, fidelity: "preserved" };
   }
+}
+
+// --- pictures without their bytes -----------------------------------------------------------------------------------
+
+/** A text in place of base64 text, of a data URL or of a string. */
+const REFERENCE = /^blob:(sha256:[0-9a-f]+)/;
+
+/** Returns whether the bytes of a record may have a reference, or a picture without bytes. */
+function mayMissPictures(bytes: Uint8Array): boolean {
+  const holds = (text: string): boolean => Buffer.prototype.includes.call(bytes, text);
+  return holds("blob:sha256:") || (holds('"image"') && holds('""'));
+}
+
+/**
+ * Returns a value in which a text replaces each block with a reference, and each picture without bytes: providers
+ * refuse both. Returns the value itself if it has neither.
+ */
+function replaceMissingPictures(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const made = value.map(replaceMissingPictures);
+    return made.some((one, at) => one !== value[at]) ? made : value;
+  }
+  if (!isObject(value)) return value;
+  const digest = digestIn(value);
+  if (digest !== undefined)
+    return makeOtherBlock(value, { ...value, title: `in a file of oh-my-pi's, not here: ${digest}` });
+  if (value.type === "image" && (value.data === "" || value.mimeType === "")) return makeOtherBlock(value);
+  const made = Object.entries(value).map(([name, one]) => [name, replaceMissingPictures(one)] as const);
+  return made.some(([name, one]) => one !== value[name]) ? Object.fromEntries(made) : value;
+}
+
+/** Returns the digest that a block of a picture names. */
+function digestIn({ data, image_url: url, source }: Readonly<Record<string, unknown>>): string | undefined {
+  const places = [data, url, isObject(url) ? url.url : undefined, isObject(source) ? source.data : undefined];
+  for (const text of places) if (typeof text === "string" && REFERENCE.test(text)) return REFERENCE.exec(text)?.[1];
+  return undefined;
 }

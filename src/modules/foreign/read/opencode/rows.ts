@@ -5,7 +5,7 @@
  * they were. In older versions, `session_message` had a part of the contents of the older tables, which have all.
  */
 
-import { isObject, type JsonObject } from "../../../../core/foreign/messages.ts";
+import { isObject, type JsonObject, toText } from "../../../../core/foreign/messages.ts";
 import { concat, parse, toBytes } from "../../../../core/json/json.ts";
 import {
   hasColumns,
@@ -17,7 +17,6 @@ import {
   type TableFormat,
 } from "../rows.ts";
 import { opencode } from "./opencode.ts";
-import { toExportedMessage } from "./session-messages.ts";
 
 export const opencodeTables: TableFormat = {
   translator: opencode,
@@ -217,4 +216,108 @@ function valuesOf(tables: SourceTables, table: string, row: SourceRow): JsonObje
     return [name, value instanceof Uint8Array ? `${value.length} bytes` : value];
   });
   return Object.fromEntries(values);
+}
+
+// --- the newer table `session_message`, whose rows are whole messages -----------------------------------------------
+
+interface SessionMessage {
+  readonly id: string;
+  readonly type: string;
+  readonly data: JsonObject;
+}
+
+/** Returns a row as a message with its parts; of a kind that has no such form, as it is. */
+function toExportedMessage(row: SessionMessage): JsonObject[] {
+  const { id, type, data } = row;
+  if (type === "user") return [userOf(row), ...givenParts(row)];
+  if (type === "synthetic" || type === "system")
+    return [userOf(row), partOf(id, 0, { type: "text", text: toText(data.text) ?? "", synthetic: true })];
+  if (type === "shell") {
+    const text = [`$ ${toText(data.command) ?? ""}`, toText(data.output) ?? ""]
+      .filter((line) => line !== "")
+      .join("\n");
+    return [userOf(row), partOf(id, 0, { type: "text", text, synthetic: true })];
+  }
+  if (type === "assistant") return answerOf(row);
+  if (type === "compaction") return compactionOf(row);
+  return [{ session_message: { id, type, ...data } }];
+}
+
+function userOf({ id, data }: SessionMessage): JsonObject {
+  const { time, metadata } = data;
+  return { role: "user", time, ...(metadata === undefined ? {} : { metadata }), id };
+}
+
+function partOf(messageID: string, index: number, part: JsonObject): JsonObject {
+  return { ...part, id: toText(part.id) ?? `${messageID}/${index}`, messageID };
+}
+
+function givenParts({ id, data }: SessionMessage): JsonObject[] {
+  const text = toText(data.text) ?? "";
+  const parts = text === "" ? [] : [{ type: "text", text }];
+  return [...parts, ...filesOf(data.files)].map((part, index) => partOf(id, index, part));
+}
+
+function filesOf(files: unknown): JsonObject[] {
+  return (Array.isArray(files) ? files.filter(isObject) : []).map(fileOf);
+}
+
+function fileOf({ uri, name, ...file }: JsonObject): JsonObject {
+  return { ...file, type: "file", url: uri, ...(name === undefined ? {} : { filename: name }) };
+}
+
+function answerOf({ id, data }: SessionMessage): JsonObject[] {
+  const { model, content, error, ...rest } = data;
+  const { id: modelID, providerID } = isObject(model) ? model : {};
+  const failed = isObject(error) ? { error: { name: ERRORS[String(error.type)] ?? error.type, data: error } } : {};
+  const parts = Array.isArray(content) ? content.filter(isObject) : [];
+  return [
+    { role: "assistant", ...rest, modelID, providerID, ...failed, id },
+    ...parts.map((part, index) => partOf(id, index, part.type === "tool" ? toolOf(part) : spokenOf(part))),
+  ];
+}
+
+/** Names of errors. The reader of an export expects another name for one of them. */
+const ERRORS: Readonly<Record<string, string>> = { aborted: "MessageAbortedError" };
+
+function spokenOf({ providerMetadata, ...part }: JsonObject): JsonObject {
+  return providerMetadata === undefined ? part : { ...part, metadata: providerMetadata };
+}
+
+function toolOf({ id, callID, name, state, provider, time, ...rest }: JsonObject): JsonObject {
+  const { input, content, error, attachments, ...given } = isObject(state) ? state : ({} as JsonObject);
+  const shown = Array.isArray(content) ? content.filter(isObject) : [];
+  const output = shown.flatMap(({ text }) => toText(text) ?? []).join("\n");
+  const files = [...shown.filter(({ type }) => type === "file").map(fileOf), ...filesOf(attachments)];
+  const { ran, completed, created } = isObject(time) ? time : {};
+  const reason = isObject(error) ? toText(error.message) : toText(error);
+  const isCutOff = typeof input === "string";
+  return {
+    ...rest,
+    ...(provider === undefined ? {} : { metadata: { provider } }),
+    id,
+    callID: toText(callID) ?? id,
+    tool: name,
+    state: {
+      ...given,
+      ...(isCutOff ? { input: {}, raw: input } : { input }),
+      ...(given.status === "completed" ? { output } : {}),
+      ...(given.status === "error" ? { error: [reason, output].filter((one) => one).join("\n") } : {}),
+      ...(files.length === 0 ? {} : { attachments: files }),
+      time: { start: ran ?? created, end: completed },
+    },
+  };
+}
+
+/** Returns a compaction as its request and its summary, followed by the last messages that it repeats. */
+function compactionOf({ id, data }: SessionMessage): JsonObject[] {
+  const { time, reason, summary, recent } = data;
+  const texts = [summary, recent].flatMap((text) => toText(text) || []);
+  const over = { summary: true, finish: "stop" };
+  return [
+    { role: "user", time, id },
+    partOf(id, 0, { type: "compaction", auto: reason === "auto" }),
+    { role: "assistant", time, ...over, id: `${id}/summary` },
+    ...texts.map((text, index) => partOf(`${id}/summary`, index, { type: "text", text })),
+  ];
 }

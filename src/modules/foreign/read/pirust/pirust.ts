@@ -14,7 +14,7 @@ import type {
   TranslationTools,
   Translator,
 } from "../translator.ts";
-import { getWrittenMembers } from "../written.ts";
+import { aboutPi, getWrittenMembers } from "../written.ts";
 
 export const pirust: Translator = {
   agent: "pirust",
@@ -110,16 +110,8 @@ class PiTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { id, cwd, timestamp, parentSession, leafId } = this.header ?? {};
-    const own = toText(id);
-    const leaf = toText(leafId);
-    return {
-      ...(own === undefined ? {} : { nativeId: own, ownId: own }),
-      ...(typeof parentSession === "string" ? { parentSession } : {}),
-      ...(typeof cwd === "string" ? { cwd } : {}),
-      ...(typeof timestamp === "string" ? { started: timestamp } : {}),
-      ...(leaf === undefined ? {} : { leafId: leaf === "" ? null : leaf }),
-    };
+    const { leafId } = this.header ?? {};
+    return { ...aboutPi(this.header), leafId: leafId === "" ? null : toText(leafId) };
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
