@@ -137,6 +137,16 @@ export class Conversation {
     return this.replyTo(id);
   }
 
+  /** Sends requests without ids in one write. */
+  notify(...requests: readonly Request[]): void {
+    this.send(...requests.map(([command, params]) => this.dialect.request(undefined, command, params)));
+  }
+
+  /** Sends a command that must succeed, and returns its result. */
+  async run(command: string, params?: Params | string): Promise<WireValue> {
+    return (await this.ask(command, params)).result;
+  }
+
   /** Leaves the next hook of that name to the rule, which takes it by {@link hook}. All others are agreed to. */
   hold(name: string): void {
     this.held.add(name);
@@ -282,6 +292,11 @@ export class Conversation {
   /** Returns a broken rule that is not about one reply. */
   broken(expected: string, came: string): RuleBroken {
     return new RuleBroken({ sent: this.lastSent, expected, came });
+  }
+
+  /** Throws RuleBroken unless a condition holds that is not about one reply. */
+  must(holds: boolean, expected: string, came: string): void {
+    if (!holds) throw this.broken(expected, came);
   }
 
   /** Removes a message from those that came and returns it, or waits until it comes. */
