@@ -1,3 +1,4 @@
+import { findBeginningAmong } from "../../core/search/listing.ts";
 import { type Flag, OPTIONS, type Option } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
 import { cutTo, escapeLine, formatAge, show } from "../terminal/text.ts";
@@ -12,8 +13,6 @@ const MOST = 200;
 const MOST_SESSIONS = 50;
 /** Columns of a text. */
 const TEXT = 60;
-/** Characters of an id at least. */
-const LEAST_OF_ID = 8;
 
 /** First lines that leave the rest to the shell. */
 const DIRECTORIES = ":dirs";
@@ -177,32 +176,9 @@ function sessions({ service, page }: VerbContext, { name }: Verb, word: string):
   return candidates.map(({ sessionId, name, firstMessage, modified }) => {
     const age = modified === null ? "" : formatAge(now - Date.parse(modified));
     const said = name ?? firstMessage ?? "(nothing said)";
-    return [shortId(sessionId, ids, word.length), age === "" ? said : `${age} ${said}`];
+    const beginning = findBeginningAmong(sessionId, ids);
+    return [sessionId.slice(0, Math.max(word.length, beginning.length)), age === "" ? said : `${age} ${said}`];
   });
-}
-
-/** Returns the shortest distinct beginning of an id, at least the typed part. */
-function shortId(id: string, sorted: readonly string[], least: number): string {
-  let length = Math.max(LEAST_OF_ID, least);
-  const at = indexOf(sorted, id);
-  for (const other of [sorted[at - 1], sorted[at + 1]]) {
-    if (other === undefined || other === id) continue;
-    let same = 0;
-    while (same < id.length && id[same] === other[same]) same++;
-    length = Math.max(length, same + 1);
-  }
-  return id.slice(0, length);
-}
-
-function indexOf(sorted: readonly string[], id: string): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** Returns labels, then what the user said, the latest first. */
