@@ -2,7 +2,7 @@
 
 import type { PageHead } from "../core/export/head.ts";
 import { toPreview } from "../core/format/message.ts";
-import { formatAmount, formatCost, formatCount } from "./amounts.ts";
+import { formatAmount, formatCost, formatCount, group } from "./amounts.ts";
 
 /** Forks that the head names; of more it has the number. */
 const MOST_FORKS = 20;
@@ -30,9 +30,9 @@ export function* writeFacts(head: PageHead, to: FactWriter): Generator<readonly 
     formatCount(stats.userMessages, "question"),
     formatCount(stats.assistantMessages, "answer"),
     ...(stats.toolCalls > 0 ? [formatCount(stats.toolCalls, "call")] : []),
-    ...(path.totalMessages < totalMessages ? [`${path.totalMessages.toLocaleString("en-US")} on the shown path`] : []),
+    ...(path.totalMessages < totalMessages ? [`${group(path.totalMessages)} on the shown path`] : []),
   ];
-  yield ["Messages", `${totalMessages.toLocaleString("en-US")}${to.parts(messages.join(", "))}`];
+  yield ["Messages", `${group(totalMessages)}${to.parts(messages.join(", "))}`];
   const used = [
     `${formatAmount(tokens.input)} in`,
     `${formatAmount(tokens.output)} out`,
