@@ -130,7 +130,6 @@ export const damageTheme = defineTheme("damage", [
     name: "damage-reported",
     title: "Damage is reported with its line, its byte offset and a reason.",
     source: "Old and damaged files",
-    needs: ["verify_session"],
     check: forEach(damagedFiles("reported"), async (conversation, { bytes, what }) => {
       // Damage inside an entry may be found when the entry is read.
       await getEntries(conversation);
@@ -147,7 +146,6 @@ export const damageTheme = defineTheme("damage", [
     name: "sound-not-reported",
     title: "A sound session has no damage.",
     source: "Old and damaged files",
-    needs: ["verify_session"],
     check: forEach(oneFile("sound", ...GOOD), async (conversation) => {
       const { damage: found, reply } = await getDamage(conversation);
       reply.must(found.length === 0, "no damage");
@@ -159,7 +157,6 @@ export const damageTheme = defineTheme("damage", [
     name: "damage-verified",
     title: "verify_session reports damage and changes nothing.",
     source: "verify_session",
-    needs: ["verify_session"],
     check: forEach(damagedFiles("verified"), async (conversation, { bytes, what }, path) => {
       const reply = await conversation.ask("verify_session");
       reply.must(reply.list("damage").length > 0 && reply.result.ok === false, `damage, for the file has ${what}`);
@@ -194,7 +191,6 @@ export const damageTheme = defineTheme("damage", [
     name: "damage-repaired",
     title: "repair_session removes damage and keeps the original next to the session.",
     source: "repair_session",
-    needs: ["repair_session", "verify_session"],
     check: forEach(oneFile("repaired", ...BROKEN), async (conversation, { bytes }) => {
       const reply = await conversation.ask("repair_session");
       reply.must(reply.list("repaired").length > 0, "the damage that was removed");

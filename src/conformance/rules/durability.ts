@@ -122,7 +122,6 @@ export const durabilityTheme = defineTheme("durability", [
     name: "key-in-other-process",
     title: "An idempotency key of entries works in another process, because it is stored with them.",
     source: "Writing safely",
-    needs: ["close_session"],
     given: [],
     async check(conversation, _ids, context) {
       const path = await requirePath(conversation);
@@ -142,7 +141,6 @@ export const durabilityTheme = defineTheme("durability", [
     name: "leaf-after-kill",
     title: "The leaf to which branch moved is remembered when the server was killed.",
     source: "Old and damaged files",
-    needs: ["branch"],
     on: "own",
     given: ["One", "Two"],
     steps: [["branch", { entryId: "<entry-2>" }, { durable: true }]],
@@ -175,7 +173,6 @@ export const durabilityTheme = defineTheme("durability", [
     name: "lines-only-added",
     title: "Lines are added to a session file and never changed.",
     source: "Session format",
-    needs: ["branch", "set_label", "set_session_name"],
     given: ["One", "Two"],
     async check(conversation, [first]) {
       const file = await requireFile(conversation);

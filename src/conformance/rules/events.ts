@@ -47,7 +47,6 @@ export const eventsTheme = defineTheme("events", [
     name: "tree-event",
     title: "session_tree tells that the leaf moved, from where and to where.",
     source: "session_tree",
-    needs: ["branch"],
     given: ["One"],
     async check(conversation, [first, second]) {
       const came = await eventsOf(conversation, "branch", { entryId: first });
@@ -60,7 +59,6 @@ export const eventsTheme = defineTheme("events", [
     name: "compact-event",
     title: "session_compact comes with the compaction that was appended, after session_append.",
     source: "session_compact",
-    needs: ["compact_append"],
     given: ["One", "Two"],
     async check(conversation, [, , third]) {
       const params = { summary: "One was said.", firstKeptEntryId: third, tokensBefore: 10 };
@@ -76,7 +74,6 @@ export const eventsTheme = defineTheme("events", [
     name: "name-event",
     title: "session_info_changed tells the session's new display name.",
     source: "session_info_changed",
-    needs: ["set_session_name"],
     given: ["One"],
     async check(conversation) {
       const came = await eventsOf(conversation, "set_session_name", { name: "Two\nlines" });

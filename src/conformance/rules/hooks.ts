@@ -37,7 +37,6 @@ function stopping(
     name,
     title,
     source: "Asking the host",
-    needs: ["fork", "branch"],
     on: "hooked",
     given: ["One"],
     async check(conversation, [first]) {
@@ -63,7 +62,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-asked",
     title: "A host that named a hook is asked before the action; the answer {} lets it go on.",
     source: "Asking the host",
-    needs: ["fork"],
     on: "hooked",
     given: ["One"],
     async check(conversation, [first]) {
@@ -84,7 +82,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-null",
     title: "The answer null lets the action go on, too.",
     source: "Asking the host",
-    needs: ["branch"],
     on: "hooked",
     given: ["One"],
     async check(conversation, [first]) {
@@ -104,7 +101,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-unnamed",
     title: "A host that named no hook is not asked.",
     source: "Asking the host",
-    needs: ["fork", "branch"],
     given: ["One"],
     async check(conversation, [first]) {
       await conversation.run("branch", { entryId: first });
@@ -116,7 +112,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-named-only",
     title: "A host is asked only by the hooks that it named.",
     source: "Asking the host",
-    needs: ["fork", "branch"],
     on: "modest",
     given: ["One"],
     async check(conversation, [first]) {
@@ -133,7 +128,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-reads",
     title: "While a hook waits, reads that name it are answered at once, from the state before the command.",
     source: "Asking the host",
-    needs: ["fork"],
     on: "hooked",
     async check(conversation, _ids, { combination }) {
       const { ids, hook } = await beginFork(conversation);
@@ -149,7 +143,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-summary",
     title: "The answer to session_before_tree may bring a summary, which becomes an entry at the new place.",
     source: "session_before_tree",
-    needs: ["branch"],
     on: "hooked",
     given: ["One", "Two"],
     async check(conversation, [first]) {
@@ -167,7 +160,6 @@ export const hooksTheme = defineTheme("hooks", [
     name: "hook-compaction",
     title: "compact asks session_before_compact, whose answer brings the summary that is appended.",
     source: "compact",
-    needs: ["compact"],
     on: "hooked",
     given: ["One", "Two"],
     async check(conversation, [, , third]) {

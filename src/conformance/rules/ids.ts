@@ -68,7 +68,6 @@ export const idsTheme = defineTheme(
       title:
         "A request whose id belongs to one that is still being answered is refused with -32600; the first runs once.",
       source: "Ids",
-      needs: ["fork"],
       on: "hooked",
       async check(conversation) {
         const { ids, hook } = await beginFork(conversation);

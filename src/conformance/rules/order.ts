@@ -126,7 +126,6 @@ export const orderTheme = defineTheme("order", [
     name: "fork-order",
     title: "When a fork replaces its source: reply, session_shutdown, session_fork, session_start.",
     source: "Order",
-    needs: ["fork"],
     given: ["One"],
     async check(conversation, [entryId]) {
       const source = (await getState(conversation)).sessionId;
@@ -142,7 +141,6 @@ export const orderTheme = defineTheme("order", [
     name: "commands-wait-for-hook",
     title: "While a hook waits, later commands of the session wait with it.",
     source: "Asking the host",
-    needs: ["fork", "rpc.discover"],
     on: "hooked",
     async check(conversation) {
       const { ids, hook } = await beginFork(conversation, ["get_entries"]);
@@ -159,7 +157,6 @@ export const orderTheme = defineTheme("order", [
     name: "server-commands-run",
     title: "Commands with the effect server run concurrently with everything, also with one that waits.",
     source: "Order",
-    needs: ["fork", "rpc.discover"],
     on: "hooked",
     async check(conversation) {
       const { ids, hook } = await beginFork(conversation);
@@ -172,7 +169,6 @@ export const orderTheme = defineTheme("order", [
     name: "cancel-waiting",
     title: "$/cancelRequest removes a request that has not started, and answers it with cancelled.",
     source: "Ids",
-    needs: ["fork"],
     applies: isJsonrpc,
     on: "hooked",
     async check(conversation) {

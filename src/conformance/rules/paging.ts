@@ -18,7 +18,6 @@ function paged(name: string, command: string, member: string, params: Params = {
     name,
     title: `The pages of ${command} have at most limit items, and together all of them once, in order.`,
     source: "Long answers",
-    needs: [command],
     given: [],
     async check(conversation) {
       await append(conversation, ...Array.from({ length: COUNT }, (_, n) => makeUser(`Number ${n}`)));

@@ -82,7 +82,6 @@ export const piTheme = defineTheme(
       name: "pi-no-model",
       title: "Commands that need a model or a tool runner fail with unsupported_command.",
       source: "prompt",
-      needs: ["prompt", "bash"],
       steps: [
         ["prompt", { message: "Hello" }, fails("unsupported_command")],
         ["bash", { command: "true" }, fails("unsupported_command")],

@@ -14,7 +14,6 @@ export const readingTheme = defineTheme("reading", [
     name: "entries-in-order",
     title: "get_entries returns the entries of all branches in file order; since leaves out those before.",
     source: "get_entries",
-    needs: ["branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-1>" }],
@@ -31,7 +30,6 @@ export const readingTheme = defineTheme("reading", [
     name: "get-entry",
     title: "get_entry returns an entry, the ids of its children and its label.",
     source: "get_entry",
-    needs: ["set_label", "branch"],
     given: ["One"],
     async check(conversation, [first, second]) {
       await conversation.run("set_label", { entryId: first, label: "begin" });
@@ -60,7 +58,6 @@ export const readingTheme = defineTheme("reading", [
     name: "tree-flat",
     title: "The flat tree has every entry with its parent and the number of its children, and the leaf.",
     source: "get_tree",
-    needs: ["branch"],
     given: ["One", "Two"],
     async check(conversation, [first]) {
       await conversation.run("branch", { entryId: first });
@@ -78,7 +75,6 @@ export const readingTheme = defineTheme("reading", [
     name: "messages-of-path",
     title: "get_messages returns what the model sees at the leaf, oldest first, without state of extensions.",
     source: "get_messages",
-    needs: ["branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-2>" }],
@@ -94,7 +90,6 @@ export const readingTheme = defineTheme("reading", [
     name: "context-compacted",
     title: "After a compaction, what the model sees begins with its summary and the first kept entry.",
     source: "compact_append",
-    needs: ["compact_append", "get_context"],
     given: ["One", "Two", "Three"],
     steps: [
       ["compact_append", { summary: "One and two.", firstKeptEntryId: "<entry-5>", tokensBefore: 100 }],
@@ -110,7 +105,6 @@ export const readingTheme = defineTheme("reading", [
     name: "context-edited",
     title: "edit_context changes what the model sees of an entry, and not the entry.",
     source: "edit_context",
-    needs: ["edit_context"],
     given: ["A long listing"],
     steps: [
       ["edit_context", { targetId: "<entry-1>", replacement: { content: "(left out)" } }],
@@ -124,7 +118,6 @@ export const readingTheme = defineTheme("reading", [
     name: "fork-messages",
     title: "get_fork_messages returns the user messages in file order, of all branches or of the path.",
     source: "get_fork_messages",
-    needs: ["branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-2>" }],
@@ -137,7 +130,6 @@ export const readingTheme = defineTheme("reading", [
     name: "last-assistant-text",
     title: "get_last_assistant_text returns the text of the last assistant message on the path, or null.",
     source: "get_last_assistant_text",
-    needs: ["branch"],
     given: [],
     async check(conversation) {
       const none = await conversation.ask("get_last_assistant_text");
@@ -155,7 +147,6 @@ export const readingTheme = defineTheme("reading", [
     name: "stats-count",
     title: "get_session_stats counts messages and tokens over all branches.",
     source: "get_session_stats",
-    needs: ["branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-2>" }],
@@ -167,7 +158,6 @@ export const readingTheme = defineTheme("reading", [
     name: "compaction-prepared",
     title: "prepare_compaction returns a first kept entry that compact_append accepts, and changes nothing.",
     source: "prepare_compaction",
-    needs: ["prepare_compaction", "compact_append"],
     given: ["One", "Two", "Three"],
     async check(conversation) {
       const before = (await getEntries(conversation)).reply.textAt("entries");
@@ -182,7 +172,6 @@ export const readingTheme = defineTheme("reading", [
     name: "branch-prepared",
     title: "prepare_branch_summary returns what a move of the leaf leaves, and changes nothing.",
     source: "prepare_branch_summary",
-    needs: ["prepare_branch_summary"],
     given: ["One", "Two"],
     steps: [
       [

@@ -166,7 +166,6 @@ export const requestsTheme = defineTheme(
       name: "unsupported-commands",
       title: "Commands that need a model or a tool runner fail with unsupported_command.",
       source: "prompt",
-      needs: ["prompt", "bash"],
       steps: [
         ["prompt", { message: "Hello" }, fails("unsupported_command")],
         ["bash", { command: "true" }, fails("unsupported_command")],
@@ -176,7 +175,6 @@ export const requestsTheme = defineTheme(
       name: "discover",
       title: "rpc.discover returns an OpenRPC 1.3 document that names every command.",
       source: "rpc.discover",
-      needs: ["rpc.discover"],
       on: "hooked",
       async check(conversation) {
         const reply = await conversation.ask("rpc.discover");
@@ -191,7 +189,6 @@ export const requestsTheme = defineTheme(
       name: "alias",
       title: "compact-append is another name of compact_append.",
       source: "compact_append",
-      needs: ["compact_append"],
       given: [],
       steps: [
         ["append", { entries: [makeUser("One"), makeAssistant("1")] }, { entryIds: ["<first>", "<second>"] }],

@@ -60,7 +60,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "several-open",
     title: "open_session opens a session besides the current one; commands reach it by its sessionId.",
     source: "open_session",
-    needs: ["open_session", "close_session", "list_open_sessions"],
     async check(conversation) {
       const { sessionId, path } = await leftSession(conversation, "One");
       const current = (await getState(conversation)).sessionId;
@@ -84,7 +83,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "no-session",
     title: "When the current session is closed, commands on it fail with no_session until another is current.",
     source: "close_session",
-    needs: ["close_session"],
     given: ["One"],
     steps: [["close_session"], ["get_entries", {}, fails("no_session")], ["new_session"], ["get_entries"]],
   },
@@ -92,7 +90,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "listed",
     title: "list_sessions lists a session with its path, its first message and the number of its messages.",
     source: "list_sessions",
-    needs: ["list_sessions"],
     async check(conversation) {
       const { path, sessionId } = await leftSession(conversation, "List me");
       const reply = await conversation.ask("list_sessions");
@@ -109,7 +106,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "searched",
     title: "search_sessions finds messages that contain all words, in any case.",
     source: "search_sessions",
-    needs: ["search_sessions"],
     async check(conversation, _ids, context) {
       const rare = word(context, "Quokka");
       const { sessionId, ids } = await leftSession(conversation, `A ${rare} on the island`);
@@ -125,7 +121,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "family",
     title: "get_session_family returns the sessions that come from the same one, parents first.",
     source: "get_session_family",
-    needs: ["get_session_family", "fork"],
     given: ["One", "Two"],
     async check(conversation, [, , entryId]) {
       await requirePath(conversation);
@@ -164,7 +159,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "open-not-deleted",
     title: "A session that is open is not deleted: session_locked.",
     source: "Whole sessions",
-    needs: ["delete_session"],
     given: ["One"],
     async check(conversation) {
       const path = await requirePath(conversation);
@@ -176,7 +170,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "deleted-restored",
     title: "delete_session moves a session away, restore_session brings it back as it was.",
     source: "Whole sessions",
-    needs: ["delete_session", "restore_session"],
     async check(conversation) {
       const { path, ids } = await leftSession(conversation, "Delete me");
       const before = isFileAt(path) ? readBytes(path) : undefined;
@@ -193,7 +186,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "archived",
     title: "An archived session is not listed among the others, but with archived, and can come back.",
     source: "Whole sessions",
-    needs: ["archive_session", "unarchive_session", "list_sessions"],
     async check(conversation) {
       const { sessionId } = await leftSession(conversation, "Archive me");
       const mustBeListed = async (archived: boolean, isExpected: boolean): Promise<void> => {
@@ -212,7 +204,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "exported",
     title: "export_session in jsonl has the stored bytes, and overwrites a file only where that is requested.",
     source: "Whole sessions",
-    needs: ["export_session"],
     given: ["Export me"],
     async check(conversation, _ids, { folder }) {
       const file = await requireFile(conversation);
@@ -227,7 +218,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "imported",
     title: "import_session copies a file byte for byte once; what exists already is known.",
     source: "import_session",
-    needs: ["import_session"],
     given: ["Import me"],
     async check(conversation, _ids, context) {
       const file = await requireFile(conversation);
@@ -247,7 +237,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "named",
     title: "set_session_name gives a session a display name; line breaks become spaces.",
     source: "set_session_name",
-    needs: ["set_session_name"],
     given: ["One"],
     steps: [
       ["set_session_name", { name: "Two\nlines" }],
@@ -258,7 +247,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "model-and-level",
     title: "set_model and set_thinking_level are recorded at the leaf, and the state has them.",
     source: "set_model",
-    needs: ["set_model", "set_thinking_level"],
     given: [],
     steps: [
       ["append", { entries: [makeUser("One")] }],
@@ -276,7 +264,6 @@ export const sessionsTheme = defineTheme("sessions", [
     name: "state-counts",
     title: "get_state counts the entries of the session, the messages of the context and the branches.",
     source: "get_state",
-    needs: ["branch"],
     applies: isJsonrpc,
     given: ["One"],
     async check(conversation, [first]) {

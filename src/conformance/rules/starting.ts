@@ -92,7 +92,6 @@ export const startingTheme = defineTheme("starting", [
     name: "settings-wait",
     title: "A name, model or level that is set before the first entry waits in memory, and is there with it.",
     source: "Starting and ending",
-    needs: ["set_session_name", "set_thinking_level"],
     given: [],
     async check(conversation) {
       const path = await requirePath(conversation);
@@ -134,7 +133,6 @@ export const startingTheme = defineTheme("starting", [
     name: "shutdown",
     title: "shutdown answers everything received before it, and ends the server with 0.",
     source: "shutdown",
-    needs: ["shutdown"],
     on: "own",
     async check(conversation) {
       const entries = [makeUser("Before the end")];
@@ -147,7 +145,6 @@ export const startingTheme = defineTheme("starting", [
     name: "exit-notification",
     title: "exit ends the server as a notification, too.",
     source: "exit",
-    needs: ["exit"],
     applies: isJsonrpc,
     on: "own",
     async check(conversation) {
@@ -189,7 +186,6 @@ export const startingTheme = defineTheme("starting", [
     name: "fork-exists",
     title: "A session that fork or clone returns exists on disk before the reply, and its source is unchanged.",
     source: "Starting and ending",
-    needs: ["fork", "clone"],
     given: ["One", "Two"],
     async check(conversation, [, , entryId]) {
       const source = await requireFile(conversation);

@@ -61,7 +61,6 @@ export const writingTheme = defineTheme("writing", [
     name: "append-chain",
     title: "Each appended entry continues the one before it, the first the leaf.",
     source: "append",
-    needs: ["branch"],
     given: ["One"],
     steps: [
       ["branch", { entryId: "<entry-1>" }],
@@ -216,7 +215,6 @@ export const writingTheme = defineTheme("writing", [
     name: "branch-moves",
     title: "branch moves the leaf inside the session and removes nothing.",
     source: "branch",
-    needs: ["branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-2>" }, { leafId: "<entry-2>", cancelled: false }],
@@ -237,7 +235,6 @@ export const writingTheme = defineTheme("writing", [
     name: "fork-before",
     title: "A fork before a user message has the path up to it, and returns its text.",
     source: "fork",
-    needs: ["fork"],
     given: ["One", "Two"],
     steps: [["fork", { entryId: "<entry-3>" }, { text: "Two" }], ONE_TURN],
   },
@@ -245,7 +242,6 @@ export const writingTheme = defineTheme("writing", [
     name: "fork-at",
     title: "A fork at an entry ends with it, whatever it is; before one that is no user message it is refused.",
     source: "fork",
-    needs: ["fork"],
     given: ["One", "Two"],
     steps: [
       ["fork", { entryId: "<entry-2>" }, fails("not_a_user_message")],
@@ -257,7 +253,6 @@ export const writingTheme = defineTheme("writing", [
     name: "labels",
     title: "set_label sets the label of an entry; without a label it clears it.",
     source: "set_label",
-    needs: ["set_label"],
     given: ["One"],
     async check(conversation, [entryId]) {
       for (const label of ["here", undefined]) {
@@ -271,7 +266,6 @@ export const writingTheme = defineTheme("writing", [
     name: "boundary-checked",
     title: "A compaction that keeps from an entry which is not on the path is refused with invalid_boundary.",
     source: "compact_append",
-    needs: ["compact_append", "branch"],
     given: ["One", "Two"],
     steps: [
       ["branch", { entryId: "<entry-2>" }],
