@@ -1,17 +1,16 @@
 /** The lines about sessions that an id or a name may mean. */
 
 import type { Candidate } from "../core/ports/stores.ts";
+import { findBeginningAmong } from "../core/search/listing.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { cutTo, escapeLine, formatAge, getWidth, group, pad, shortenPath, show } from "./terminal/text.ts";
-
-/** Characters of an id that are shown at least. */
-const LEAST = 8;
 
 /** Returns a line for each candidate, with the shortest distinct beginning of its id, or with its path. */
 export function formatCandidates(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
   const ids = candidates.map(({ sessionId }) => show`${sessionId}`);
   const isById = new Set(ids).size === ids.length;
-  const length = distinctLength(ids);
+  const sorted = ids.toSorted();
+  const length = Math.max(...ids.map((id) => findBeginningAmong(id, sorted).length));
   const lines = candidates.map(({ name, firstMessage, cwd, modified, sessionPath }, i) => {
     const which = isById ? ids[i].slice(0, length) : shortenPath(sessionPath, page.home);
     const age = modified === null ? "" : formatAge(page.now - Date.parse(modified));
@@ -40,15 +39,4 @@ export function describeAmbiguity({ sessionId = "", matches, candidates = [] }: 
   return candidates[0].sessionId.startsWith(sessionId)
     ? `${found} an id that begins with ${sessionId}. Give more of it.`
     : `${found} the name ${sessionId}. Use the beginning of the id.`;
-}
-
-function distinctLength(ids: readonly string[]): number {
-  const sorted = [...ids].sort();
-  let length = LEAST;
-  for (let i = 1; i < sorted.length; i++) {
-    let same = 0;
-    while (same < sorted[i].length && sorted[i - 1][same] === sorted[i][same]) same++;
-    length = Math.max(length, same + 1);
-  }
-  return length;
 }

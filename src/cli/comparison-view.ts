@@ -2,8 +2,19 @@
 
 import { getEntryColour, getEntryHead } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { count, cutFront, cutTo, escapeLine, getWidth, group, pad, show, wrap } from "./terminal/text.ts";
-import { formatMoney } from "./usage-report.ts";
+import {
+  count,
+  cutFront,
+  cutTo,
+  escapeLine,
+  formatMoney,
+  formatSpan,
+  getWidth,
+  group,
+  pad,
+  show,
+  wrap,
+} from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** Least columns for two readable branches next to each other. */
@@ -91,7 +102,7 @@ function factLines(branch: ComparedBranch, width: number): ColumnLine[] {
   const failed = failedCalls === 0 ? "" : ` (${group(failedCalls)} failed)`;
   const models = branch.models.map(({ provider, id, messages }) => `${provider}/${id} ${messages}`);
   const facts = [
-    `${count(entryCount, "entry", "entries")} in ${durationText(branch.durationMs)}`,
+    `${count(entryCount, "entry", "entries")} in ${formatSpan(branch.durationMs)}`,
     `${group(userMessages)} from the user, ${group(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
     `${count(tokens.total, "token", "tokens")}, ${costText(branch)}`,
@@ -151,15 +162,4 @@ function wrapped(text: string, colour: Colour, width: number): ColumnLine[] {
   const shown = lines.slice(0, MOST_LINES);
   if (lines.length > MOST_LINES) shown[MOST_LINES - 1] = cutTo(`${shown[MOST_LINES - 1]}…`, width);
   return shown.map((text) => ({ text, colour }));
-}
-
-const SECOND = 1000;
-
-function durationText(milliseconds: number): string {
-  const seconds = Math.round(milliseconds / SECOND);
-  if (seconds < 120) return `${seconds} s`;
-  const minutes = Math.round(seconds / 60);
-  if (minutes < 120) return `${minutes} min`;
-  const hours = Math.round(minutes / 60);
-  return hours < 48 ? `${hours} h` : `${group(Math.round(hours / 24))} days`;
 }

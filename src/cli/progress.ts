@@ -1,6 +1,6 @@
 /** A line on the terminal that shows how far long work is, and goes away. */
 
-import { formatSize, getWidth, group } from "./terminal/text.ts";
+import { formatSize, formatSpan, getWidth, group } from "./terminal/text.ts";
 
 /** Milliseconds of work before which nothing is shown. */
 const SHOW_AFTER = 1000;
@@ -94,7 +94,7 @@ export function formatProgress(
       ? `${formatSize(done)} of ${formatSize(total)}`
       : `${Math.floor(100 * share)}%`;
   const rate = isCounted && elapsed > 0 ? rateText((1000 * done) / elapsed) : "";
-  const left = share > 0 && share < 1 ? `${durationText((elapsed * (1 - share)) / share)} left` : "";
+  const left = share > 0 && share < 1 ? `${formatSpan((elapsed * (1 - share)) / share, Math.ceil)} left` : "";
   const all = [doing, barText(share, BAR), amount, rate, left];
   const ways = [all, [doing, barText(share, 10), amount, rate, left], [doing, amount, left], [amount, left], [amount]];
   const texts = ways.map((parts) => parts.filter((part) => part !== "").join("  "));
@@ -109,12 +109,4 @@ function barText(share: number, width: number): string {
 function rateText(perSecond: number): string {
   if (perSecond >= 1) return `${group(Math.round(perSecond))}/s`;
   return perSecond > 0 ? `${group(Math.max(1, Math.round(perSecond * 60)))}/min` : "";
-}
-
-/** Returns the time left in its largest unit, rounded up, so that work rather ends sooner than it said. */
-function durationText(milliseconds: number): string {
-  const seconds = Math.ceil(milliseconds / 1000);
-  if (seconds < 90) return `${seconds} s`;
-  const minutes = Math.ceil(seconds / 60);
-  return minutes < 90 ? `${minutes} min` : `${Math.ceil(minutes / 60)} h`;
 }

@@ -6,7 +6,7 @@ import type { Verb, VerbGroup } from "./verb.ts";
 import browse from "./verbs/browse.ts";
 import compare from "./verbs/compare.ts";
 import { defineComplete } from "./verbs/complete.ts";
-import { defineCompletion } from "./verbs/completion.ts";
+import completion from "./verbs/completion.ts";
 import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
 import { doctor } from "./verbs/doctor.ts";
@@ -50,14 +50,14 @@ export const groups: readonly VerbGroup[] = [
   { title: "Move between stores", verbs: [migrateVerb, rollbackVerb, statusVerb, fleet] },
   {
     title: "About this program",
-    verbs: [defineHelp(() => groups, requireVerb), version, defineCompletion(() => verbs), schema, conformance],
+    verbs: [defineHelp(() => groups, requireVerb), version, completion, schema, conformance],
   },
 ];
 
 export const verbs: readonly Verb[] = groups.flatMap(({ verbs }) => verbs);
 
 /** The verb that the completion scripts call; no person types it, so no help lists it. */
-const complete = defineComplete(findVerb);
+const complete = defineComplete(() => verbs);
 
 /** Words known from other programs, with the verbs for them here. */
 const SAID_ELSEWHERE: Readonly<Record<string, string>> = {

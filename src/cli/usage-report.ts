@@ -2,7 +2,19 @@
 
 import { formatCsv } from "./csv.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { count, cutFront, cutTo, escapeLine, getWidth, group, pad, shortenPath, show, wrap } from "./terminal/text.ts";
+import {
+  count,
+  cutFront,
+  cutTo,
+  escapeLine,
+  formatMoney,
+  getWidth,
+  group,
+  pad,
+  shortenPath,
+  show,
+  wrap,
+} from "./terminal/text.ts";
 import type { ResultOf } from "./verb.ts";
 
 /** The names of groups for summing usage, as they are typed. */
@@ -11,12 +23,6 @@ export type GroupName = (typeof GROUPS)[number];
 
 /** Text between two columns. */
 const GAP = "  ";
-
-/** Returns an amount of money with so many digits after the point. */
-export function formatMoney(cost: number, digits: number): string {
-  const [whole, fraction] = cost.toFixed(digits).split(".");
-  return `$${group(Number(whole))}${fraction === undefined ? "" : `.${fraction}`}`;
-}
 
 /** Returns the digits after the point that amounts of this size need: cents, and their parts where all are small. */
 function digitsFor(cost: number): number {

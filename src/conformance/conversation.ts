@@ -5,7 +5,7 @@ import { DIALECTS, type Params, type Received, type WireDialect, type WireValue 
 import { FrameCutter, frameMessage } from "./frames.ts";
 import type { Ending, Launched } from "./launch.ts";
 import { Reply } from "./reply.ts";
-import { RuleBroken, shortenText } from "./verdict.ts";
+import { NotApplicable, RuleBroken, shortenText } from "./verdict.ts";
 
 /** Bytes of a message that is not complete, beyond which a server is ended. */
 const LONGEST_MESSAGE = 16 << 20;
@@ -41,6 +41,7 @@ export class Conversation {
   private readonly server: Launched;
   /** Milliseconds that a reply may take. */
   private readonly limit: number;
+  private readonly lacks: (command: string) => boolean;
   private readonly cutter: FrameCutter;
   /** Names of the hooks that were agreed to at once. */
   readonly agreed: string[] = [];
@@ -60,7 +61,14 @@ export class Conversation {
   private readonly sleepers = new Set<() => void>();
   private ids = 0;
 
-  constructor(server: Launched, combination: Combination, limit: number) {
+  /** `lacks`: returns whether the server says that it does not have a command. */
+  constructor(
+    server: Launched,
+    combination: Combination,
+    limit: number,
+    lacks: (command: string) => boolean = () => false,
+  ) {
+    this.lacks = lacks;
     this.server = server;
     this.combination = combination;
     this.limit = limit;
@@ -113,7 +121,7 @@ export class Conversation {
   /** Makes a request with a new id, which is the key to its reply; `send` sends it. */
   request(command: string, params?: Params | string): { id: string; text: string } {
     const id = this.newId();
-    const text = this.dialect.request(id, command, params);
+    const text = this.textOf(id, command, params);
     this.expectReply(id, text);
     return { id, text };
   }
@@ -135,6 +143,22 @@ export class Conversation {
   async ask(command: string, params?: Params | string): Promise<Reply> {
     const [id] = this.begin([command, params]);
     return this.replyTo(id);
+  }
+
+  /** Sends requests without ids in one write. */
+  notify(...requests: readonly Request[]): void {
+    this.send(...requests.map(([command, params]) => this.textOf(undefined, command, params)));
+  }
+
+  /** Returns the text of a request. Throws NotApplicable if the server says that it does not have the command. */
+  private textOf(id: string | undefined, command: string, params?: Params | string): string {
+    if (this.lacks(command)) throw new NotApplicable(`the server says that it does not have the command ${command}`);
+    return this.dialect.request(id, command, params);
+  }
+
+  /** Sends a command that must succeed, and returns its result. */
+  async run(command: string, params?: Params | string): Promise<WireValue> {
+    return (await this.ask(command, params)).result;
   }
 
   /** Leaves the next hook of that name to the rule, which takes it by {@link hook}. All others are agreed to. */
@@ -282,6 +306,11 @@ export class Conversation {
   /** Returns a broken rule that is not about one reply. */
   broken(expected: string, came: string): RuleBroken {
     return new RuleBroken({ sent: this.lastSent, expected, came });
+  }
+
+  /** Throws RuleBroken unless a condition holds that is not about one reply. */
+  must(holds: boolean, expected: string, came: string): void {
+    if (!holds) throw this.broken(expected, came);
   }
 
   /** Removes a message from those that came and returns it, or waits until it comes. */

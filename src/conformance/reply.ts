@@ -47,10 +47,13 @@ export class Reply {
     return { name: data?.name, number: code, sentence: message, data };
   }
 
-  /** Throws RuleBroken unless the command failed with one of these names. */
-  mustFail(...names: readonly string[]): void {
-    const { name } = this.failure;
-    if (!names.includes(String(name))) throw this.broken(`the failure ${names.join(" or ")}`);
+  /** Throws RuleBroken unless the command failed with one of these names, and with the number if one is among them. */
+  mustFail(...expected: readonly (string | number)[]): void {
+    const { name, number } = this.failure;
+    for (const value of [String(name), number]) {
+      const some = expected.filter((one) => (typeof one === "string") === (typeof value === "string"));
+      this.must(some.length === 0 || some.some((one) => one === value), `the failure ${some.join(" or ")}`);
+    }
   }
 
   /** Returns a list of the result. Throws RuleBroken if it is not a list. */

@@ -3,6 +3,13 @@
 import type { Combination } from "./combination.ts";
 import type { Conversation, ProtocolViolations } from "./conversation.ts";
 
+/** Commands that a server need not have; rules that use one which the server does not list are skipped. */
+export const OPTIONAL_COMMANDS: ReadonlySet<string> = new Set(
+  "archive_session bash branch clone close_session compact compact_append delete_session edit_context exit export_session fork get_context get_session_family import_session list_open_sessions list_sessions open_session prepare_branch_summary prepare_compaction prompt repair_session restore_session rpc.discover search_sessions set_label set_model set_session_name set_thinking_level shutdown unarchive_session verify_session".split(
+    " ",
+  ),
+);
+
 /** Bytes of the largest reply that the modest host takes. */
 export const MODEST_REPLY = 4096;
 
@@ -12,8 +19,6 @@ export interface Rule {
   readonly title: string;
   /** The heading in protocol.md below which it stands. */
   readonly source: string;
-  /** Commands that it uses besides those that every rule uses. */
-  readonly needs?: readonly string[];
   /** Returns whether it says anything about this combination; every one by default. */
   applies?(combination: Combination): boolean;
   /** Checks it. Throws RuleBroken, or NotApplicable. */

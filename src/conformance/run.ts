@@ -156,25 +156,16 @@ class ConformanceRun {
     try {
       const results = [await this.check(first, testContext)];
       const hasAnswered = results[0].verdict === "passed";
-      if (hasAnswered) await this.noteSessions(testContext);
-      for (const rule of others) {
-        const reason = hasAnswered
-          ? await this.findMissingCommand(rule, testContext)
-          : "the server does not answer in this combination";
-        results.push(reason === undefined ? await this.check(rule, testContext) : this.skip(rule, reason));
+      if (hasAnswered) {
+        await this.noteSessions(testContext);
+        await testContext.learnCommands();
       }
+      for (const rule of others)
+        results.push(hasAnswered ? await this.check(rule, testContext) : this.skip(rule, NO_ANSWER));
       return results;
     } finally {
       await testContext.leave();
     }
-  }
-
-  /** Returns why a rule cannot be checked with the commands that the server says it has. */
-  private async findMissingCommand({ needs = [] }: Rule, testContext: TestContext): Promise<string | undefined> {
-    if (needs.length === 0 || performance.now() > this.deadline) return undefined;
-    const commands = await testContext.commands();
-    const missing = needs.find((name) => commands !== undefined && !commands.has(name));
-    return missing === undefined ? undefined : `the server says that it does not have the command ${missing}`;
   }
 
   /** Notes where the server keeps sessions, if that is not where this run removes them. */
@@ -232,6 +223,7 @@ function aboutRule({ name, title, source }: Rule): Pick<RuleResult, "rule" | "ti
   return { rule: name, title, source };
 }
 
+const NO_ANSWER = "the server does not answer in this combination";
 const OUT_OF_TIME = "the time for the whole run was over; --limit gives it more";
 
 /** Returns what an error shows. A rule that stumbles over a message has one before it that is not as declared. */

@@ -3,7 +3,7 @@
 import { isJsonrpc, isPi } from "./combination.ts";
 import type { Conversation, Request } from "./conversation.ts";
 import type { Params, Received, WireValue } from "./dialect.ts";
-import { isFileAt } from "./files.ts";
+import { isFileAt, isThere, readBytes } from "./files.ts";
 import type { Reply } from "./reply.ts";
 import { NotApplicable } from "./verdict.ts";
 
@@ -27,7 +27,7 @@ export function makeCustom(data: WireValue): WireValue {
 
 /** Makes a new, empty session current. */
 export async function makeSession(conversation: Conversation): Promise<void> {
-  void (await conversation.ask("new_session")).result;
+  await conversation.run("new_session");
 }
 
 /** Appends entries at the leaf and returns their ids. */
@@ -38,6 +38,7 @@ export async function append(conversation: Conversation, ...entries: readonly Wi
 /** Makes a new session current that holds a turn for each text, and returns the ids of the entries. */
 export async function makeTurns(conversation: Conversation, ...texts: readonly string[]): Promise<string[]> {
   await makeSession(conversation);
+  if (texts.length === 0) return [];
   return append(conversation, ...texts.flatMap((text) => [makeUser(text), makeAssistant(`Answer: ${text}`)]));
 }
 
@@ -99,10 +100,27 @@ export async function requireFile(conversation: Conversation): Promise<string> {
 }
 
 /** Makes the session at a path the current one. */
-export async function openSessionAt(conversation: Conversation, sessionPath: string): Promise<Reply> {
-  const reply = await conversation.ask("switch_session", { sessionPath });
-  void reply.result;
-  return reply;
+export async function openSessionAt(conversation: Conversation, sessionPath: string): Promise<void> {
+  await conversation.run("switch_session", { sessionPath });
+}
+
+/** Checks that a file has these bytes, or with `isLonger` begins with them. */
+export function mustHaveBytes(conversation: Conversation, path: string, bytes: Buffer, isLonger = false): void {
+  const now = readBytes(path);
+  const holds = (isLonger ? now.subarray(0, bytes.length) : now).equals(bytes);
+  const what = isLonger ? `a file ${path} that begins with its bytes of before` : `the bytes of ${path} as they were`;
+  conversation.must(holds, what, now.toString());
+}
+
+/** Checks that there is something at a path, or nothing. */
+export function mustBeThere(conversation: Conversation, path: string, isExpected: boolean, when: string): void {
+  const [expected, came] = isExpected ? ["a file", "none"] : ["no file", "one"];
+  conversation.must(isThere(path) === isExpected, `${expected} at ${path} ${when}`, came);
+}
+
+/** Returns the unread events, with those that come before the reply to a read. */
+export async function settleEvents(conversation: Conversation): Promise<Received[]> {
+  return (await conversation.settle()).filter(({ kind }) => kind === "event");
 }
 
 /** Returns the damage of the current session: of the state, or, in Pi's dialect, of a verification. */

@@ -6,7 +6,7 @@ import { Conversation, type ProtocolViolations } from "./conversation.ts";
 import type { Params } from "./dialect.ts";
 import { makeFolder } from "./files.ts";
 import type { Launcher } from "./launch.ts";
-import { MODEST_REPLY, type RuleContext } from "./rule.ts";
+import { MODEST_REPLY, OPTIONAL_COMMANDS, type RuleContext } from "./rule.ts";
 
 interface TestContextOptions {
   readonly command: readonly string[];
@@ -34,6 +34,7 @@ export class TestContext {
   private readonly made = new Map<string, Promise<unknown>>();
   private started: Conversation[] = [];
   private sessions = 0;
+  private commands: ReadonlySet<string> | undefined;
   private latestShared: Conversation | undefined;
 
   constructor(options: TestContextOptions) {
@@ -101,18 +102,15 @@ export class TestContext {
     return this.made.get(name) as Promise<T>;
   }
 
-  /** Returns the commands that the server says it has; undefined when it does not say. */
-  commands(): Promise<ReadonlySet<string> | undefined> {
-    return this.once("commands", async () => {
-      try {
-        const { introduction } = await this.hooked();
-        const { commands } = introduction?.result.capabilities ?? {};
-        return Array.isArray(commands) ? new Set(commands) : undefined;
-      } catch {
-        // The rules about initialize report its errors.
-        return undefined;
-      }
-    });
+  /** Learns which commands the server says it has; a server that does not say is tried with all. */
+  async learnCommands(): Promise<void> {
+    try {
+      const { introduction } = await this.hooked();
+      const { commands } = introduction?.result.capabilities ?? {};
+      if (Array.isArray(commands)) this.commands = new Set(commands);
+    } catch {
+      // The rules about initialize report its errors.
+    }
   }
 
   /** Returns the latest messages of the live servers, and their stderr. */
@@ -169,7 +167,12 @@ export class TestContext {
     const path = session ?? join(this.folder, `session-${++this.sessions}.jsonl`);
     const words = command.map((word) => word.replaceAll("{session}", path).replaceAll("{dir}", this.options.folder));
     const server = launcher(words, { cwd, variables: this.variables });
-    const conversation = new Conversation(server, this.combination, timeout);
+    const conversation = new Conversation(
+      server,
+      this.combination,
+      timeout,
+      (command) => this.commands?.has(command) === false && OPTIONAL_COMMANDS.has(command),
+    );
     this.conducts.push(conversation.violations);
     return conversation;
   }

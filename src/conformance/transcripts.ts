@@ -33,6 +33,10 @@ const KINDS: Readonly<Record<string, (value: WireValue) => boolean>> = {
   "<any>": () => true,
   "<text>": (value) => typeof value === "string" && value !== "",
   "<number>": (value) => typeof value === "number",
+  "<whole>": (value) => Number.isInteger(value),
+  "<flag>": (value) => typeof value === "boolean",
+  "<list>": (value) => Array.isArray(value),
+  "<none>": (value) => value === undefined,
   "<time>": (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/.test(String(value)),
 };
 
@@ -116,7 +120,8 @@ export function findDifference(
     return firstOf(
       Object.entries(expected).map(([name, item]) => () => {
         const inside = path === "" ? name : `${path}.${name}`;
-        return name in value ? findDifference(inside, value[name], item, stoodFor) : `${inside} is missing`;
+        if (!(name in value) && item !== "<none>") return `${inside} is missing`;
+        return findDifference(inside, value[name], item, stoodFor);
       }),
     );
   }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
-import { findUniqueBeginning } from "../core/search/listing.ts";
+import { findBeginningAmong } from "../core/search/listing.ts";
 import { defineCommand } from "./shared/command.ts";
 import { typeStored, unreadFile } from "./shared/shapes.ts";
 
@@ -174,13 +174,7 @@ export default defineCommand({
     const { leftovers, damaged, hidden, roots, catalog, ...health } = await workspace.stores.health.examine(progress);
     const { ids } = workspace.stores.offered("", 0, "both");
     const { fleet, kept } = workspace.stores;
-    const shortId = (id: string | null) =>
-      id === null
-        ? null
-        : findUniqueBeginning(
-            id,
-            ids.filter((other) => other !== id),
-          );
+    const shortId = (id: string | null) => (id === null ? null : findBeginningAmong(id, ids));
     return {
       ...health,
       ok: damaged.length === 0 && catalog.state !== "damaged" && !health.notRead.some(({ isDamaged }) => isDamaged),

@@ -7,13 +7,35 @@ export function formatAmount(amount: number): string {
   return `${size < 99.95 ? size.toFixed(1).replace(/\.0$/, "") : Math.round(size)}${unit}`;
 }
 
+/** Returns a whole number with commas between the thousands. */
+export function group(amount: number): string {
+  return String(amount).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** Returns an amount of money with so many digits after the point. */
+export function formatMoney(cost: number, digits = 2): string {
+  const [whole, fraction] = cost.toFixed(digits).split(".");
+  return `$${group(Number(whole))}.${fraction}`;
+}
+
+/** Returns an amount of money with the digits that show how much it is. */
 export function formatCost(cost: number): string {
   if (cost === 0) return "$0";
-  return cost < 0.01 ? `$${cost.toPrecision(2)}` : `$${cost.toFixed(2)}`;
+  return cost < 0.01 ? `$${cost.toPrecision(2)}` : formatMoney(cost);
 }
 
 export function formatCount(amount: number, one: string, many = `${one}s`): string {
-  return `${amount.toLocaleString("en-US")} ${amount === 1 ? one : many}`;
+  return `${group(amount)} ${amount === 1 ? one : many}`;
+}
+
+/** Returns a duration in its largest unit; rounded up, for work that rather ends sooner than it said. */
+export function formatSpan(milliseconds: number, round = Math.round): string {
+  const seconds = round(milliseconds / 1000);
+  if (seconds < 90) return `${seconds} s`;
+  const minutes = round(seconds / 60);
+  if (minutes < 90) return `${minutes} min`;
+  const hours = round(minutes / 60);
+  return hours < 48 ? `${hours} h` : formatCount(round(hours / 24), "day");
 }
 
 const SIZE_UNITS = ["kB", "MB", "GB", "TB", "PB", "EB"];

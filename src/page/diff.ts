@@ -87,13 +87,6 @@ export function isDiff(text: string): boolean {
   return text.length <= MOST && /^(?:diff --git |--- \S.*\n\+\+\+ )/.test(text);
 }
 
-/** Returns how many lines are added and taken away. */
-export function renderChangeCounts(lines: readonly DiffLine[]): string {
-  const added = lines.filter(({ sign }) => sign === "+").length;
-  const removed = lines.filter(({ sign }) => sign === "-").length;
-  return `<span class="plus">+${added}</span> <span class="minus">−${removed}</span>`;
-}
-
 /** Shows stretches that are no longer than the line that would stand for them. */
 function showShort(isNear: Uint8Array): void {
   for (let from = isNear.indexOf(0); from >= 0; ) {

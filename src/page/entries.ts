@@ -1,46 +1,33 @@
-/** The entries of a branch, one after the other, each with its name and a link to itself. */
+/** The entries of a branch as HTML, one after the other, each with its name and a link to itself. */
 
 import type { PageFold } from "../core/export/head.ts";
-import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
-import { type LooseMembers, toBlocks, toMembers } from "../core/format/loose.ts";
-import {
-  getContentText,
-  getToolCalls,
-  type ToolCall,
-  toAmount,
-  toPreview,
-  toShownText,
-  toStored,
-} from "../core/format/message.ts";
+import type { ExportPage, PageEntry } from "../core/export/page.ts";
+import { getContentText, type ToolCall, toPreview } from "../core/format/message.ts";
 import { formatAmount, formatCount } from "./amounts.ts";
-import { describeUsage, renderImage, toIndentedJson } from "./blocks.ts";
-import { renderCall, renderCommandRun, renderLoneResult, renderThinking, toCallResult } from "./calls.ts";
+import { renderImage } from "./blocks.ts";
+import { renderCall, renderCommandRun, renderLoneResult, renderThinking } from "./calls.ts";
 import { renderCode } from "./code.ts";
+import {
+  type BlockWriter,
+  type Drawn,
+  type DrawnBranch,
+  type EntryView,
+  startDrawing,
+  viewEntry,
+  walkBranch,
+  writeBlocks,
+} from "./entry-view.ts";
 import { escapeHtml } from "./escape.ts";
 import { renderFold, renderLines } from "./fold.ts";
-import { groupEntries } from "./groups.ts";
 import { renderProse } from "./prose.ts";
 import type { RowTuple } from "./row.ts";
 import { renderRows, toRow } from "./rows.ts";
 import { renderBranchLink } from "./top.ts";
 
-/** The state after drawing the earlier entries of the same branch. */
-export interface Drawn {
-  turns: number;
-  model: string;
-  /** True if the last drawn entry was the assistant's. */
-  answering: boolean;
-}
+const BLOCKS: BlockWriter = { text: renderProse, thinking: renderThinking, image: renderImage, call: renderCall };
 
 /** A part of a branch: entries that are drawn together, with their rows, or markup between them that is open or shut. */
 export type BranchPart = { readonly html: string; readonly rows: RowTuple[] } | { readonly between: string };
-
-type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
-
-/** Returns how a branch stands before anything was drawn of it. */
-export function startDrawing(): Drawn {
-  return { turns: 0, model: "", answering: false };
-}
 
 /**
  * Yields a branch in parts; entries replaced by compactions are folded. `drawn` is the state before it; `states` has
@@ -52,26 +39,18 @@ export function* renderBranchParts(
   drawn: Drawn = startDrawing(),
   states: Map<number, Drawn> = new Map(),
 ): Generator<BranchPart> {
-  const folds = branch.folds();
-  const starts = new Map(folds.map((fold) => [fold.start, fold]));
-  const ends = new Set(folds.map(({ end }) => end));
-  const cuts = new Set([...starts.keys(), ...ends]);
-  for (const { index, entry, results } of groupEntries(branch.entries(), cuts)) {
-    if (ends.has(index)) {
-      ends.delete(index);
-      yield { between: "</details>\n" };
+  for (const step of walkBranch(branch)) {
+    if (step.is === "end") yield { between: "</details>\n" };
+    else if (step.is === "fold") yield { between: foldedHtml(page, step.fold) };
+    else {
+      const { entry, results } = step;
+      const all = [entry, ...results.values()].filter(({ number }) => number >= 0);
+      const view = viewEntry(page, entry, drawn);
+      const html = entryHtml(page, entry, view, results) + all.map((one) => leftHere(page, one)).join("");
+      for (const { branchesHere } of all) for (const number of branchesHere) states.set(number, { ...drawn });
+      yield { html, rows: all.map(toRow) };
     }
-    const fold = starts.get(index);
-    if (fold) {
-      starts.delete(index);
-      yield { between: foldedHtml(page, fold) };
-    }
-    const all = [entry, ...results.values()].filter(({ number }) => number >= 0);
-    const html = entryHtml(page, entry, results, drawn) + all.map((one) => leftHere(page, one)).join("");
-    for (const { branchesHere } of all) for (const number of branchesHere) states.set(number, { ...drawn });
-    yield { html, rows: all.map(toRow) };
   }
-  if (ends.size > 0) yield { between: "</details>\n" };
 }
 
 /** Yields entries that come after the page was made, each stretch with its rows; `drawn` is the state before them. */
@@ -98,62 +77,80 @@ function leftHere({ branches }: ExportPage, { anchor, branchesHere }: PageEntry)
 function entryHtml(
   page: ExportPage,
   entry: PageEntry,
+  view: EntryView,
   results: ReadonlyMap<ToolCall, PageEntry>,
-  drawn: Drawn,
 ): string {
-  const { body } = entry;
-  const wasAnswering = drawn.answering;
-  drawn.answering = false;
-  switch (body.type) {
-    case "message":
-      drawn.answering = wasAnswering;
-      return messageHtml(entry, toMembers(body.message), results, drawn);
-    case "custom_message":
-      return customHtml(entry);
-    case "compaction":
-      return article(entry, "summary", "Compaction", summaryHtml(body), tokensBefore(body));
-    case "branch_summary":
-      return article(entry, "summary", "Summary of a branch", summaryHtml(body), fromLink(page, body.fromId));
+  switch (view.is) {
+    case "question": {
+      const said = escapeHtml(toPreview(getContentText(view.content), 60));
+      const heading = `<h3>You <span class="number">${view.turn}</span><span class="vh">: ${said}</span></h3>`;
+      return `<article id="${entry.anchor}" class="user"><header>${heading}${aboutHtml(entry, true)}</header>${writeBlocks(view.content, BLOCKS)}</article>\n`;
+    }
+    case "answer": {
+      const { message, model, usage, stop, isContinued } = view;
+      const detail = [
+        model === "" ? "" : `<span class="model">${escapeHtml(model)}</span>`,
+        usage.length === 0 ? "" : `<span class="usage">${usage.join(" · ")}</span>`,
+      ];
+      const end = stop ? `<p class="stop"><b class="bad">${stop.word}</b> ${escapeHtml(stop.said)}</p>` : "";
+      const style = isContinued ? "assistant on" : "assistant";
+      const inside = writeBlocks(message.content, BLOCKS, results) + end;
+      return article(entry, style, "Assistant", inside, detail.filter(Boolean).join(" "));
+    }
+    case "summary": {
+      const { title, text, tokens, from } = view;
+      const link = from < 0 ? "" : `<a href="#${page.anchorOf(from)}">Go to the left branch</a>`;
+      const detail = tokens === 0 ? link : `<span class="dim">of ${formatAmount(tokens)} tokens</span>`;
+      return article(entry, "summary", title, summaryHtml(text), detail);
+    }
+    case "custom": {
+      const { title, content, details, isHidden } = view;
+      const inside =
+        writeBlocks(content, BLOCKS) + (details === "" ? "" : renderFold("more", "Details", jsonHtml(details)));
+      const hidden = "A message to the model that is not shown";
+      return article(entry, "custom", title, isHidden ? renderFold("more", hidden, inside) : inside);
+    }
+    case "result":
+      return bare(entry, renderLoneResult({ message: view.message, anchor: entry.anchor }));
+    case "command":
+      return bare(entry, renderCommandRun(view.message));
     default:
-      drawn.answering = wasAnswering;
-      return noteHtml(page, entry, drawn);
+      return `<div class="note" id="${entry.anchor}">${noteHtml(page, view)}${aboutHtml(entry)}</div>\n`;
   }
 }
 
-function tokensBefore({ tokensBefore }: LooseMembers): string {
-  const tokens = toAmount(tokensBefore);
-  return tokens === 0 ? "" : `<span class="dim">of ${formatAmount(tokens)} tokens</span>`;
+/** Returns an entry that is no message as one line. */
+function noteHtml(page: ExportPage, view: Extract<EntryView, { is: "fact" | "label" | "data" }>): string {
+  if (view.is === "fact") return `<p>${view.name} <b>${escapeHtml(view.value)}</b></p>`;
+  if (view.is === "label") {
+    const target = view.target < 0 ? "an entry" : `<a href="#${page.anchorOf(view.target)}">an entry</a>`;
+    const label = escapeHtml(view.label);
+    return `<p>${label === "" ? `Label taken from ${target}` : `Label <mark>${label}</mark> on ${target}`}</p>`;
+  }
+  const title = escapeHtml(view.title);
+  return view.json.length <= 2 ? title : renderFold("more", title, jsonHtml(view.json));
 }
 
-function fromLink(page: ExportPage, fromId: unknown): string {
-  const position = page.find(toStored(fromId));
-  return position < 0 ? "" : `<a href="#${page.anchorOf(position)}">Go to the left branch</a>`;
+function jsonHtml(json: string): string {
+  return renderLines(json, renderCode(json, "json"), "code");
 }
 
-function summaryHtml({ summary }: LooseMembers): string {
-  const text = toShownText(summary);
+function summaryHtml(text: string): string {
   const html = renderProse(text);
   return text.length < 1500 && text.split("\n").length <= 15
     ? html
     : renderFold("more", escapeHtml(toPreview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
 }
 
-function customHtml(entry: PageEntry): string {
-  const { customType, content, display, details } = entry.body;
-  const title = toShownText(customType) || "Extension";
-  const text = blocksHtml(content, new Map());
-  const json = details === undefined ? "" : toIndentedJson(details);
-  const more = json === "" ? "" : renderFold("more", "Details", renderLines(json, renderCode(json, "json"), "code"));
-  // The agent's screen leaves these out; the model reads them.
-  if (display === false)
-    return article(entry, "custom", title, renderFold("more", "A message to the model that is not shown", text + more));
-  return article(entry, "custom", title, text + more);
-}
-
 /** Returns the entry as an article with a heading; `detail` is HTML that follows the title. */
 function article(entry: PageEntry, style: string, title: string, inside: string, detail = ""): string {
   const heading = `<h4>${escapeHtml(title)}</h4>`;
   return `<article id="${entry.anchor}" class="${style}"><header>${heading}${detail === "" ? "" : ` ${detail}`}${aboutHtml(entry)}</header>${inside}</article>\n`;
+}
+
+/** Returns an entry that needs no heading. */
+function bare(entry: PageEntry, inside: string): string {
+  return `<article id="${entry.anchor}" class="tool"><header>${aboutHtml(entry)}</header>${inside}</article>\n`;
 }
 
 /** Returns the label of an entry, its time, and the link to it. */
@@ -169,104 +166,4 @@ function timeHtml(timestamp: string, withDay: boolean): string {
     return `<span class="time">${escapeHtml(timestamp.slice(0, 40))}</span> `;
   const iso = escapeHtml(timestamp.replace(/\.000Z$/, "Z"));
   return `<time datetime="${iso}">${withDay ? `${found[1]} ` : ""}${found[2]}</time> `;
-}
-
-function messageHtml(
-  entry: PageEntry,
-  message: LooseMembers,
-  results: ReadonlyMap<ToolCall, PageEntry>,
-  drawn: Drawn,
-): string {
-  const { role, content } = message;
-  const wasAnswering = drawn.answering;
-  drawn.answering = role === "assistant" || (role === "toolResult" && wasAnswering);
-  if (role === "user") {
-    drawn.turns++;
-    const said = toPreview(getContentText(content), 60);
-    const heading = `<h3>You <span class="number">${drawn.turns}</span><span class="vh">: ${escapeHtml(said)}</span></h3>`;
-    return `<article id="${entry.anchor}" class="user"><header>${heading}${aboutHtml(entry, true)}</header>${blocksHtml(content, new Map())}</article>\n`;
-  }
-  if (role === "assistant") return answerHtml(entry, message, results, drawn, wasAnswering);
-  if (role === "toolResult") return bare(entry, renderLoneResult({ message, anchor: entry.anchor }));
-  if (role === "bashExecution") return bare(entry, renderCommandRun(message));
-  return article(entry, "custom", toShownText(role) || "Message", blocksHtml(content, new Map()));
-}
-
-/** Returns an entry that needs no heading. */
-function bare(entry: PageEntry, inside: string): string {
-  return `<article id="${entry.anchor}" class="tool"><header>${aboutHtml(entry)}</header>${inside}</article>\n`;
-}
-
-function answerHtml(
-  entry: PageEntry,
-  message: LooseMembers,
-  results: ReadonlyMap<ToolCall, PageEntry>,
-  drawn: Drawn,
-  isContinued: boolean,
-): string {
-  const model = toStored(message.model);
-  const isNew = model !== "" && model !== drawn.model;
-  if (isNew) drawn.model = model;
-  const detail = [isNew ? `<span class="model">${escapeHtml(model)}</span>` : "", usageHtml(message.usage)];
-  const inside = blocksHtml(message.content, results) + stopHtml(message);
-  const style = isContinued && !isNew ? "assistant on" : "assistant";
-  return article(entry, style, "Assistant", inside, detail.filter(Boolean).join(" "));
-}
-
-function usageHtml(usage: unknown): string {
-  const words = describeUsage(usage);
-  return words.length === 0 ? "" : `<span class="usage">${words.join(" · ")}</span>`;
-}
-
-function stopHtml({ stopReason, errorMessage }: LooseMembers): string {
-  if (stopReason !== "error" && stopReason !== "aborted") return "";
-  const word = stopReason === "error" ? "Failed" : "Aborted";
-  const said = toShownText(errorMessage);
-  return `<p class="stop"><b class="bad">${word}</b> ${escapeHtml(said)}</p>`;
-}
-
-function blocksHtml(content: unknown, results: ReadonlyMap<ToolCall, PageEntry>): string {
-  let html = "";
-  const calls = results.size > 0 ? results.keys() : getToolCalls(content).values();
-  for (const block of toBlocks(content)) {
-    if (block.type === "text") html += renderProse(toStored(block.text));
-    else if (block.type === "thinking") html += renderThinking(toStored(block.thinking));
-    else if (block.type === "image") html += renderImage(block);
-    else if (block.type === "toolCall") {
-      const call = calls.next().value as ToolCall;
-      html += renderCall(call, toCallResult(results.get(call)));
-    }
-  }
-  return html;
-}
-
-/** Returns an entry that is no message as one line. */
-function noteHtml(page: ExportPage, entry: PageEntry, drawn: Drawn): string {
-  const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = entry.body;
-  const line = (html: string): string =>
-    `<div class="note" id="${entry.anchor}"><p>${html}</p>${aboutHtml(entry)}</div>\n`;
-  switch (type) {
-    case "model_change": {
-      const model = toStored(rest.modelId);
-      drawn.model = model;
-      return line(`Model: <b>${escapeHtml([toShownText(rest.provider), model].filter(Boolean).join("/"))}</b>`);
-    }
-    case "thinking_level_change":
-      return line(`Thinking: <b>${escapeHtml(toShownText(rest.thinkingLevel))}</b>`);
-    case "session_info":
-      return line(`Named <b>${escapeHtml(toShownText(rest.name))}</b>`);
-    case "label": {
-      const position = page.find(toStored(rest.targetId));
-      const target = position < 0 ? "an entry" : `<a href="#${page.anchorOf(position)}">an entry</a>`;
-      const label = toShownText(rest.label);
-      return line(label === "" ? `Label taken from ${target}` : `Label <mark>${escapeHtml(label)}</mark> on ${target}`);
-    }
-    default: {
-      const json = toIndentedJson(rest);
-      const title = escapeHtml(toPreview([toShownText(type), toShownText(rest.customType)].filter(Boolean).join(": ")));
-      const inside =
-        json.length <= 2 ? title : renderFold("more", title, renderLines(json, renderCode(json, "json"), "code"));
-      return `<div class="note" id="${entry.anchor}">${inside}${aboutHtml(entry)}</div>\n`;
-    }
-  }
 }

@@ -9,14 +9,16 @@ import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
 import { formatCount } from "./amounts.ts";
 import { Chunks } from "./chunks.ts";
-import { type Drawn, renderBranchParts, startDrawing } from "./entries.ts";
+import { renderBranchParts } from "./entries.ts";
+import { type Drawn, startDrawing } from "./entry-view.ts";
 import { escapeHtml } from "./escape.ts";
 import { renderPacked } from "./packed.ts";
 import { SCRIPT } from "./script.ts";
 import { STYLE } from "./style.ts";
 import { renderTop } from "./top.ts";
 
-export { type Drawn, renderBranch } from "./entries.ts";
+export { renderBranch } from "./entries.ts";
+export type { Drawn } from "./entry-view.ts";
 
 interface PageOptions {
   /** The session's JSONL, which the page holds for download; without it, it has none. */

@@ -10,10 +10,10 @@ import { escapeHtml, isLinkable, toReadable } from "./escape.ts";
 import { renderLines } from "./fold.ts";
 
 /** Characters that are read as Markdown at most; more is shown as it is. */
-const MOST = 200_000;
+export const MOST_PROSE = 200_000;
 
 /** Most nested blocks. Markdown-it drops deeper ones, which are therefore shown as they are. */
-const DEEPEST = 40;
+export const DEEPEST = 40;
 
 /**
  * Line breaks, words in code and the like in one paragraph at most: the time of a browser grows with their square, and
@@ -21,12 +21,17 @@ const DEEPEST = 40;
  */
 const MOST_PARTS = 20_000;
 
-const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
-markdown.set({ maxNesting: DEEPEST });
-// The renderer of a link checks its address: a forbidden one is still read with its address.
-markdown.validateLink = () => true;
-markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
-markdown.linkify.add("ftp:", null).add("//", null);
+/** Returns a parser of prose. The writer of a link checks its address: a forbidden one is still read with it. */
+export function makeProseParser(): InstanceType<typeof MarkdownIt> {
+  const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
+  parser.set({ maxNesting: DEEPEST });
+  parser.validateLink = () => true;
+  parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
+  parser.linkify.add("ftp:", null).add("//", null);
+  return parser;
+}
+
+const markdown = makeProseParser();
 
 const { rules } = markdown.renderer;
 rules.text = (tokens, index) => escapeHtml(tokens[index].content);
@@ -103,7 +108,7 @@ function blockOf(code: string, name: string): string {
 
 export function renderProse(text: string): string {
   if (text.trim() === "") return "";
-  if (text.length > MOST) return renderLines(text, escapeHtml(text), "plain");
+  if (text.length > MOST_PROSE) return renderLines(text, escapeHtml(text), "plain");
   const tokens = markdown.parse(toReadable(text), {});
   if (tokens.some(({ level, children }) => level >= DEEPEST - 1 || (children?.length ?? 0) > MOST_PARTS))
     return renderLines(text, escapeHtml(text), "plain");

@@ -1,6 +1,6 @@
 /** The page of costs: by day as a chart, by model, project and session as tables. */
 
-import { formatAmount, formatCost, formatCount } from "../page/amounts.ts";
+import { formatAmount, formatCost, formatCount, group } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
 import { makeHref, makeSessionHref, PLACES, parseDirectory, renderFramed, toTildePath } from "./frame.ts";
@@ -96,8 +96,8 @@ function totalsHtml({ totals }: any): string {
       "Tokens",
       `${formatAmount(tokens.total)} <span class="dim">${formatAmount(tokens.input)} in, ${formatAmount(tokens.output)} out</span>`,
     ],
-    ["Answers", messages.toLocaleString("en-US")],
-    ["Sessions", sessions.toLocaleString("en-US")],
+    ["Answers", group(messages)],
+    ["Sessions", group(sessions)],
     [
       "Inherited",
       inherited.cost > 0 ? `${formatCost(inherited.cost)} <span class="dim">counted where it was spent</span>` : "",
@@ -162,7 +162,7 @@ function tableHtml(
   const shown: SpentRow[] = rows.slice(0, ROWS);
   const lines = shown.map(
     (row) =>
-      `<tr><td>${nameOf(row)}</td><td>${formatCost(row.cost)}</td><td>${formatAmount(row.tokens.total)}</td><td>${formatAmount(row.tokens.output)}</td><td>${row.messages.toLocaleString("en-US")}</td></tr>`,
+      `<tr><td>${nameOf(row)}</td><td>${formatCost(row.cost)}</td><td>${formatAmount(row.tokens.total)}</td><td>${formatAmount(row.tokens.output)}</td><td>${group(row.messages)}</td></tr>`,
   );
   const rest = total - shown.length;
   const more =

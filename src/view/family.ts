@@ -1,6 +1,6 @@
 /** The sessions that come from the same one, each below the one that it is a fork of. */
 
-import { formatCount } from "../page/amounts.ts";
+import { formatCount, group } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
 import { FAMILY_LEVELS, makeSessionHref, renderAgo, renderFramed } from "./frame.ts";
@@ -31,7 +31,7 @@ export async function renderFamilyPage(host: ViewHost, query: URLSearchParams): 
   }
   const rows = relatives.map((one) => memberHtml(host, one, sessionId));
   const rest = nodes.length - relatives.length;
-  const more = rest > 0 ? `<p class="dim">and ${rest.toLocaleString("en-US")} more</p>` : "";
+  const more = rest > 0 ? `<p class="dim">and ${group(rest)} more</p>` : "";
   const count = `<p class="dim">${formatCount(nodes.length, "session")}, forks below their originals</p>`;
   return renderFramed("Family", "other", `${count}\n<ul class="rows">${rows.join("")}</ul>${more}`);
 }

@@ -1,5 +1,6 @@
 /** The list of sessions: by name and by everything said, in pages. */
 
+import { arrangeFamilies } from "../core/search/listing.ts";
 import { formatCost, formatCount, formatSize } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
@@ -118,64 +119,33 @@ async function sessionsHtml(host: ViewHost, options: ListOptions, cursor: string
   const about = isSearch ? "Found in names, first questions and directories" : archived ? "Archived" : "";
   const count = `<p class="dim">${formatCount(total, "session")}${cwd === "" ? "" : ` of ${escapeHtml(toTildePath(cwd, host))}`}</p>`;
   const head = about === "" ? "" : `<h2>${about}</h2>\n`;
-  const rows = familyRows(sessions).map((row) => rowHtml(row, host, options));
   const next = nextCursor && `<a href="${makeHref(PLACES.list, { ...queryOf(options), cursor: nextCursor })}">More</a>`;
   const first =
     cursor === undefined ? "" : `<a href="${makeHref(PLACES.list, queryOf(options))}">From the beginning</a>`;
   const ways = next || first ? `<p class="next">${next ?? ""}${first}</p>` : "";
-  return `${head}${count}<ul class="rows">${rows.join("")}</ul>\n${ways}`;
-}
-
-interface FamilyRow {
-  readonly row: ShownSession;
-  readonly forks: FamilyRow[];
-}
-
-/** Returns the sessions of a page, forks below the sessions that they come from where these are on it, too. */
-function familyRows(rows: readonly ShownSession[]): FamilyRow[] {
-  const all = new Map(rows.map((row) => [row, { row, forks: [] as FamilyRow[] }]));
-  const byId = new Map([...all.values()].map((one) => [one.row.sessionId, one]));
-  const top: FamilyRow[] = [];
-  for (const one of all.values()) {
-    const parent = byId.get(one.row.forkedFrom?.sessionId ?? "");
-    // Headers can say that sessions come from each other.
-    if (parent && !comesFrom(parent.row, one.row, byId)) parent.forks.push(one);
-    else top.push(one);
-  }
-  return top;
-}
-
-function comesFrom(row: ShownSession, other: ShownSession, byId: ReadonlyMap<string, FamilyRow>): boolean {
-  const seen = new Set<ShownSession>();
-  for (
-    let at: ShownSession | undefined = row;
-    at && !seen.has(at);
-    at = byId.get(at.forkedFrom?.sessionId ?? "")?.row
-  ) {
-    if (at === other) return true;
-    seen.add(at);
-  }
-  return false;
+  return `${head}${count}<ul class="rows">${rowsHtml(sessions, host, options)}</ul>\n${ways}`;
 }
 
 /** Levels of forks that are indented; deeper ones are level with the last. */
 const LEVELS = 6;
 
-/** Returns a row and those below it. Deep ones are drawn flat, so that no depth of forks ends the process. */
-function rowHtml({ row, forks }: FamilyRow, host: ViewHost, options: ListOptions, level = 1): string {
-  const below = level < LEVELS ? forks : flat(forks);
-  const inside = below.map((fork) => rowHtml(fork, host, options, level + 1)).join("");
-  return `<li>${sessionHtml(row, host, options)}${inside === "" ? "" : `<ul class="rows">${inside}</ul>`}</li>\n`;
-}
-
-function flat(forks: readonly FamilyRow[]): FamilyRow[] {
-  const found: FamilyRow[] = [];
-  const waiting = [...forks].reverse();
-  for (let next = waiting.pop(); next; next = waiting.pop()) {
-    found.push({ row: next.row, forks: [] });
-    waiting.push(...[...next.forks].reverse());
+/** Returns the sessions of a page, forks below the sessions that they come from where these are on it, too. */
+function rowsHtml(sessions: readonly ShownSession[], host: ViewHost, options: ListOptions): string {
+  const byId = new Map(sessions.map((session) => [session.sessionId, session]));
+  const parentOf = (session: ShownSession): ShownSession | undefined => {
+    const parent = byId.get(session.forkedFrom?.sessionId ?? "");
+    return parent === session ? undefined : parent;
+  };
+  let html = "";
+  let level = -1;
+  for (const { session, depth } of arrangeFamilies(sessions, parentOf)) {
+    const next = Math.min(depth, LEVELS - 1);
+    if (next > level) html += level < 0 ? "" : '<ul class="rows">';
+    else html += `</li>\n${"</ul></li>\n".repeat(level - next)}`;
+    html += `<li>${sessionHtml(session, host, options)}`;
+    level = next;
   }
-  return found;
+  return level < 0 ? "" : `${html}</li>\n${"</ul></li>\n".repeat(level)}`;
 }
 
 export function getSessionTitle({ name, firstMessage }: Pick<ShownSession, "name" | "firstMessage">): string {

@@ -104,6 +104,15 @@ describe.concurrent("a server that", () => {
     }
   });
 
+  test("does not list a command is not asked for it", async () => {
+    const command = ["sh", "-c", `"$@" | sed -u 's/"fork",//'`, "sh", ...OWN];
+    const themes = only("first-reply", "fork-before", "get-entry");
+    const result = await runKit({ command, combinations: [COMBINATION], themes });
+    expect(rulesThat("passed", result)).toEqual(["first-reply", "get-entry"]);
+    const { reason } = result.combinations[0].results.find(({ verdict }) => verdict === "skipped") ?? {};
+    expect(reason).toBe("the server says that it does not have the command fork");
+  });
+
   test.sequential("keeps its sessions elsewhere", async () => {
     const folder = temporaryFolder();
     const command = [...OWN, "--session-dir", folder];

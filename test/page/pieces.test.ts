@@ -9,6 +9,7 @@ import { renderChart } from "../../src/page/chart.ts";
 import { findLanguage, renderCode } from "../../src/page/code.ts";
 import { computeDiff, parseDiff, renderDiff } from "../../src/page/diff.ts";
 import { renderLines } from "../../src/page/fold.ts";
+import { writeCall } from "../../src/page/markdown/calls.ts";
 import { renderProse } from "../../src/page/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { forSeeds } from "../support/random.ts";
@@ -162,6 +163,16 @@ describe("calls", () => {
     expect(call("Edit", { file_path: "a", edits }).match(/class="del"/g)).toHaveLength(2);
     const made = call("edit", { path: "a", oldText: "o", newText: "n" }, { details: { diff: "+ 7 real\n" } });
     expect([made.includes("7 real"), made.includes(">-o")]).toEqual([true, false]);
+  });
+
+  test("HTML and Markdown show the same of a call", () => {
+    const made = { message: { details: { diff: "+ 7 real\n" } }, anchor: "r" };
+    const edit = { id: "1", name: "edit", arguments: { path: "a", oldText: "o", newText: "n" } };
+    expect(renderCall(edit, made)).toContain('<span class="plus">+1</span> <span class="minus">−0</span>');
+    expect(writeCall(edit, made)).toMatch(/^\*\*edit\*\* `a` \+1 −0\n\n```diff\n\+ 7 real\n```\n/);
+    const long = { id: "1", name: "say", arguments: "word ".repeat(100) };
+    for (const shown of [renderCall(long, undefined), writeCall(long, undefined)])
+      expect(shown).toContain("word ".repeat(90));
   });
 
   test("a file that is written or read is drawn as what it is", () => {

@@ -3,6 +3,7 @@
  * named sessions.
  */
 
+import { arrangeFamilies, getIdInPath } from "../../core/search/listing.ts";
 import type { BrowsedHit, BrowsedSession, ListRow, ListState } from "./state.ts";
 
 /** Returns the rows of a list. With words, sessions come by name first, then those with hits in their text. */
@@ -44,10 +45,7 @@ function sessionOf({ sessionPath, sessionId, name, cwd, at }: BrowsedHit): Brows
   return { sessionPath, sessionId, cwd: cwd ?? null, name: name ?? null, firstMessage: null, modified: at ?? null };
 }
 
-/**
- * Returns the sessions with forks below their originals, in the order of the list: a family stands where the first of
- * it would. Sessions may name each other as parents; each stands once nevertheless.
- */
+/** Returns the sessions with forks below their originals. */
 function family(sessions: readonly BrowsedSession[]): ListRow[] {
   const byPath = new Map<string, BrowsedSession>();
   const byId = new Map<string, BrowsedSession>();
@@ -55,55 +53,11 @@ function family(sessions: readonly BrowsedSession[]): ListRow[] {
     byPath.set(session.sessionPath, session);
     byId.set(session.sessionId, session);
   }
-  const parentOf = (session: BrowsedSession): BrowsedSession | undefined => {
+  const rows = arrangeFamilies(sessions, (session) => {
     const { parentSession, forkedFrom } = session;
     if (typeof parentSession !== "string") return undefined;
-    const parent = byPath.get(parentSession) ?? byId.get(forkedFrom?.sessionId ?? idIn(parentSession));
+    const parent = byPath.get(parentSession) ?? byId.get(forkedFrom?.sessionId ?? getIdInPath(parentSession));
     return parent === session ? undefined : parent;
-  };
-  const children = new Map<BrowsedSession, BrowsedSession[]>();
-  for (const session of sessions) {
-    const parent = parentOf(session);
-    if (!parent) continue;
-    const there = children.get(parent);
-    if (there) there.push(session);
-    else children.set(parent, [session]);
-  }
-  const rows: ListRow[] = [];
-  if (children.size === 0) return sessions.map(alone);
-  const placed = new Set<BrowsedSession>();
-  for (const session of sessions) {
-    if (placed.has(session)) continue;
-    const stack = [{ session: topOf(session, parentOf, placed), depth: 0 }];
-    while (stack.length > 0) {
-      const next = stack.pop() as { session: BrowsedSession; depth: number };
-      if (placed.has(next.session)) continue;
-      placed.add(next.session);
-      rows.push({ ...next, hits: [] });
-      const forks = children.get(next.session) ?? [];
-      for (let i = forks.length - 1; i >= 0; i--) stack.push({ session: forks[i], depth: next.depth + 1 });
-    }
-  }
-  return rows;
-}
-
-/** Returns the original that a session comes from over any number of forks, as far as it has no place yet. */
-function topOf(
-  session: BrowsedSession,
-  parentOf: (session: BrowsedSession) => BrowsedSession | undefined,
-  placed: ReadonlySet<BrowsedSession>,
-): BrowsedSession {
-  const seen = new Set<BrowsedSession>();
-  let top = session;
-  for (let above = parentOf(top); above && !seen.has(above) && !placed.has(above); above = parentOf(top)) {
-    seen.add(top);
-    top = above;
-  }
-  return top;
-}
-
-/** Returns the id that the name of a session file ends with. */
-function idIn(path: string): string {
-  const stem = (path.split(/[/\\]/).pop() ?? "").replace(/\.(?:jsonl|v2)$/, "");
-  return stem.slice(stem.lastIndexOf("_") + 1);
+  });
+  return rows.map((row) => ({ ...row, hits: [] }));
 }

@@ -8,6 +8,7 @@ import {
   cutTo,
   escapeLine,
   escapeLines,
+  formatMoney,
   formatSize,
   group,
   highlightWords,
@@ -16,7 +17,6 @@ import {
   shortenPath,
   wrap,
 } from "../terminal/text.ts";
-import { formatMoney } from "../usage-report.ts";
 import type { ResultOf } from "../verb.ts";
 import { isSetting } from "./branches.ts";
 import type { BrowsedSession, PreviewState } from "./state.ts";

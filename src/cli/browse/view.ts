@@ -7,6 +7,7 @@ import {
   cutTo,
   escapeLine,
   formatAge,
+  formatMoney,
   formatSize,
   getWidth,
   group,
@@ -15,7 +16,6 @@ import {
   shortenPath,
   show,
 } from "../terminal/text.ts";
-import { formatMoney } from "../usage-report.ts";
 import { formatHelpLines, formatKeyLine } from "./help.ts";
 import { BETWEEN, computeLayout } from "./layout.ts";
 import { getSelectedRow } from "./list.ts";

@@ -2,7 +2,7 @@
 
 import type { Colour, OutputStyle } from "./page.ts";
 
-export { formatSize } from "../../page/amounts.ts";
+export { formatCount as count, formatMoney, formatSize, formatSpan, group } from "../../page/amounts.ts";
 
 /**
  * Returns a line for a terminal: a template whose values are escaped, whatever a session or a file has put into them.
@@ -50,15 +50,6 @@ export function escapeLines(text: unknown): string[] {
 function untabbed(line: string): string {
   const [first, ...rest] = line.split("\t");
   return rest.reduce((text, part) => `${text}${" ".repeat(8 - (getWidth(text) % 8))}${part}`, first);
-}
-
-export function count(n: number, one: string, many: string): string {
-  return `${group(n)} ${n === 1 ? one : many}`;
-}
-
-/** Returns a whole number with commas between the thousands. */
-export function group(n: number): string {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** Returns milliseconds as the largest unit that fits, in four columns at most. */

@@ -1,7 +1,8 @@
-import { type Flag, OPTIONS } from "../options.ts";
+import { findBeginningAmong } from "../../core/search/listing.ts";
+import { type Flag, OPTIONS, type Option } from "../options.ts";
 import { openNamedSession } from "../sessions.ts";
 import { cutTo, escapeLine, formatAge, show } from "../terminal/text.ts";
-import type { Verb, VerbContext } from "../verb.ts";
+import { COMMON_FLAGS, type Verb, type VerbContext } from "../verb.ts";
 
 /** A word that the shell may insert, and its description. */
 type Offer = readonly [value: string, text: string];
@@ -12,8 +13,6 @@ const MOST = 200;
 const MOST_SESSIONS = 50;
 /** Columns of a text. */
 const TEXT = 60;
-/** Characters of an id at least. */
-const LEAST_OF_ID = 8;
 
 /** First lines that leave the rest to the shell. */
 const DIRECTORIES = ":dirs";
@@ -23,7 +22,7 @@ const FILES = ":files";
  * Returns the verb that the completion scripts call with the words up to the cursor. It prints a line for each offer:
  * the word, a tab, a text. Neither has a character that a terminal or a shell obeys, and the scripts evaluate nothing.
  */
-export function defineComplete(find: (name: string) => Verb | undefined): Verb {
+export function defineComplete(verbs: () => readonly Verb[]): Verb {
   return {
     name: "complete",
     meaning: "print what a word of a command line can be",
@@ -32,11 +31,13 @@ export function defineComplete(find: (name: string) => Verb | undefined): Verb {
     serverOptions: ["--read-only"],
     argsOf: (args) => [...foldersIn(args), "--", ...(args[0] === "--" ? args.slice(1) : args)],
     async run(asking, { operands }) {
-      const [name = "", ...words] = operands.map(unquoted);
-      const verb = find(name);
-      const word = words.pop() ?? "";
-      if (verb === undefined) return { lines: [] };
-      return { lines: await linesFor(asking, placeOf(verb, words), word).catch(nothing) };
+      const words = operands.map(unquoted);
+      const last = words.pop() ?? "";
+      // Bash makes three words of `--flag=value`, and inserts the last of them; other shells insert the whole.
+      const [, before = "", word = last === "=" ? "" : last] = /^(--?[\w-]+=)(.*)$/s.exec(last) ?? [];
+      const place = placeOf(verbs(), before === "" ? words : [...words, before.slice(0, -1)]);
+      const lines = await linesFor(asking, place, verbs(), word).catch(nothing);
+      return { lines: before === "" ? lines : lines.map((line) => (line.startsWith(":") ? line : before + line)) };
     },
     isExact: () => true,
     print: ({ lines }) => lines,
@@ -72,53 +73,97 @@ function unquoted(word: string): string {
   });
 }
 
-/** The place of a word: the operand or the option's value that it is, and the operands before it. */
+/** The place of a word: its verb, the operand or the option's value that it is, and the operands before it. */
 interface WordPlace {
-  readonly verb: Verb;
-  readonly kind: string;
+  readonly verb: Verb | undefined;
+  readonly options: readonly Option[];
+  /** The kind of the operand or the value; undefined for the first word. */
+  readonly kind: string | undefined;
+  /** Its values, where they can be listed. */
+  readonly oneOf: readonly string[];
+  /** True if it is the value of the option before it. */
+  readonly isValue: boolean;
   readonly before: readonly string[];
 }
 
-function placeOf(verb: Verb, words: readonly string[]): WordPlace {
+function placeOf(verbs: readonly Verb[], words: readonly string[]): WordPlace {
+  const named = verbs.find(({ name, aliases = [] }) => [name, ...aliases].includes(words[0]));
+  const subverb = named?.subverbs?.find(({ name }) => name === `${named.name} ${words[1]}`);
+  const verb = subverb ?? named;
+  const options = optionsOf(verb);
   const before: string[] = [];
-  let value: string | undefined;
-  for (const word of words) {
-    if (value !== undefined) value = undefined;
-    else if (word.startsWith("-")) value = word.includes("=") ? undefined : valueKind(optionOf(verb, word));
+  let option: Option | undefined;
+  for (const word of words.slice(subverb ? 2 : named ? 1 : 0)) {
+    if (word === "=") continue;
+    if (option?.value !== undefined) option = undefined;
+    else if (word.startsWith("-")) option = word.includes("=") ? undefined : findOption(options, word);
     else before.push(word);
   }
-  const { operands } = verb;
+  if (option?.value !== undefined) return { verb, options, before, isValue: true, ...valuesOf(option) };
+  const operands = verb?.takesCommand ? [] : (verb?.operands ?? []);
   const last = operands.at(-1) ?? "";
   const operand = operands[before.length] ?? (last.includes("...") ? last : "");
-  return { verb, before, kind: value ?? operand.replace(/[<>[\].]/g, "") };
+  const kind = words.length === 0 ? undefined : operand.replace(/[<>[\].]/g, "");
+  return { verb, options, before, isValue: false, kind, oneOf: kind?.includes("|") ? kind.split("|") : [] };
 }
 
-function optionOf(verb: Verb, name: string): Flag | undefined {
-  return verb.flags?.[name] ?? OPTIONS.find(({ names }) => names.includes(name));
+/** Returns the options that a verb offers, or the server without one. */
+function optionsOf(verb: Verb | undefined): readonly Option[] {
+  if (verb === undefined) return OPTIONS;
+  const flags = Object.assign({}, ...[verb, ...(verb.subverbs ?? [])].map((one) => one.flags));
+  const own = Object.entries<Flag>({ ...flags, ...COMMON_FLAGS, ...flags });
+  const shared = OPTIONS.filter(({ names: [name] }) => name === "--session-dir" && !verb.takesCommand);
+  const help = { names: ["--help"], meaning: "print its help" };
+  return [...own.map(([name, flag]) => ({ names: [name], ...flag })), help, ...shared];
 }
 
-function valueKind(flag: Flag | undefined): string | undefined {
-  return flag?.value === "id" ? "entry" : flag?.value;
+function findOption(options: readonly Option[], name: string): Option | undefined {
+  return [...options, ...OPTIONS].find(({ names }) => names.includes(name));
 }
 
-async function linesFor(asking: VerbContext, { verb, kind, before }: WordPlace, word: string): Promise<string[]> {
-  if (kind === "dir") return [DIRECTORIES];
-  if (kind === "file" || /^[./~]|\//.test(word)) return [FILES];
-  const offers = await offersOf(asking, verb, kind, before, word);
+function valuesOf({ names, value = "", oneOf }: Option): { kind: string; oneOf: readonly string[] } {
+  const listed = value.includes("|") ? value.split("|").filter((word) => /^[a-z0-9]+$/.test(word)) : [];
+  return { kind: names.includes("--entry") ? "entry" : value, oneOf: oneOf ?? listed };
+}
+
+async function linesFor(
+  asking: VerbContext,
+  place: WordPlace,
+  verbs: readonly Verb[],
+  word: string,
+): Promise<string[]> {
+  const { kind = "", options, isValue } = place;
+  const isOption = word.startsWith("-") && !isValue;
+  if (!isOption && kind.includes("dir")) return [DIRECTORIES];
+  if (!isOption && (/path|file|folder/.test(kind) || /^[./~]|\//.test(word))) return [FILES];
+  const hasFlags = isOption || (word === "" && place.kind === "");
+  const offers = hasFlags ? flagsOf(options) : await offersOf(asking, place, verbs, word);
   return offers
     .filter(([value]) => value.startsWith(word) && value !== "" && show`${value}` === value)
     .slice(0, MOST)
     .map(([value, text]) => `${value}\t${cutTo(escapeLine(text), TEXT)}`);
 }
 
+function flagsOf(options: readonly Option[]): Offer[] {
+  return options.flatMap(({ names, meaning }) => names.map((name): Offer => [name, meaning]));
+}
+
+function namesOf(verbs: readonly Verb[]): Offer[] {
+  return verbs.flatMap(({ name, aliases = [], meaning }) => [name, ...aliases].map((one): Offer => [one, meaning]));
+}
+
 function offersOf(
   asking: VerbContext,
-  verb: Verb,
-  kind: string,
-  before: readonly string[],
+  { verb, kind, oneOf, before }: WordPlace,
+  verbs: readonly Verb[],
   word: string,
 ): Promise<readonly Offer[]> | readonly Offer[] {
-  if (kind === "session") return verb.name === "restore" ? trash(asking) : sessions(asking, verb, word);
+  if (oneOf.length > 0) return oneOf.map((value): Offer => [value, ""]);
+  if (kind === undefined) return [...namesOf(verbs), ...(word === "" ? flagsOf(OPTIONS) : [])];
+  if (kind === "verb") return namesOf(verbs);
+  if (verb?.subverbs && before.length === 0)
+    return verb.subverbs.map(({ name, meaning }): Offer => [name.slice(verb.name.length + 1), meaning]);
+  if (kind === "session" && verb) return verb.name === "restore" ? trash(asking) : sessions(asking, verb, word);
   if (["entry", "a", "b"].includes(kind)) return entries(asking, before[0]);
   if (kind === "operation" || kind === "id") return operations(asking);
   return [];
@@ -131,32 +176,9 @@ function sessions({ service, page }: VerbContext, { name }: Verb, word: string):
   return candidates.map(({ sessionId, name, firstMessage, modified }) => {
     const age = modified === null ? "" : formatAge(now - Date.parse(modified));
     const said = name ?? firstMessage ?? "(nothing said)";
-    return [shortId(sessionId, ids, word.length), age === "" ? said : `${age} ${said}`];
+    const beginning = findBeginningAmong(sessionId, ids);
+    return [sessionId.slice(0, Math.max(word.length, beginning.length)), age === "" ? said : `${age} ${said}`];
   });
-}
-
-/** Returns the shortest distinct beginning of an id, at least the typed part. */
-function shortId(id: string, sorted: readonly string[], least: number): string {
-  let length = Math.max(LEAST_OF_ID, least);
-  const at = indexOf(sorted, id);
-  for (const other of [sorted[at - 1], sorted[at + 1]]) {
-    if (other === undefined || other === id) continue;
-    let same = 0;
-    while (same < id.length && id[same] === other[same]) same++;
-    length = Math.max(length, same + 1);
-  }
-  return id.slice(0, length);
-}
-
-function indexOf(sorted: readonly string[], id: string): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** Returns labels, then what the user said, the latest first. */

@@ -9,6 +9,7 @@ import {
   cutTo,
   escapeLine,
   formatAge,
+  formatMoney,
   formatSize,
   getWidth,
   group,
@@ -19,7 +20,6 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { formatMoney } from "../usage-report.ts";
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { formatUnreadFiles } from "./doctor.ts";
 import { formatTrash } from "./trash.ts";

@@ -2,9 +2,9 @@ import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { formatLimits } from "../limits.ts";
 import { CWD_FLAG, HERE_FLAG, parsePositive, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { getWidth, group, pad, show } from "../terminal/text.ts";
+import { formatMoney, getWidth, group, pad, show } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { drawChart, formatMoney, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
+import { drawChart, formatUsageCsv, GROUPS, type GroupName, tabulate } from "../usage-report.ts";
 import { askAbout, defineVerb, type ResultOf, type VerbArguments } from "../verb.ts";
 import { formatFact } from "./doctor.ts";
 

@@ -1,34 +1,46 @@
 /** Rules about the ids of JSON-RPC requests. */
 
 import { isJsonrpc } from "../combination.ts";
-import type { Rule, Theme } from "../rule.ts";
+import { defineTheme, type RuleRow } from "../row.ts";
 import { beginFork } from "../steps.ts";
 
-export const idsTheme: Theme = {
-  name: "ids",
-  rules: [
-    echoed("id-string", "An id that is a string is returned as it was sent.", [
-      '"5"',
-      '""',
-      '"null"',
-      '"\\u0000 \\"quoted\\" \\\\ \\/"',
-      '"Grüße 👋"',
-    ]),
-    echoed("id-number", "An id that is a number is returned as that number.", ["5", "0", "-7", "1.5", "4294967296"]),
-    echoed(
-      "id-large-number",
-      "An id that is a number beyond 53 bits is returned digit by digit.",
-      ["9007199254740993", "18446744073709551615"],
-      true,
-    ),
+/** Returns the rule that these ids, as JSON texts, are returned as they were sent. */
+function echoed(name: string, title: string, texts: readonly string[], isExact = false): RuleRow {
+  return {
+    name,
+    title,
+    source: "Dialects",
+    async check(conversation) {
+      for (const id of texts) {
+        const text = conversation.dialect.request(id, "get_state");
+        conversation.expectReply(id, text);
+        conversation.send(text);
+        const reply = await conversation.anyReply();
+        // A number beyond 53 bits is identified by its digits; everything else may be written in other ways.
+        const { idText = "" } = reply.received;
+        const isEqual = isExact ? idText === id : JSON.parse(idText || "{}") === JSON.parse(id);
+        conversation.must(isEqual, `the id ${id}`, reply.received.text);
+      }
+    },
+  };
+}
+
+const STRINGS = ['"5"', '""', '"null"', '"\\u0000 \\"quoted\\" \\\\ \\/"', '"Grüße 👋"'];
+const NUMBERS = ["5", "0", "-7", "1.5", "4294967296"];
+const LARGE_NUMBERS = ["9007199254740993", "18446744073709551615"];
+
+export const idsTheme = defineTheme(
+  "ids",
+  [
+    echoed("id-string", "An id that is a string is returned as it was sent.", STRINGS),
+    echoed("id-number", "An id that is a number is returned as that number.", NUMBERS),
+    echoed("id-large-number", "An id that is a number beyond 53 bits is returned digit by digit.", LARGE_NUMBERS, true),
     echoed("id-null", "An id that is null makes a request, which is answered with that id.", ["null"]),
     {
       name: "ids-by-type",
       title: 'The ids 5 and "5" are different.',
       source: "Ids",
-      applies: isJsonrpc,
-      async run(context) {
-        const conversation = await context.plain();
+      async check(conversation) {
         const texts = ["5", '"5"'].map((id) => {
           const text = conversation.dialect.request(id, "get_state");
           conversation.expectReply(id, text);
@@ -42,13 +54,11 @@ export const idsTheme: Theme = {
       name: "illegal-id",
       title: "A request whose id is neither a string nor a number nor null is refused with -32600 and the id null.",
       source: "Errors",
-      applies: isJsonrpc,
-      async run(context) {
-        const conversation = await context.plain();
+      async check(conversation) {
         for (const id of ["true", "[1]", '{"a":1}']) {
           conversation.send(conversation.dialect.request(id, "get_state"));
           const reply = await conversation.anyReply();
-          reply.must(reply.failure.number === -32600, "the error -32600");
+          reply.mustFail(-32600);
           reply.must(reply.received.idText === "null", "the id null");
         }
       },
@@ -58,17 +68,13 @@ export const idsTheme: Theme = {
       title:
         "A request whose id belongs to one that is still being answered is refused with -32600; the first runs once.",
       source: "Ids",
-      needs: ["fork"],
-      applies: isJsonrpc,
-      async run(context) {
-        const conversation = await context.hooked();
-        const {
-          ids: [id],
-          hook,
-        } = await beginFork(conversation);
+      on: "hooked",
+      async check(conversation) {
+        const { ids, hook } = await beginFork(conversation);
+        const [id] = ids;
         conversation.send(conversation.dialect.request(id, "get_state"));
         const refusal = await conversation.anyReply();
-        refusal.must(refusal.failure.number === -32600, "the error -32600");
+        refusal.mustFail(-32600);
         refusal.must(refusal.received.idText === id, `the id ${id}`);
         conversation.expectReply(id, refusal.sent);
         conversation.answer(hook, {});
@@ -77,27 +83,5 @@ export const idsTheme: Theme = {
       },
     },
   ],
-};
-
-/** Returns the rule that these ids, as JSON texts, are returned as they were sent. */
-function echoed(name: string, title: string, texts: readonly string[], isExact = false): Rule {
-  return {
-    name,
-    title,
-    source: "Dialects",
-    applies: isJsonrpc,
-    async run(context) {
-      const conversation = await context.plain();
-      for (const id of texts) {
-        const text = conversation.dialect.request(id, "get_state");
-        conversation.expectReply(id, text);
-        conversation.send(text);
-        const reply = await conversation.anyReply();
-        // A number beyond 53 bits is identified by its digits; everything else may be written in other ways.
-        const { idText = "" } = reply.received;
-        const isEqual = isExact ? idText === id : JSON.parse(idText || "{}") === JSON.parse(id);
-        if (!isEqual) throw conversation.broken(`the id ${id}`, reply.received.text);
-      }
-    },
-  };
-}
+  isJsonrpc,
+);

@@ -173,6 +173,29 @@ export function findUniqueBeginning(id: string, others: readonly string[]): stri
   return id.slice(0, Math.max(LEAST, ...others.map((other) => sameBeginning(id, other) + 1)));
 }
 
+/** Returns the beginning of an id that no other of some sorted ids has. */
+export function findBeginningAmong(id: string, sorted: readonly string[]): string {
+  const low = findPlaceInOrder(sorted, id);
+  let past = low;
+  while (sorted[past] === id) past++;
+  const neighbours = [sorted[low - 1], sorted[past]];
+  return findUniqueBeginning(
+    id,
+    neighbours.filter((other) => other !== undefined),
+  );
+}
+
+/** Returns the index of an id among sorted ones, or the index where it belongs. */
+export function findPlaceInOrder(ids: readonly string[], id: string): number {
+  let low = 0;
+  for (let high = ids.length; low < high; ) {
+    const middle = (low + high) >> 1;
+    if (ids[middle] < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 function sameBeginning(a: string, b: string): number {
   let same = 0;
   while (same < a.length && a[same] === b[same]) same++;
@@ -191,7 +214,7 @@ function nameOf(path: string): string {
   return path.split(/[/\\]/).pop() ?? "";
 }
 
-function put<K>(map: Map<K, Relative[]>, key: K, session: Relative): void {
+function put<K, T>(map: Map<K, T[]>, key: K, session: T): void {
   const there = map.get(key);
   if (there) there.push(session);
   else map.set(key, [session]);
@@ -224,6 +247,41 @@ export function findParents(sessions: readonly Relative[]): Map<Relative, Relati
     if (parent && parent !== session) parents.set(session, parent);
   }
   return parents;
+}
+
+/**
+ * Returns sessions with forks below their originals, in their order: a family stands where the first of it would. Sessions
+ * may name each other as parents; each stands once nevertheless.
+ */
+export function arrangeFamilies<T>(
+  sessions: readonly T[],
+  parentOf: (session: T) => T | undefined,
+): { session: T; depth: number }[] {
+  const children = new Map<T, T[]>();
+  for (const session of sessions) {
+    const parent = parentOf(session);
+    if (parent !== undefined) put(children, parent, session);
+  }
+  const placed = new Set<T>();
+  const rows: { session: T; depth: number }[] = [];
+  for (const session of sessions) {
+    // The original over any number of forks, as far as it has no place yet.
+    let top = session;
+    const seen = new Set<T>();
+    for (let above = parentOf(top); above && !seen.has(above) && !placed.has(above); above = parentOf(top)) {
+      seen.add(top);
+      top = above;
+    }
+    const stack = placed.has(session) ? [] : [{ session: top, depth: 0 }];
+    for (let next = stack.pop(); next; next = stack.pop()) {
+      if (placed.has(next.session)) continue;
+      placed.add(next.session);
+      rows.push(next);
+      for (const fork of (children.get(next.session) ?? []).toReversed())
+        stack.push({ session: fork, depth: next.depth + 1 });
+    }
+  }
+  return rows;
 }
 
 /**

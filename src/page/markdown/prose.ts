@@ -3,25 +3,15 @@
  * links lead to the web and to mail only, pictures are named and not loaded, headings come below those of the document.
  */
 
-import MarkdownIt, { type Token } from "markdown-it";
+import type { Token } from "markdown-it";
 import { findLanguage } from "../code.ts";
 import { isLinkable, toReadable } from "../escape.ts";
 import { describeLength, isLongText } from "../fold.ts";
+import { DEEPEST, MOST_PROSE, makeProseParser } from "../prose.ts";
 import { escapeCell, escapeText, escapeTextLines, foldCode, makeCodeSpan, makeFence, makeLink } from "./escape.ts";
 
-/** Characters that are read as Markdown at most; more is shown as it is. */
-const MOST = 200_000;
-
-/** Most nested blocks; deeper ones are shown as they are. */
-const DEEPEST = 40;
-
-const parser = new MarkdownIt({ html: false, linkify: true, breaks: true });
-parser.set({ maxNesting: DEEPEST });
-// The writer of a link checks its address.
-parser.validateLink = () => true;
+const parser = makeProseParser();
 parser.normalizeLink = (address) => address;
-parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
-parser.linkify.add("ftp:", null).add("//", null);
 
 /** A block that is open, with the blocks in it that are written. */
 interface OpenBlock {
@@ -35,7 +25,7 @@ interface OpenBlock {
 /** Returns prose as Markdown that ends with a blank line; nothing for no text. */
 export function writeProse(text: string): string {
   if (text.trim() === "") return "";
-  if (text.length > MOST) return asItIs(text);
+  if (text.length > MOST_PROSE) return asItIs(text);
   const tokens = parser.parse(toReadable(text), {});
   if (tokens.some(({ level }) => level >= DEEPEST - 1)) return asItIs(text);
   const open: OpenBlock[] = [openedBy(undefined, [])];
@@ -190,7 +180,7 @@ function linkOf({ info }: Token, address: string, said: string): string {
 
 function pieceOf(token: Token): string {
   const { type, content } = token;
-  if (type === "code_inline") return makeCodeSpan(content, MOST);
+  if (type === "code_inline") return makeCodeSpan(content, MOST_PROSE);
   if (type === "image")
     return `${escapeText(`[image ${content}]`)} ${makeCodeSpan(String(token.attrGet("src") ?? ""), 200)}`;
   if (type === "softbreak" || type === "hardbreak") return "  \n";

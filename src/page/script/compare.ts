@@ -1,10 +1,10 @@
 /** The comparison of two ends as a dialog: their common path, and the text, work and cost of each. */
 
-import { formatAmount, formatCost, formatCount } from "../amounts.ts";
+import { formatAmount, formatCost, formatCount, formatSpan, group } from "../amounts.ts";
 import { type ComparedEnd, compareBranches } from "./compared-ends.ts";
 import { create, makeButton } from "./elements.ts";
 import { NONE, type TreeModel } from "./model.ts";
-import { describeSpeaker, formatRowCalls, formatSpan, getRowName } from "./say.ts";
+import { describeSpeaker, formatRowCalls, getRowName } from "./say.ts";
 
 /** Entries of a side that are listed at first. */
 const MOST_SAID = 60;
@@ -88,13 +88,13 @@ function factsOf(ends: ComparedEnds): HTMLElement {
     of(ends[1]),
   ];
   return tableOf("Since they part", [
-    row("Entries", ({ rows }) => rows.length.toLocaleString("en-US")),
+    row("Entries", ({ rows }) => group(rows.length)),
     row("Questions", ({ users }) => String(users)),
     row("Answers", ({ answers }) => String(answers)),
     row("Calls", ({ calls, failures }) => (failures > 0 ? `${calls}, ${failures} failed` : String(calls))),
     row("Tokens", ({ tokens }) => formatAmount(tokens)),
     row("Cost", ({ cost }) => formatCost(cost)),
-    row("Time", ({ seconds }) => formatSpan(seconds)),
+    row("Time", ({ seconds }) => formatSpan(seconds * 1000)),
     row("Models", ({ models }) => models.join(", ") || "–"),
   ]);
 }

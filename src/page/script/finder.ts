@@ -1,6 +1,6 @@
 /** The field of the search: the number of matches, and the current one. */
 
-import { formatCount } from "../amounts.ts";
+import { formatCount, group } from "../amounts.ts";
 import { openAround } from "./dress.ts";
 import { create, makeButton } from "./elements.ts";
 import type { TreePane } from "./pane.ts";
@@ -81,7 +81,7 @@ export class SearchField {
   private found(): void {
     const { search, count, place, tree } = this;
     tree.update();
-    const where = `${search.total.toLocaleString("en-US")} in ${formatCount(search.counts.size, "entry", "entries")}`;
+    const where = `${group(search.total)} in ${formatCount(search.counts.size, "entry", "entries")}`;
     count.textContent = !search.isOn ? "" : search.total === 0 ? "nothing" : where;
     if (place === undefined && search.isOn) tree.tree.scrollTop = 0;
   }
@@ -102,7 +102,7 @@ export class SearchField {
     search.point(row, nth);
     this.show();
     const before = rows.slice(0, rows.indexOf(row)).reduce((sum, one) => sum + this.countOf(one), 0);
-    this.count.textContent = `${(before + nth + 1).toLocaleString("en-US")} of ${search.total.toLocaleString("en-US")}`;
+    this.count.textContent = `${group(before + nth + 1)} of ${group(search.total)}`;
   }
 
   private countOf(row: number): number {

@@ -1,6 +1,6 @@
 /** The places on the page that depend on the shown path: where else a branch went, where it ends, and that it is another. */
 
-import { formatCount } from "../amounts.ts";
+import { formatCount, group } from "../amounts.ts";
 import type { PageBlocks } from "./blocks.ts";
 import { create, makeButton } from "./elements.ts";
 import { toHash } from "./links.ts";
@@ -100,11 +100,6 @@ export class PathMarks {
       return create("li", {}, link, create("span", { class: "dim" }, ` ${formatCount(length, "entry", "entries")}`));
     });
     const more = rows.length - items.length;
-    return create(
-      "ul",
-      {},
-      ...items,
-      more > 0 && create("li", {}, `${more.toLocaleString("en-US")} more, in the tree`),
-    );
+    return create("ul", {}, ...items, more > 0 && create("li", {}, `${group(more)} more, in the tree`));
   }
 }

@@ -48,13 +48,6 @@ export function describeStretch(
   return { words: `${rows.length} steps${list.length > 0 ? `: ${list.slice(0, 5).join(", ")}` : ""}`, failed };
 }
 
-/** Returns a duration in words. */
-export function formatSpan(seconds: number): string {
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172_800 ? `${(seconds / 3600).toFixed(1)} h` : `${Math.round(seconds / 86_400)} days`;
-}
-
 /** Returns a time as the page writes them. */
 export function formatTime(time: number): string {
   if (time === 0) return "";

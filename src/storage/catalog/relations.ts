@@ -1,7 +1,7 @@
 /** Relations of a session to all others: its original, and the shortest unique beginning of its id. */
 
 import type { Listed } from "../../core/ports/catalog.ts";
-import { findParents, findUniqueBeginning } from "../../core/search/listing.ts";
+import { findBeginningAmong, findParents, findPlaceInOrder } from "../../core/search/listing.ts";
 import type { SessionRow } from "./session-row.ts";
 import { sortInSlices } from "./slices.ts";
 
@@ -21,8 +21,8 @@ export class Relations {
     if (before?.id === after?.id && before?.parentSession === after?.parentSession) return;
     this.parents = undefined;
     if (!this.ids || before?.id === after?.id) return;
-    if (before) this.ids.splice(placeIn(this.ids, before.id), 1);
-    if (after) this.ids.splice(placeIn(this.ids, after.id), 0, after.id);
+    if (before) this.ids.splice(findPlaceInOrder(this.ids, before.id), 1);
+    if (after) this.ids.splice(findPlaceInOrder(this.ids, after.id), 0, after.id);
   }
 
   /** Forgets the data that `note` updates, before so many changes that making it anew is faster. */
@@ -54,24 +54,6 @@ export class Relations {
   /** Returns the beginning of an id that no other session's id has. */
   shortId(id: string): string {
     this.ids ??= Array.from(this.rows.values(), ({ id }) => id).sort();
-    const { ids } = this;
-    const low = placeIn(ids, id);
-    let past = low;
-    while (ids[past] === id) past++;
-    return findUniqueBeginning(
-      id,
-      [ids[low - 1], ids[past]].filter((other) => other !== undefined),
-    );
+    return findBeginningAmong(id, this.ids);
   }
-}
-
-/** Returns the index of an id among sorted ones, or the index where it belongs. */
-function placeIn(ids: readonly string[], id: string): number {
-  let low = 0;
-  for (let high = ids.length; low < high; ) {
-    const middle = (low + high) >> 1;
-    if (ids[middle] < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

@@ -1,0 +1,83 @@
+/** Rules as rows: the entries of a session, the requests, and the expected replies. */
+
+import type { Conversation } from "./conversation.ts";
+import type { Params, WireValue } from "./dialect.ts";
+import type { Rule, RuleContext, Theme } from "./rule.ts";
+import { makeTurns } from "./steps.ts";
+import { fillNames, findDifference, type StoodFor } from "./transcripts.ts";
+
+/**
+ * A command, its params, and the result in the words of a transcript: names stand for values, and members that are not
+ * expected may be there. Without it, the command must succeed.
+ */
+export type RowStep = readonly [command: string, params?: Params | string, expected?: WireValue];
+
+export interface RuleRow extends Omit<Rule, "run"> {
+  /** The conversation: one that other rules use too, or the rule's own server. */
+  readonly on?: "plain" | "hooked" | "modest" | "own";
+  /** The turns of a new session, whose entries are `<entry-1>` and so on; without them, any session is current. */
+  readonly given?: readonly string[];
+  readonly steps?: readonly RowStep[];
+  /** A check that steps cannot express. `ids` belong to the given entries. */
+  check?(conversation: Conversation, ids: string[], context: RuleContext): Promise<void>;
+}
+
+/** The names, and the number of JSON-RPC, of an expected failure. */
+class ExpectedFailure {
+  readonly names: readonly (string | number)[];
+  constructor(names: readonly (string | number)[]) {
+    this.names = names;
+  }
+}
+
+/** A whole expected message, where the result alone is not enough. */
+class WholeMessage {
+  readonly expected: WireValue;
+  constructor(expected: WireValue) {
+    this.expected = expected;
+  }
+}
+
+/** Returns the expectation that a command fails with one of these names, and with the number if one is among them. */
+export function fails(...names: readonly (string | number)[]): ExpectedFailure {
+  return new ExpectedFailure(names);
+}
+
+/** Returns the expectation of a reply with everything around its result. */
+export function wholly(expected: WireValue): WholeMessage {
+  return new WholeMessage(expected);
+}
+
+/** Returns the expectation of values with these ids, and no others. */
+export function withIds(...ids: readonly string[]): WireValue[] {
+  return ids.map((id) => ({ id }));
+}
+
+/** Makes a theme of rows and rules. */
+export function defineTheme(name: string, rows: readonly (RuleRow | Rule)[], applies?: Rule["applies"]): Theme {
+  const rules = rows.map((row) => ("run" in row ? row : toRule(row)));
+  return { name, rules: applies === undefined ? rules : rules.map((rule) => ({ ...rule, applies })) };
+}
+
+function toRule({ on = "plain", given, steps = [], check, ...about }: RuleRow): Rule {
+  return {
+    ...about,
+    async run(context) {
+      const conversation = on === "own" ? context.start() : await context[on]();
+      const ids = given === undefined ? [] : await makeTurns(conversation, ...given);
+      const names: StoodFor = new Map(ids.map((id, n) => [`<entry-${n + 1}>`, id]));
+      for (const step of steps) await takeStep(conversation, step, names);
+      await check?.(conversation, ids, context);
+    },
+  };
+}
+
+async function takeStep(conversation: Conversation, step: RowStep, names: StoodFor): Promise<void> {
+  const [command, params, expected = "<any>"] = step;
+  const reply = await conversation.ask(command, typeof params === "string" ? params : fillNames(params, names));
+  if (expected instanceof ExpectedFailure) return reply.mustFail(...expected.names);
+  const [value, pattern] =
+    expected instanceof WholeMessage ? [reply.received.value, expected.expected] : [reply.result, expected];
+  const difference = findDifference("", value, pattern, names);
+  if (difference !== undefined) throw reply.broken(`${JSON.stringify(fillNames(pattern, names))} (${difference})`);
+}
