@@ -368,7 +368,7 @@ describe("show and tree", () => {
     await server.result("branch", { entryId: null });
     await server.finish();
     for (const flag of ["", " --path"])
-      await say(place)(`$ show ${sessionId(1)}${flag}\nNothing is before the place where it goes on. tree shows{...}`);
+      await say(place)(`$ show ${sessionId(1)}${flag}\nThere is no entry before this place. tree shows{...}`);
   });
 });
 

@@ -130,6 +130,29 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       expect([count(), (await lives.getAdmin().verify()).faults]).toEqual(["6", []]);
     });
 
+    test("parts that are sent again after the session was taken again belong to the later turn", async () => {
+      const { lives } = await machine();
+      const { fleet } = suite.connect();
+      const { epoch } = await taken({ fleet }, "s");
+      const { lines, heads } = batchOf("s", epoch, NOTHING, ["{}", "[]"]);
+      const [first] = computeStretches(NOTHING, lines.slice(0, 1));
+      const [last] = computeStretches(first, lines.slice(1));
+      const about = { sessionId: "s", before: NOTHING, place: epoch };
+      const parts = [
+        { ...about, from: NOTHING, lines: lines.slice(0, 1), heads: heads.slice(0, 1), stretches: [first] },
+        { ...about, from: first, lines: lines.slice(1), heads: heads.slice(1), stretches: [last] },
+      ];
+      for (const part of parts) await fleet.keepPart({ ...part, epoch });
+      const later = (await taken({ fleet }, "s")).epoch;
+      expect(later).toBeGreaterThan(epoch);
+      for (const part of parts) await fleet.keepPart({ ...part, epoch: later });
+      const shown = { ...batchOf("s", later, NOTHING, [], { areBehind: true }), after: last, stretches: [first, last] };
+      expect(await fleet.append({ ...shown, place: epoch })).toMatchObject({ kind: "committed" });
+      // This suite stores neither header nor facts.
+      const { faults } = await lives.getAdmin().verify();
+      expect(faults.map(({ fault }) => fault)).toEqual(["header", "facts"]);
+    });
+
     test("the last statement shows what it names, whole and in its order, or fails; what comes late changes nothing", async () => {
       const [one, two] = [suite.connect(), suite.connect()];
       const texts = range(0, 6).map((n) => `{"n":${n}}`);

@@ -28,7 +28,8 @@ export function makeCopyPart(
 }
 
 /** A part is sent again if its answer was lost, and may be there already. */
-const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
+const SENT_AGAIN =
+  "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch, first_epoch = excluded.epoch";
 
 /** Returns the part that shows the packs of a place. Their lines stay in place on the server's disk. */
 export function makeShowPart(generation: string): string {
