@@ -203,6 +203,16 @@ function databaseThat({
 const fleetOver = (connections: Connections): PostgresFleet =>
   new PostgresFleet(connections, { id: "one", shown: { client: "one", pid: 0, since: "" } });
 const DONE = { kind: "done" };
+/** Has a new session of a machine get its first entry. */
+function writeOver(fleet: PostgresFleet, outage?: Outage) {
+  const disk = new FaultDisk();
+  const options = fleetOptions(fleet, { journal: journalOn(disk), outage });
+  const ours = <T extends FileLogOptions>(given: T): T => withReplica(given, options);
+  const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
+  const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
+  log.append([toBytes(userText(id(0), null))]);
+  return { log, disk, commit: log.commit() };
+}
 
 /** Has the rest of a test run with timers that go on when it says. */
 function fakeTimers(
@@ -256,15 +266,17 @@ describe("an answer", () => {
     expect(dropped()).toBe(1);
   });
 
-  test("of a database whose disk is full is a failure to try again after, of which nothing is there", async () => {
-    const { connections } = databaseThat({ answer: () => errorOf("53100") });
+  test("of a database whose disk is full is a failure that says so and what to do, and nothing is there", async () => {
+    const { connections } = databaseThat({ answer: () => errorOf("53100"), place: () => errorOf("42883") });
     const fleet = fleetOver(connections);
     const batch = batchOf({ id: "one", epoch: 1, end: NO_LINES }, ["{}"]);
-    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason: "state 53100" });
-    await expect(connections.read({ text: "a read" })).rejects.toMatchObject({
-      name: "storage_failed",
-      retryable: true,
-    });
+    const reason = expect.stringContaining("its disk is full; make room");
+    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason });
+    const said = { name: "storage_failed", retryable: true, message: reason };
+    await expect(connections.read({ text: "a read" })).rejects.toMatchObject(said);
+    // A host hears the same, and not that the database cannot be reached.
+    const message = expect.stringMatching(/has not done it \(its disk is full; make room.*Nothing was changed/);
+    await expect(writeOver(fleet).commit).rejects.toMatchObject({ ...said, message });
   });
 
   test.each([
@@ -325,13 +337,7 @@ describe("an answer", () => {
     expect(await fleet.take("session", 0)).toMatchObject(taking);
     await expect(fleet.look("session")).rejects.toMatchObject({ retryable: isAway });
     // A host that would go on alone gets a failure.
-    const disk = new FaultDisk();
-    const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
-    const ours = <T extends FileLogOptions>(given: T): T => withReplica(given, options);
-    const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
-    const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
-    log.append([toBytes(userText(id(0), null))]);
-    const commit = log.commit();
+    const { log, disk, commit } = writeOver(fleet, new Outage(fleet, 0, () => 0));
     if (isAway) await commit;
     else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
     expect([log.replica?.status.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);

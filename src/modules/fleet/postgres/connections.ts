@@ -55,10 +55,14 @@ const MOST_AGAIN = 5;
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const TABLES_MISSING =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
+/** SQLSTATE of a disk without room for the statement, which was undone. */
+const DISK_FULL = "53100";
+const NO_ROOM = "its disk is full; make room on the disk of its server, and writes go on by themselves";
 /** Sentences with advice in place of the server's own, by SQLSTATE. */
 const SENTENCES: ReadonlyMap<string, string> = new Map([
   ...[...NO_TABLES].map((code) => [code, TABLES_MISSING] as const),
   [READ_ONLY, READS_ONLY],
+  [DISK_FULL, NO_ROOM],
 ]);
 /**
  * SQLSTATEs of a prepared statement that the server no longer has under its name, has another one under it, or cannot run

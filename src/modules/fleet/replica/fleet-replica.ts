@@ -21,7 +21,6 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
-  toStoppedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
@@ -238,7 +237,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private async toReportedError(error: unknown): Promise<unknown> {
     const { outage } = this.options;
     if (!outage || !isAway(error)) return error;
-    return (await outage.begins()) ? null : toStoppedFailure(error as Failure);
+    return (await outage.begins()) ? null : error;
   }
 
   /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
