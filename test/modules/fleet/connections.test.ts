@@ -24,6 +24,7 @@ import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { harnessOn } from "../../storage/jsonl/harness.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { id, userText } from "../../support/lines.ts";
+import { range } from "../../support/random.ts";
 import { beginning } from "../../support/sessions.ts";
 import { batchOf } from "./support/commits.ts";
 import { fleetOptions, journalOn } from "./support/table-fleet.ts";
@@ -126,9 +127,10 @@ describe("an address", () => {
   ] as const)("is waited for by the clock, however long it takes not to answer (%s)", async (whenAway, most) => {
     const place = { client: "one", processId: "one", since: "", readFile: certificates };
     const { patience, elapsed } = connectFleet("postgres://db.example/a", place, false, whenAway);
-    expect(await patience(1, elapsed() - most)).toBe(false);
+    const since = elapsed() - most;
+    expect([await patience(1, since, true), await patience(0, since, false)]).toEqual([false, false]);
     // The outcome of a commit is asked for once, whenever the server was lost.
-    expect(await patience(0, elapsed() - most)).toBe(true);
+    expect(await patience(0, since, true)).toBe(true);
   });
 });
 
@@ -583,6 +585,31 @@ describe("connections", () => {
     await Promise.all([...asked, closed]);
     expect(order).toEqual(["first done", "second done", "third done", "closed"]);
     expect(await run("late")).toEqual({ kind: "away", reason: "the fleet was closed" });
+  });
+
+  test("answer all who wait as soon as one finds out that the server cannot be reached", async () => {
+    const failing: ((error: Error) => void)[] = [];
+    const { run } = databaseThat({ connect: () => new Promise((_, reject) => void failing.push(reject)) });
+    const asked = range(0, 20).map(() => run("take"));
+    await vi.waitFor(() => expect(failing).toHaveLength(2));
+    failing[0](new Error("nobody there"));
+    const away = { kind: "away", reason: "nobody there" };
+    expect(await Promise.all(asked.toSpliced(1, 1))).toEqual(asked.toSpliced(1, 1).map(() => away));
+    failing[1](new Error("nobody there"));
+    expect([await asked[1], failing.length]).toEqual([away, 2]);
+  });
+
+  test("that nobody uses are given up with one whose server does not answer", async () => {
+    fakeTimers("setTimeout", "clearTimeout");
+    const { questions, run } = databaseThat({
+      answer: (text) => (text === "unanswered" ? new Promise(() => {}) : NOTHING),
+    });
+    await Promise.all([run("one"), run("two")]);
+    const late = run("unanswered");
+    await vi.advanceTimersByTimeAsync(LIMITS.answerWithin);
+    expect(await late).toMatchObject({ kind: "unknown" });
+    expect(await run("next")).toMatchObject(DONE);
+    expect(questions.filter(({ text }) => text.includes("pg_is_in_recovery"))).toHaveLength(3);
   });
 
   test("wait as long for a statement as it may take, and no longer", async () => {

@@ -167,8 +167,8 @@ export class Connections {
   private readonly options: ConnectionLimits;
   private readonly idle: DatabaseConnection[] = [];
   private readonly open = new Set<DatabaseConnection>();
-  /** Statements that wait until there are fewer. */
-  private readonly waiting: (() => void)[] = [];
+  /** Statements that wait until there are fewer; with an answer, they are not sent. */
+  private readonly waiting: ((answer?: SqlAnswer) => void)[] = [];
   private busy = 0;
   /** Called when no statement runs or waits. */
   private answered: () => void = () => {};
@@ -187,7 +187,10 @@ export class Connections {
 
   /** Runs a statement. `sent` is called when the server got all of it, unless it has answered. Never rejects. */
   async run(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
-    while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
+    while (this.busy >= this.options.most) {
+      const known = await new Promise<SqlAnswer | undefined>((resolve) => this.waiting.push(resolve));
+      if (known) return known;
+    }
     this.busy++;
     try {
       let answer = await this.runOnce(question, sent);
@@ -195,6 +198,8 @@ export class Connections {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
         answer = await this.runOnce(question);
       }
+      // Those that wait would find out the same, a few at a time.
+      if (answer.kind === "away" && this.open.size === 0) for (const tell of this.waiting.splice(0)) tell(answer);
       return answer;
     } finally {
       this.busy--;
@@ -278,6 +283,11 @@ export class Connections {
       late = setTimeout(
         () => {
           connection.drop();
+          // Unused ones lead to the same server, and the next statement would wait as long there.
+          for (const unused of this.idle.splice(0)) {
+            unused.drop();
+            this.forget(unused);
+          }
           const isWaiting = connection.fact.durability === "replicated";
           const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
           reject(new Error(`it did not answer in time${why}`));

@@ -201,7 +201,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
       }
       if (taking.kind === "missing") return;
       if (taking.kind !== "away") throw toLeaseFailure(taking, this.id);
-      if (!(await this.options.patience(tries, since))) throw makeAwayFailure(taking.reason);
+      if (!(await this.options.patience(tries, since, false))) throw makeAwayFailure(taking.reason);
     }
   }
 
@@ -585,7 +585,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!isPatient || !(await patience(waits++, since))) throw makeAwayFailure(reason);
+      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined)))
+        throw makeAwayFailure(reason);
       if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
     }
     this.late.begin();
