@@ -455,6 +455,20 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       return { one, log: await found(log) };
     };
 
+    test("a log that replaces one that is open has all that was acknowledged", async () => {
+      const one = new Machine(kind, undefined, "one", { ...journaled, ...held });
+      const log = one.create();
+      await written(log, 0);
+      await leavePending(one, log, mine(70, 0));
+      const { other } = await second(kind, one, [line(0)]);
+      await longWritten(other);
+      other.close();
+      healed(one);
+      for (let n = 0; n < 8 && log.refresh().kind !== "replaced"; n++) await log.replica?.ready();
+      const next = log.reopen();
+      expect(idsOf(textsOf(next)).slice(0, 11)).toEqual([id(0), ...idsOf(LONG), id(70)]);
+    });
+
     test("what was acknowledged becomes a branch after so much, which comes in pieces", async () => {
       const { one, log } = await behindOthers(true);
       await followed(log);

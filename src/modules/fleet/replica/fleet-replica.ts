@@ -196,6 +196,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         if (isHost) this.reportLoss();
         if (isHost) await this.pending.reportConflict();
         await this.uploadRest();
+        if (this.known.entries === log.durableCount) this.known.durability ??= taking.durability;
         if (isHost) await this.pending.reportReturn();
         return;
       }
@@ -220,6 +221,21 @@ export class FleetReplica implements Replica, ReplicaStatus {
       if (!this.isAlone && !next.isBehind) this.log.markReplaced();
     } finally {
       next.close();
+    }
+  }
+
+  /**
+   * Completes the file that has replaced that of this log, so that no reader sees the session without the acknowledged
+   * entries. After a failure the next process that opens it does so.
+   */
+  private async completeFile(): Promise<void> {
+    const next = this.openAnew();
+    try {
+      await next?.replica?.sync();
+    } catch (error) {
+      requireFailure(error);
+    } finally {
+      next?.close();
     }
   }
 
@@ -411,7 +427,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
-      await resolveConflict({ log, options, journaled: pending.journaled, acknowledged: this.acknowledged }, there);
+      const copy = { log, options, journaled: pending.journaled, acknowledged: this.acknowledged };
+      if (await resolveConflict(copy, there)) await this.completeFile();
     } catch (error) {
       if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
