@@ -171,7 +171,8 @@ async function branchOff(
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines } = branch;
-  const kept = found.filter((line) => edited.has(line) || isContentChanged(line, pending.get(idIn(line))));
+  const isKept = (line: Uint8Array): boolean => edited.has(line) || isContentChanged(line, pending.get(idIn(line)));
+  const kept = found.filter((line) => !isPlaceholder(line) && isKept(line));
   const present = listPresentIds(branch, repeats);
   if (lines.length === 0) {
     replaceWithRemote(copy, kept, common, theirs, present);
