@@ -156,7 +156,11 @@ export class FleetReplica implements Replica, ReplicaStatus {
       .catch(async (error) => {
         this.lease.note("doubts");
         const reported = await this.toReportedError(error);
-        if (reported !== null) this.lease.refuse(requireFailure(reported));
+        if (reported === null) return;
+        const refusal = requireFailure(reported);
+        this.lease.refuse(refusal);
+        // Others may write to what this process cannot.
+        if (!refusal.retryable) this.lease.release();
       })
       .finally(() => {
         this.readying = undefined;
@@ -200,7 +204,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
         if (isHost) await this.pending.reportReturn();
         return;
       }
-      if (taking.kind === "missing") return;
+      if (taking.kind === "missing") return this.pending.renew();
       if (taking.kind !== "away") throw toLeaseFailure(taking, this.id);
       if (!(await this.options.patience(tries, since, false))) throw makeAwayFailure(taking.reason);
     }
@@ -409,6 +413,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log, known } = this;
+    this.pending.requireOurs();
     refreshLocal(log);
     const { count } = log.nodes;
     const takeIn = async (): Promise<FleetEnd | null> =>
@@ -561,6 +566,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
 
   async replicate(count: number): Promise<void> {
     const { pending, log, known } = this;
+    pending.requireOurs();
     const end = known.now;
     // Entries that were durable here before do not belong to it.
     const before = log.durableCount < count ? this.firstRefusable : end.entries;
