@@ -20,6 +20,12 @@ import {
   type ServerPlace,
 } from "./server-fact.ts";
 
+/**
+ * Timeout in milliseconds of statements that change or read whole tables, or all rows of a session: an administrator
+ * waits for them.
+ */
+export const BULK_TIMEOUT = 600_000;
+
 /** The outcome of a statement. */
 export type SqlAnswer =
   | ({ readonly kind: "done"; readonly by: ServerFact } & Rows)
