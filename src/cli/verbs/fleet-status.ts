@@ -12,7 +12,6 @@ const MOST_TENANTS = 10;
 export interface ShownStatus extends DatabaseStatus, Partial<FleetIndexed> {
   readonly address: string;
   readonly migratedFrom?: number;
-  readonly unkept?: string;
 }
 
 /** Yields figures in the text format of Prometheus. */
@@ -63,8 +62,6 @@ export function* formatFleetStatus(status: ShownStatus): Generator<string> {
   }
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
-  if (sums.unkept !== undefined)
-    yield show`Long values are not compressed as they could be (${sums.unkept}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
     yield "PostgreSQL does not cancel abandoned statements here, and they keep their connections. To fix: alter role NAME set client_connection_check_interval = '10s'";
 }

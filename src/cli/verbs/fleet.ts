@@ -133,11 +133,11 @@ const migrate = defineVerb({
       asking,
       given,
       async (database) => {
-        const { before, unkept } = await database.migrate();
+        const { before } = await database.migrate();
         // New tables have no sessions, and servers that knew another database here refuse this one until a person lets them.
         const indexed = before === 0 ? NOTHING_INDEXED : await getFleetAdmin(asking).index(asking.progress);
-        const refused = indexed.unreadable.length + (unkept === undefined ? 0 : 1);
-        return { ...(await readStatus(database)), migratedFrom: before, ...indexed, refused, unkept };
+        const refused = indexed.unreadable.length;
+        return { ...(await readStatus(database)), migratedFrom: before, ...indexed, refused };
       },
       true,
     ),

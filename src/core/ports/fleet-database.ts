@@ -148,8 +148,8 @@ export interface FleetDatabase {
   status(): Promise<DatabaseStatus>;
   /** Returns figures as of `now`, in milliseconds since 1970. */
   metrics(now: number): Promise<MeasuredFleet>;
-  /** Makes or changes the tables. `before`: their version, 0 for none. `unkept`: why long values stay uncompressed. */
-  migrate(): Promise<{ readonly before: number; readonly unkept?: string }>;
+  /** Makes the tables. `before`: their version, 0 for none. */
+  migrate(): Promise<{ readonly before: number }>;
   /** Throws storage_failed unless the tables are there, in the version of this program. */
   requireTables(): Promise<void>;
   /** Returns the removable data, with the sessions that were deleted, or written to, first. */

@@ -100,8 +100,8 @@ export function connectFleet(
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,
     elapsed,
-    async patience(tries, since) {
-      const hasWaited = await waiting(tries, since);
+    async patience(...tried) {
+      const hasWaited = await waiting(...tried);
       if (hasWaited) fleet.tally.waits++;
       return hasWaited;
     },
@@ -145,8 +145,8 @@ function urlIn(text: string, { readFile }: ConnectionPlace): string {
  * the outcome of a commit is asked for once all the same.
  */
 function patienceOf(most: number, elapsed: () => number): FleetConnection["patience"] {
-  return async (tries, since) => {
-    if (tries > 0 && elapsed() - since >= most) return false;
+  return async (tries, since, isInDoubt) => {
+    if (!(isInDoubt && tries === 0) && elapsed() - since >= most) return false;
     // Random, so that not all clients of a lost database return at the same moment.
     await new Promise((resolve) => setTimeout(resolve, waitOf(tries) * (0.5 + Math.random() / 2)));
     return true;

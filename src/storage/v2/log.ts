@@ -428,8 +428,14 @@ export class V2Backend implements Backend {
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[]): string {
-    this.confirm();
-    this.makeMissing();
+    if (this.state.readOnly) {
+      // Damaged frames refuse appends; the new container has none of them.
+      this.requireRepairable();
+      this.confirmToRepair();
+    } else {
+      this.confirm();
+      this.makeMissing();
+    }
     const { reader } = this;
     const content = function* (): Generator<Uint8Array> {
       for (let position = 0; position < count; position++) yield reader.read(position);

@@ -24,6 +24,7 @@ import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { harnessOn } from "../../storage/jsonl/harness.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { id, userText } from "../../support/lines.ts";
+import { range } from "../../support/random.ts";
 import { beginning } from "../../support/sessions.ts";
 import { batchOf } from "./support/commits.ts";
 import { fleetOptions, journalOn } from "./support/table-fleet.ts";
@@ -126,9 +127,10 @@ describe("an address", () => {
   ] as const)("is waited for by the clock, however long it takes not to answer (%s)", async (whenAway, most) => {
     const place = { client: "one", processId: "one", since: "", readFile: certificates };
     const { patience, elapsed } = connectFleet("postgres://db.example/a", place, false, whenAway);
-    expect(await patience(1, elapsed() - most)).toBe(false);
+    const since = elapsed() - most;
+    expect([await patience(1, since, true), await patience(0, since, false)]).toEqual([false, false]);
     // The outcome of a commit is asked for once, whenever the server was lost.
-    expect(await patience(0, elapsed() - most)).toBe(true);
+    expect(await patience(0, since, true)).toBe(true);
   });
 });
 
@@ -203,6 +205,16 @@ function databaseThat({
 const fleetOver = (connections: Connections): PostgresFleet =>
   new PostgresFleet(connections, { id: "one", shown: { client: "one", pid: 0, since: "" } });
 const DONE = { kind: "done" };
+/** Has a new session of a machine get its first entry. */
+function writeOver(fleet: PostgresFleet, outage?: Outage) {
+  const disk = new FaultDisk();
+  const options = fleetOptions(fleet, { journal: journalOn(disk), outage });
+  const ours = <T extends FileLogOptions>(given: T): T => withReplica(given, options);
+  const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
+  const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
+  log.append([toBytes(userText(id(0), null))]);
+  return { log, disk, commit: log.commit() };
+}
 
 /** Has the rest of a test run with timers that go on when it says. */
 function fakeTimers(
@@ -256,15 +268,17 @@ describe("an answer", () => {
     expect(dropped()).toBe(1);
   });
 
-  test("of a database whose disk is full is a failure to try again after, of which nothing is there", async () => {
-    const { connections } = databaseThat({ answer: () => errorOf("53100") });
+  test("of a database whose disk is full is a failure that says so and what to do, and nothing is there", async () => {
+    const { connections } = databaseThat({ answer: () => errorOf("53100"), place: () => errorOf("42883") });
     const fleet = fleetOver(connections);
     const batch = batchOf({ id: "one", epoch: 1, end: NO_LINES }, ["{}"]);
-    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason: "state 53100" });
-    await expect(connections.read({ text: "a read" })).rejects.toMatchObject({
-      name: "storage_failed",
-      retryable: true,
-    });
+    const reason = expect.stringContaining("its disk is full; make room");
+    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason });
+    const said = { name: "storage_failed", retryable: true, message: reason };
+    await expect(connections.read({ text: "a read" })).rejects.toMatchObject(said);
+    // A host hears the same, and not that the database cannot be reached.
+    const message = expect.stringMatching(/has not done it \(its disk is full; make room.*Nothing was changed/);
+    await expect(writeOver(fleet).commit).rejects.toMatchObject({ ...said, message });
   });
 
   test.each([
@@ -325,13 +339,7 @@ describe("an answer", () => {
     expect(await fleet.take("session", 0)).toMatchObject(taking);
     await expect(fleet.look("session")).rejects.toMatchObject({ retryable: isAway });
     // A host that would go on alone gets a failure.
-    const disk = new FaultDisk();
-    const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
-    const ours = <T extends FileLogOptions>(given: T): T => withReplica(given, options);
-    const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
-    const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
-    log.append([toBytes(userText(id(0), null))]);
-    const commit = log.commit();
+    const { log, disk, commit } = writeOver(fleet, new Outage(fleet, 0, () => 0));
     if (isAway) await commit;
     else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
     expect([log.replica?.status.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
@@ -577,6 +585,31 @@ describe("connections", () => {
     await Promise.all([...asked, closed]);
     expect(order).toEqual(["first done", "second done", "third done", "closed"]);
     expect(await run("late")).toEqual({ kind: "away", reason: "the fleet was closed" });
+  });
+
+  test("answer all who wait as soon as one finds out that the server cannot be reached", async () => {
+    const failing: ((error: Error) => void)[] = [];
+    const { run } = databaseThat({ connect: () => new Promise((_, reject) => void failing.push(reject)) });
+    const asked = range(0, 20).map(() => run("take"));
+    await vi.waitFor(() => expect(failing).toHaveLength(2));
+    failing[0](new Error("nobody there"));
+    const away = { kind: "away", reason: "nobody there" };
+    expect(await Promise.all(asked.toSpliced(1, 1))).toEqual(asked.toSpliced(1, 1).map(() => away));
+    failing[1](new Error("nobody there"));
+    expect([await asked[1], failing.length]).toEqual([away, 2]);
+  });
+
+  test("that nobody uses are given up with one whose server does not answer", async () => {
+    fakeTimers("setTimeout", "clearTimeout");
+    const { questions, run } = databaseThat({
+      answer: (text) => (text === "unanswered" ? new Promise(() => {}) : NOTHING),
+    });
+    await Promise.all([run("one"), run("two")]);
+    const late = run("unanswered");
+    await vi.advanceTimersByTimeAsync(LIMITS.answerWithin);
+    expect(await late).toMatchObject({ kind: "unknown" });
+    expect(await run("next")).toMatchObject(DONE);
+    expect(questions.filter(({ text }) => text.includes("pg_is_in_recovery"))).toHaveLength(3);
   });
 
   test("wait as long for a statement as it may take, and no longer", async () => {

@@ -105,8 +105,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         writes 0 1; closes; two has 0; deleted; two asks; two refuses session_not_found; two marks; two follows
         two asked look; two refuses session_not_found`,
       "a copy of another session with the same id is not written to, as long as it is followed, and nothing is fetched": `
-        writes 0 1; closes; two has 0< 8<0; two asks; two refuses read_only; two marks; two follows; two asked look
-        two refuses read_only; fleet 0 1; two copy 0< 8<0`,
+        writes 0 1; closes; two has 0< 8<0; two asks; two refuses read_only; holder nobody; two marks; two follows
+        two asked look; two refuses read_only; fleet 0 1; two copy 0< 8<0`,
       "a copy whose first line was edited or damaged gets that of the fleet, and keeps its own aside":
         "writes 0 1; closes; two has 0< 1; two asks; two reopens; two copy 0 1; two aside 0<; two writes 2; fleet 0 1 2",
     },

@@ -126,6 +126,16 @@ describe.each(KINDS)("a new session with the id of one that is there (%s)", (kin
     await scene.play("fleet 0; asks; writes 1; two writes 5 !already_exists; holder one; fleet 0 1");
   });
 
+  test("is the one whose entry is there first; until then it is refused for the time of the other's lease", async () => {
+    const scene = await new Scene(kind).play("two loses append before; two writes 5 !storage_failed; holder two");
+    const undone = (name: string) => (): void => void scene.actor(name).log.rollBack();
+    await scene.play("writes 0 !session_locked?", undone("one"), "fleet", undone("two"), "two heals; two writes 5");
+    await scene.play("writes 0 !already_exists", undone("one"), "fleet 5");
+    // Where the other never comes back.
+    const next = await new Scene(kind).play("two loses append before; two writes 5 !storage_failed; expires; writes 0");
+    await next.play("fleet 0; holder one");
+  });
+
   test("cannot be published", async () => {
     const scene = await new Scene(kind).play("writes 0; leaves");
     const { machine: two } = scene.actor("two");

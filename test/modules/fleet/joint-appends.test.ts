@@ -126,11 +126,16 @@ describe("appends of one process", UNIT, () => {
     const appends = ids.map((id) => fleet.append(batchTo(id)));
     await expect.poll(() => asked.length).toBe(2);
     await fleet.release("a", 1);
-    answers[0]({ kind: "away", reason: "test" });
+    answers[0]({ kind: "unknown", reason: "test" });
     await expect.poll(() => asked.length).toBe(3);
     expect(asked).toEqual([SERVER, SERVER, SERVER]);
-    for (const answer of answers) answer({ kind: "away", reason: "test" });
-    expect((await Promise.all(appends)).map(({ kind }) => kind)).toEqual(ids.map(() => "away"));
+    // The one that is on its way, and the next one: with it all that wait are answered.
+    const waiting = fleet.append(batchTo("one"));
+    await new Promise(setImmediate);
+    answers[2]({ kind: "away", reason: "test" });
+    expect([await waiting, asked.length]).toEqual([{ kind: "away", reason: "test" }, 3]);
+    answers[1]({ kind: "away", reason: "test" });
+    expect((await Promise.all(appends)).map(({ kind }) => kind)).toEqual(["unknown", "away", "away", "away"]);
   });
 });
 

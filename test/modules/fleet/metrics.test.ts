@@ -198,7 +198,7 @@ describe("figures", needs(POSTGRESQL), () => {
 test("a wait for a database that is away is counted", async () => {
   const place = { client: "one", processId: "one", since: "2026-01-24T16:22:26.831Z", readFile: () => "" };
   const { fleet, patience, elapsed } = connectFleet("postgres:///none?host=/nowhere&user=none", place, false);
-  expect([await patience(0, elapsed()), await patience(9, elapsed() - 60_000)]).toEqual([true, false]);
+  expect([await patience(0, elapsed(), false), await patience(9, elapsed() - 60_000, false)]).toEqual([true, false]);
   expect(fleet.tally).toMatchObject({ waits: 1 });
 });
 

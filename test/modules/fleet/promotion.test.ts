@@ -177,8 +177,10 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await one.result("append", mine);
     shared.promote(1);
     await two.result("append", { entries: [user("theirs")] });
-    // The write that finds it out is refused.
-    expect((await one.failure("append", { entries: [user("next")] })).data.name).toBe("content_modified");
+    // The write that finds it out is refused, though it expected no leaf, and says so.
+    const refused = await one.failure("append", { entries: [user("next")] });
+    expect(refused).toMatchObject({ data: { name: "content_modified", retryable: true } });
+    expect(refused.message).toMatch(/another machine wrote to this session.*Send it again to continue after/);
     const again = await one.result("append", mine);
     const there = shared.linesOf(sessionId).map((text) => JSON.parse(text));
     expect(there.pop()).toMatchObject({ type: "custom" });

@@ -13,11 +13,7 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { LateFacts } from "../../../src/core/ports/fleet.ts";
 import { connectFleet } from "../../../src/modules/fleet/connect.ts";
-import { parseAddress } from "../../../src/modules/fleet/postgres/address.ts";
-import { SOON, setColumnStorage } from "../../../src/modules/fleet/postgres/column-storage.ts";
 import type { SqlAnswer } from "../../../src/modules/fleet/postgres/connections.ts";
-import { loadDriver } from "../../../src/modules/fleet/postgres/driver.ts";
-import { SCHEMA_VERSION } from "../../../src/modules/fleet/postgres/schema.ts";
 import { Outage } from "../../../src/modules/fleet/replica/outage.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -25,8 +21,8 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { acrossTiers, SWEEP, UNIT } from "../../support/tiers.ts";
-import { AWAY, fleetSuite, instead, meddle } from "./support/sql-machines.ts";
+import { acrossTiers } from "../../support/tiers.ts";
+import { AWAY, fleetSuite, meddle } from "./support/sql-machines.ts";
 
 const OF_PROCESSES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];
 const OF_VALUES = ["22003", "23514", "54000", "unmade"];
@@ -323,52 +319,12 @@ describe("what a database refuses until somebody changes something", needs(POSTG
     expect([status, stderr]).toEqual([1, expect.stringContaining("encoding 'UTF8'")]);
   });
 
-  /** A client that reads the tables in a transaction that lasts. */
-  const reader = async () => {
-    const { server: config } = parseAddress(suite.url, () => "");
-    const client = (await loadDriver())(config);
-    await client.connect();
-    onTestFinished(() => client.end());
-    await client.query({ text: "begin" });
-    await client.query({ text: "select from pi_fleet.entry, pi_fleet.pack, pi_fleet.session" });
-    return client;
-  };
-  const kept = (): string =>
-    sql(`select string_agg(attname::text || attcompression::text || attstorage::text, ' ' order by attname)
+  test("new tables keep long values in the cheapest way", () => {
+    const kept = sql(`select string_agg(attname::text || attcompression::text || attstorage::text, ' ' order by attname)
       from pg_attribute where attrelid in ('pi_fleet.entry'::regclass, 'pi_fleet.pack'::regclass)
       and attname in ('line', 'heads', 'ends', 'lines')`);
-
-  // Without another limit, it waits for others for five seconds, as often as a statement is tried.
-  for (const [title, isSoon, tier] of [
-    ["a migration tells of columns that somebody uses, and changes those that are wrong when nobody does", true, {}],
-    ["a migration has nobody wait for more than a moment who writes meanwhile", false, SWEEP],
-  ] as const)
-    test(title, tier, async () => {
-      const { fleet, connections } = suite.connect();
-      if (isSoon)
-        instead(connections, "run", (run) => (question, sent) => {
-          if (!("text" in question)) return run(question, sent);
-          return run({ ...question, text: question.text.replace(SOON, "set local lock_timeout = '20ms'") }, sent);
-        });
-      const right = kept();
-      const reading = await reader();
-      expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION, unkept: undefined });
-      await reading.end();
-      sql("alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended");
-      sql("alter table pi_fleet.entry alter line set compression pglz");
-      const wrong = kept();
-      const again = await reader();
-      const migrated = isSoon ? fleet.migrate() : suite.verb("migrate");
-      expect(await suite.connect().fleet.take("begun", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
-      const message = expect.stringMatching(/not compressed.*run it again/s);
-      expect(await migrated).toMatchObject(
-        isSoon ? { unkept: expect.stringContaining("run it again") } : { status: 1, stdout: message },
-      );
-      expect(kept()).toBe(wrong);
-      await again.end();
-      expect(await fleet.migrate()).toMatchObject({ unkept: undefined });
-      expect(kept()).toBe(right);
-    });
+    expect(kept).toBe("endslx headslx linelx linese");
+  });
 
   test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
     const { server } = suite.database;
@@ -380,16 +336,3 @@ describe("what a database refuses until somebody changes something", needs(POSTG
     server.configure("reset client_connection_check_interval");
   });
 });
-
-test.each([
-  ["42703", undefined],
-  ["42P01", undefined],
-  ["42501", "test: refused"],
-])(
-  "a catalog that lacks what is asked about long columns is another engine's, and no failure (%s)",
-  UNIT,
-  async (code, unkept) => {
-    const run = async () => ({ kind: "failed", code, reason: "test: refused" }) as const;
-    expect(await setColumnStorage({ run })).toBe(unkept);
-  },
-);

@@ -16,7 +16,9 @@ import { describe, expect, test, vi } from "vitest";
 import { moveToBackup, restoreBackup } from "../../../src/modules/fleet/replica/unreadable-copies.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
-import { temporaryFolder } from "../../support/server.ts";
+import { user } from "../../support/drafts.ts";
+import { range } from "../../support/random.ts";
+import { type Json, temporaryFolder } from "../../support/server.ts";
 import { FleetServer } from "./support/server.ts";
 
 /** The file of a session that damage happens to: of a container, that with its first entries. */
@@ -215,4 +217,45 @@ test("where the database is away, a spoilt copy stays, and the failure says so",
   one.heals();
   await one.result("switch_session", { sessionPath: sessionFile });
   expect(await one.ids()).toEqual(["one"]);
+});
+
+describe.each(["jsonl", "v2"])("a copy of more than a megabyte with damage in an early entry (%s)", (store) => {
+  const TEXT = "x".repeat(600);
+  const damagedIn = async (): Promise<[FleetServer, string, string[]]> => {
+    const one = await machine(store).start();
+    const ids = range(0, 2100).map((n) => `entry${n}`);
+    const entries = ids.map((id) => user(`${id} ${TEXT}`, { id }));
+    for (let n = 0; n < ids.length; n += 100) await one.result("append", { entries: entries.slice(n, n + 100) });
+    const { sessionFile, sessionId } = await one.state();
+    await one.end();
+    const file = contentOf(sessionFile);
+    const bytes = readFileSync(file);
+    const at = bytes.indexOf(`entry3 ${TEXT}`);
+    writeFileSync(file, bytes.fill(0, at - 10, at + 40));
+    await one.start();
+    await one.result("switch_session", { sessionId });
+    return [one, sessionFile, ids];
+  };
+  const texts = async (one: FleetServer): Promise<string[]> =>
+    (await one.result("get_entries")).entries.map(({ message }: Json) => message?.content.split(" ")[0]);
+
+  test("that is only read is whole again, and nothing is kept aside", async () => {
+    const [one, sessionFile, ids] = await damagedIn();
+    const read = async (): Promise<string> => {
+      one.now += 200_000;
+      return (await texts(one)).join();
+    };
+    await expect.poll(read, { timeout: 20_000 }).toBe(ids.join());
+    expect((await one.result("list_kept")).kept).toEqual([]);
+    await one.end();
+    await one.start("--session", sessionFile);
+    expect([await texts(one), (await one.state()).diagnostics]).toEqual([ids, []]);
+  });
+
+  test("is whole again with the next write", async () => {
+    const [one, , ids] = await damagedIn();
+    await texts(one);
+    await one.append("next");
+    expect(await texts(one)).toEqual([...ids, "next"]);
+  });
 });

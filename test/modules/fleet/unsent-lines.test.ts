@@ -477,6 +477,20 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       return { one, log: await found(log) };
     };
 
+    test("a log that replaces one that is open has all that was acknowledged", async () => {
+      const one = new Machine(kind, undefined, "one", { ...journaled, ...held });
+      const log = one.create();
+      await written(log, 0);
+      await leavePending(one, log, mine(70, 0));
+      const { other } = await second(kind, one, [line(0)]);
+      await longWritten(other);
+      other.close();
+      healed(one);
+      for (let n = 0; n < 8 && log.refresh().kind !== "replaced"; n++) await log.replica?.ready();
+      const next = log.reopen();
+      expect(idsOf(textsOf(next)).slice(0, 11)).toEqual([id(0), ...idsOf(LONG), id(70)]);
+    });
+
     test("what was acknowledged becomes a branch after so much, which comes in pieces", async () => {
       const { one, log } = await behindOthers(true);
       await followed(log);
@@ -579,29 +593,17 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const about = { sessionId: SESSION, sessionPath: one.file };
     const message = expect.stringContaining(address("a"));
     expect(await uploadAll(placeOf(two))).toEqual([{ ...about, outcome: "refused", message }]);
-    await written(opened, 2);
-    expect(inFleet(two)).toEqual(THREE);
+    // Nor is the session written to there, whose entries would be mixed with those of the first.
+    await expect(written(opened, 2)).rejects.toEqual(failed("storage_failed", { retryable: false, message }));
     opened.close();
-    expect(notesOn(one.disk)).toHaveLength(1);
-    // Not even where the others' part is acknowledged alone there and given.
+    expect([inFleet(two), two.quarantined, notesOn(one.disk).length]).toEqual([[], [], 1]);
     healed(one);
     expect(await uploadAll(placeOf(one))).toEqual([{ ...about, outcome: "given" }]);
-    expect([inFleet(one), notesOn(one.disk)]).toEqual([THREE, []]);
-  });
-
-  test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
-    const one = await leaveFirst();
-    const two = machineOf(fleetOf("b"), one.disk);
-    const opened = two.store.open(two.file);
-    await leavePending(two, opened, line(2));
-    opened.close();
-    for (const [n, machine] of [two, one].entries()) {
-      expect(notesOn(one.disk)).toHaveLength(2 - n);
-      healed(machine);
-      const outcomes = (await uploadAll(placeOf(machine))).map(({ outcome }) => outcome);
-      expect([outcomes, inFleet(machine)]).toEqual([n === 0 ? ["given", "refused"] : ["given"], THREE]);
-    }
-    expect(notesOn(one.disk)).toEqual([]);
+    expect([inFleet(one), notesOn(one.disk)]).toEqual([ALL, []]);
+    const later = two.store.open(two.file);
+    await followed(later);
+    await written(later, 2);
+    expect(inFleet(two)).toEqual(THREE);
   });
 
   test.each([
@@ -645,34 +647,17 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       return { one, two, opened };
     };
 
-    test.each([true, false])(
-      "what is owed to the first becomes a branch, and comes there (goes on alone: %s)",
-      async (isJournaled) => {
-        const { one, two, opened } = await leaveElsewhere(isJournaled, line(1));
-        const now = await opened();
-        expect([two.quarantined, textsOf(now).slice(0, 3)]).toEqual([[], [line(0), line(1), mine(7, 0)]]);
-        expect(now.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
-        await written(now, 8);
-        expect(inFleet(two)).toEqual(textsOf(now));
-        now.close();
-        healed(one);
-        expect(await uploadAll(placeOf(one))).toEqual(GIVEN);
-        expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), mine(7, 0)]));
-        expect(listPendingUploads(placeOf(one)).concat(one.journal.listElsewhere())).toEqual([]);
-        expect(notesOn(one.disk).length).toBeLessThanOrEqual(1);
-      },
-    );
-
-    test("what is owed to the first is given to it also where others wrote too much to put a branch after", async () => {
-      const long = (n: number): string =>
-        entryText("custom", id(n), id(n - 1), { customType: "long", data: "x".repeat(180_000) });
-      const { one, two, opened } = await leaveElsewhere(true, ...[1, 2, 3, 4, 5, 6].map(long));
-      const now = await opened();
-      expect([two.quarantined, textsOf(now).length]).toEqual([[mine(7, 0)], 7]);
-      now.close();
+    test("the copy stays as it is, and is not written to, until what is owed to the first is given", async () => {
+      const { one, two, opened } = await leaveElsewhere(true, line(1));
+      const log = await opened();
+      const refused = failed("storage_failed", { message: expect.stringContaining(address("a")) });
+      await expect(written(log, 8)).rejects.toEqual(refused);
+      expect([textsOf(log), log.damage, two.quarantined]).toEqual([[line(0), mine(7, 0)], [], []]);
+      expect([inFleet(two), two.fleet.table.rows.get(SESSION)?.holder]).toEqual([ALL, null]);
+      log.close();
       healed(one);
-      expect(await uploadAll(placeOf(one))).toMatchObject([{ sessionId: SESSION, outcome: "branched" }]);
-      expect(inFleet(one).filter((text) => text.includes("on one 7"))).toHaveLength(1);
+      expect(await uploadAll(placeOf(one))).toEqual(GIVEN);
+      expect([inFleet(one), notesOn(one.disk)]).toEqual([[line(0), mine(7, 0)], []]);
     });
 
     test.each<[string, (own: LifeCycle, file: string) => unknown]>([

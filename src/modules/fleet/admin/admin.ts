@@ -343,7 +343,7 @@ export class FleetAdminService implements FleetAdmin {
     if (end.last === undefined) return false;
     const log = this.openQuietly(path);
     try {
-      return log !== undefined && log.nodes.count === end.end.entries && hasEnd(log, end);
+      return log?.nodes.count === end.end.entries && log.damage.length === 0 && hasEnd(log, end);
     } finally {
       log?.close();
     }

@@ -6,7 +6,7 @@
 
 import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import { parseSessionHeader } from "../../../core/format/entry.ts";
-import type { FleetDescription, FleetEnd, JournaledSession } from "../../../core/ports/fleet.ts";
+import type { FleetDescription, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { AdminQueries, SessionDisposition } from "../../../core/ports/fleet-admin-queries.ts";
 import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../../core/ports/lifecycle.ts";
 import type { Log } from "../../../core/ports/store.ts";
@@ -17,6 +17,7 @@ import type { SessionPlace } from "../../../storage/lifecycle/bring.ts";
 import { getPreviousCwd } from "../../../storage/lifecycle/header-lines.ts";
 import { computeEndInTurns, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { getFailureReason, isAway, makeLockedFailure, makeUnfitFailure } from "../postgres/failures.ts";
+import { makeElsewhereFailure } from "../replica/refusals.ts";
 import { identifyFleet, uploadFrom } from "../replica/uploads.ts";
 import { bringCopy, toWhereabouts, type WhereaboutsPlace } from "../replica/whereabouts.ts";
 
@@ -466,21 +467,6 @@ async function uploadPendingFirst({ fleet, journal, open }: LifeCyclePlace, id: 
     { fleet: true, sessionId: id },
     { cause },
   );
-}
-
-/** Returns the failure of an operation on a session with entries that only this machine has, for another fleet. */
-function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
-  const sentence =
-    unreadable === undefined
-      ? describeUnchanged(
-          `It has entries waiting for another fleet (${fleet?.address}), which only this machine has.`,
-          "Run fleet push with that address, then try again.",
-        )
-      : describeUnchanged(
-          `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}).`,
-          "fleet push says what to do with it.",
-        );
-  return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
 /** Uploads an imported session. Throws the reason if that fails. */

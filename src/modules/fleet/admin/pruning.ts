@@ -8,8 +8,7 @@
 
 import type { Progress } from "../../../core/ports/catalog.ts";
 import type { FoundPrunable, IdleChoice, PrunedFleet, PruningAges } from "../../../core/ports/fleet-database.ts";
-import { BULK_TIMEOUT } from "../postgres/column-storage.ts";
-import type { Connections } from "../postgres/connections.ts";
+import { BULK_TIMEOUT, type Connections } from "../postgres/connections.ts";
 import { NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
 import { makeNotedWordsStatement, SESSION_ROWS } from "../postgres/schema.ts";

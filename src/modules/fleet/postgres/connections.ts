@@ -20,6 +20,12 @@ import {
   type ServerPlace,
 } from "./server-fact.ts";
 
+/**
+ * Timeout in milliseconds of statements that change or read whole tables, or all rows of a session: an administrator
+ * waits for them.
+ */
+export const BULK_TIMEOUT = 600_000;
+
 /** The outcome of a statement. */
 export type SqlAnswer =
   | ({ readonly kind: "done"; readonly by: ServerFact } & Rows)
@@ -55,10 +61,14 @@ const MOST_AGAIN = 5;
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const TABLES_MISSING =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
+/** SQLSTATE of a disk without room for the statement, which was undone. */
+const DISK_FULL = "53100";
+const NO_ROOM = "its disk is full; make room on the disk of its server, and writes go on by themselves";
 /** Sentences with advice in place of the server's own, by SQLSTATE. */
 const SENTENCES: ReadonlyMap<string, string> = new Map([
   ...[...NO_TABLES].map((code) => [code, TABLES_MISSING] as const),
   [READ_ONLY, READS_ONLY],
+  [DISK_FULL, NO_ROOM],
 ]);
 /**
  * SQLSTATEs of a prepared statement that the server no longer has under its name, has another one under it, or cannot run
@@ -163,8 +173,8 @@ export class Connections {
   private readonly options: ConnectionLimits;
   private readonly idle: DatabaseConnection[] = [];
   private readonly open = new Set<DatabaseConnection>();
-  /** Statements that wait until there are fewer. */
-  private readonly waiting: (() => void)[] = [];
+  /** Statements that wait until there are fewer; with an answer, they are not sent. */
+  private readonly waiting: ((answer?: SqlAnswer) => void)[] = [];
   private busy = 0;
   /** Called when no statement runs or waits. */
   private answered: () => void = () => {};
@@ -183,7 +193,10 @@ export class Connections {
 
   /** Runs a statement. `sent` is called when the server got all of it, unless it has answered. Never rejects. */
   async run(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
-    while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
+    while (this.busy >= this.options.most) {
+      const known = await new Promise<SqlAnswer | undefined>((resolve) => this.waiting.push(resolve));
+      if (known) return known;
+    }
     this.busy++;
     try {
       let answer = await this.runOnce(question, sent);
@@ -191,6 +204,8 @@ export class Connections {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
         answer = await this.runOnce(question);
       }
+      // Those that wait would find out the same, a few at a time.
+      if (answer.kind === "away" && this.open.size === 0) for (const tell of this.waiting.splice(0)) tell(answer);
       return answer;
     } finally {
       this.busy--;
@@ -274,6 +289,11 @@ export class Connections {
       late = setTimeout(
         () => {
           connection.drop();
+          // Unused ones lead to the same server, and the next statement would wait as long there.
+          for (const unused of this.idle.splice(0)) {
+            unused.drop();
+            this.forget(unused);
+          }
           const isWaiting = connection.fact.durability === "replicated";
           const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
           reject(new Error(`it did not answer in time${why}`));

@@ -10,19 +10,11 @@ export function makeUnknownFailure(known: string, cause: unknown): Failure {
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
-/** The failure of a statement that the database has not carried out. */
-class AwayFailure extends Failure {
-  readonly reason: string;
-
-  constructor(reason: string, state: string) {
-    const what = `The fleet's database ${state} (${reason}).`;
-    super("storage_failed", describeUnchanged(what), { fleet: true });
-    this.reason = reason;
-  }
-}
-
+/** Returns the failure of something that the database has not done, and may do later. */
 export function makeAwayFailure(reason: string): Failure {
-  return new AwayFailure(reason, "cannot be reached");
+  return new Failure("storage_failed", describeUnchanged(`The fleet's database has not done it (${reason}).`), {
+    fleet: true,
+  });
 }
 
 /**
@@ -45,11 +37,6 @@ export function getFailureReason({ text: { what, advice } }: Failure): string {
 /** Returns whether an error means that the fleet did not answer. */
 export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
-}
-
-/** Returns the failure if the database answers other statements, so that it is reachable. */
-export function toStoppedFailure(error: Failure): Failure {
-  return error instanceof AwayFailure ? new AwayFailure(error.reason, "is there, and did not do it") : error;
 }
 
 /** Returns the failure of a commit that met a conflict at each attempt. */
@@ -88,9 +75,9 @@ export function makeOvertakenFailure(taking: LeaseResult): Failure {
   return new Failure(
     "content_modified",
     {
-      what: "Another machine wrote to this session, or another program changed its file here.",
-      state: "Nothing was changed, and the fleet's entries count.",
-      advice: "Read the new state and decide again.",
+      what: "Since this server last asked the fleet, another machine wrote to this session, or another program changed its file here.",
+      state: "Nothing of the request was written.",
+      advice: "Send it again to continue after the entries of the others, or read these and decide again.",
     },
     {},
     { retryable: true },

@@ -45,6 +45,11 @@ export class JointAppends<T extends JointAppend> {
     });
   }
 
+  /** Answers all that wait, because the database cannot be reached: they would find it out one statement after the other. */
+  turnAway(away: FleetOutcome): void {
+    for (const { resolve } of this.waiting.splice(0)) resolve(away);
+  }
+
   private sendNext(): void {
     while (this.sent < MOST_SENT && this.waiting.length > 0) void this.sendSome(this.taken());
   }

@@ -1,8 +1,7 @@
 /** The tables of a database: created if missing, refused if they have another version. */
 
 import { describeUnchanged, Failure } from "../../../core/failure.ts";
-import { BULK_TIMEOUT, explainUnchanged, setColumnStorage } from "./column-storage.ts";
-import { type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { BULK_TIMEOUT, type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { makeUnfitFailure } from "./failures.ts";
 import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
@@ -10,8 +9,6 @@ import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 export interface MigratedTables {
   readonly before: number;
   readonly after: number;
-  /** Why the storage of long columns could not be set; undefined if it is set. */
-  readonly unkept: string | undefined;
 }
 
 /** Returns the version of the tables, 0 if they are missing. Throws storage_failed. */
@@ -34,7 +31,7 @@ export async function migrate(connections: Connections): Promise<MigratedTables>
   }
   const after = await readSchemaVersion(connections);
   requireKnown(after);
-  return { before, after, unkept: await setColumnStorage(connections) };
+  return { before, after };
 }
 
 /** Throws storage_failed if tables are missing, and unsupported_version if they have another version. */
@@ -84,7 +81,5 @@ function requireKnown(version: number): void {
 function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
   const refusal = explainRefusal(answer);
   if (refusal !== undefined) return makeUnfitFailure(refusal);
-  return new Failure("storage_failed", `The fleet's database cannot be used (${explainUnchanged(answer)}).`, {
-    fleet: true,
-  });
+  return new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}).`, { fleet: true });
 }

@@ -377,6 +377,7 @@ export class PostgresFleet implements Fleet {
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
     if (answer.kind !== "done") {
       const outcome = this.outcomeOf(answer);
+      if (answer.kind === "away") this.joint.turnAway(outcome);
       const [{ batch }] = appends;
       const outcomes =
         isValueRefused(answer) && isFound(batch.facts)

@@ -174,6 +174,15 @@ const TABLES = `create table pi_fleet.session (
   create index attached_blob on pi_fleet.attached (tenant, sha256);
   comment on table pi_fleet.attached is 'the attachments that lines of a session name';`;
 
+/** LZ4 takes less than half of the time of the server's own compression, and the lines of packs are compressed already. */
+const STORAGE = `alter table pi_fleet.pack alter lines set storage external;
+  do $$ begin
+    if exists (select from pg_settings where name = 'default_toast_compression' and 'lz4' = any(enumvals)) then
+      alter table pi_fleet.entry alter line set compression lz4;
+      alter table pi_fleet.pack alter heads set compression lz4, alter ends set compression lz4;
+    end if;
+  end $$;`;
+
 /**
  * The condition of a session that begins again: its lines were removed, and a machine is about to send them again. Until
  * they are there, its row keeps the previous end, so that a copy with fewer lines cannot begin it.
@@ -197,4 +206,5 @@ export const MAKE_TABLES = `create schema if not exists pi_fleet;
   create table pi_fleet.meta (key text primary key, value text not null);
   insert into pi_fleet.meta (key, value)
     values ('version', '${SCHEMA_VERSION}'), ('store', gen_random_uuid()::text);
-  ${TABLES}`;
+  ${TABLES}
+  ${STORAGE}`;

@@ -16,8 +16,7 @@ import type {
 import type { Holder } from "../../../core/ports/lock.ts";
 import { toUnknownIdFailure } from "../../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
-import { BULK_TIMEOUT } from "./column-storage.ts";
-import { type Connections, explainRefusal, type SqlAnswer } from "./connections.ts";
+import { BULK_TIMEOUT, type Connections, explainRefusal, type SqlAnswer } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { parseEnd } from "./ends.ts";
 import {

@@ -1,8 +1,7 @@
 /** The counts and sizes of a fleet for `fleet status`. */
 
 import type { FleetStatus } from "../../../core/ports/fleet-database.ts";
-import { BULK_TIMEOUT } from "./column-storage.ts";
-import type { Connections } from "./connections.ts";
+import { BULK_TIMEOUT, type Connections } from "./connections.ts";
 import { TABLE_SIZES } from "./metrics.ts";
 
 /** Interval at which the server checks that the client is still connected; 0: never. */

@@ -240,7 +240,9 @@ async function bringUpToDate(
     if (!log.foreign) {
       isUnreadable = isUnreadableLog(log);
       if (isUnreadable) left = readReadableLines(log);
-      await log.replica?.sync();
+      // Where damage is known, or the session is open and lacks entries, the fleet has others, however long the copy is.
+      const isDoubtful = log.damage.length > 0 || (id !== undefined && place.isOpen?.(id));
+      await log.replica?.sync(isDoubtful ? Number.POSITIVE_INFINITY : undefined);
       await log.replica?.fetchAttachments();
     }
   } catch (error) {

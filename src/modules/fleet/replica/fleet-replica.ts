@@ -21,7 +21,6 @@ import {
   requireFailure,
   toLeaseFailure,
   toQuarantinedFailure,
-  toStoppedFailure,
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
@@ -157,7 +156,11 @@ export class FleetReplica implements Replica, ReplicaStatus {
       .catch(async (error) => {
         this.lease.note("doubts");
         const reported = await this.toReportedError(error);
-        if (reported !== null) this.lease.refuse(requireFailure(reported));
+        if (reported === null) return;
+        const refusal = requireFailure(reported);
+        this.lease.refuse(refusal);
+        // Others may write to what this process cannot.
+        if (!refusal.retryable) this.lease.release();
       })
       .finally(() => {
         this.readying = undefined;
@@ -197,12 +200,13 @@ export class FleetReplica implements Replica, ReplicaStatus {
         if (isHost) this.reportLoss();
         if (isHost) await this.pending.reportConflict();
         await this.uploadRest();
+        if (this.known.entries === log.durableCount) this.known.durability ??= taking.durability;
         if (isHost) await this.pending.reportReturn();
         return;
       }
-      if (taking.kind === "missing") return;
+      if (taking.kind === "missing") return this.pending.renew();
       if (taking.kind !== "away") throw toLeaseFailure(taking, this.id);
-      if (!(await this.options.patience(tries, since))) throw makeAwayFailure(taking.reason);
+      if (!(await this.options.patience(tries, since, false))) throw makeAwayFailure(taking.reason);
     }
   }
 
@@ -224,6 +228,21 @@ export class FleetReplica implements Replica, ReplicaStatus {
     }
   }
 
+  /**
+   * Completes the file that has replaced that of this log, so that no reader sees the session without the acknowledged
+   * entries. After a failure the next process that opens it does so.
+   */
+  private async completeFile(): Promise<void> {
+    const next = this.openAnew();
+    try {
+      await next?.replica?.sync();
+    } catch (error) {
+      requireFailure(error);
+    } finally {
+      next?.close();
+    }
+  }
+
   /** Opens the file again. Returns undefined if it cannot be read. */
   private openAnew(): ReplicatedLog | undefined {
     try {
@@ -238,7 +257,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private async toReportedError(error: unknown): Promise<unknown> {
     const { outage } = this.options;
     if (!outage || !isAway(error)) return error;
-    return (await outage.begins()) ? null : toStoppedFailure(error as Failure);
+    return (await outage.begins()) ? null : error;
   }
 
   /** Acknowledges entries without the fleet. Others may take the session meanwhile. */
@@ -394,6 +413,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log, known } = this;
+    this.pending.requireOurs();
     refreshLocal(log);
     const { count } = log.nodes;
     const takeIn = async (): Promise<FleetEnd | null> =>
@@ -412,7 +432,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
-      await resolveConflict({ log, options, journaled: pending.journaled, acknowledged: this.acknowledged }, there);
+      const copy = { log, options, journaled: pending.journaled, acknowledged: this.acknowledged };
+      if (await resolveConflict(copy, there)) await this.completeFile();
     } catch (error) {
       if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
@@ -545,6 +566,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
 
   async replicate(count: number): Promise<void> {
     const { pending, log, known } = this;
+    pending.requireOurs();
     const end = known.now;
     // Entries that were durable here before do not belong to it.
     const before = log.durableCount < count ? this.firstRefusable : end.entries;
@@ -586,7 +608,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!isPatient || !(await patience(waits++, since))) throw makeAwayFailure(reason);
+      else if (!isPatient || !(await patience(waits++, since, commit.doubt !== undefined)))
+        throw makeAwayFailure(reason);
       if (commit.noteTry(this.known.now)) throw makeTooSlowFailure();
     }
     this.late.begin();

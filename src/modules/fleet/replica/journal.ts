@@ -139,9 +139,13 @@ export class Journal {
     return [...(this.of(sessionId, file)?.from ? [file] : []), ...others.map(({ sessionPath }) => sessionPath)];
   }
 
-  /** Returns a note of entries pending for another fleet, or an unreadable one that may be such. Throws storage_failed. */
-  findPendingElsewhere(sessionId: string): JournaledSession | undefined {
-    return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
+  /**
+   * Returns a note of entries pending for another fleet: of the copy at a path or, without one, also an unreadable note that
+   * may be such. Throws storage_failed.
+   */
+  findPendingElsewhere(sessionId: string, file?: string): JournaledSession | undefined {
+    const isMeant = (note: JournaledSession): boolean => file === undefined || this.isOf(note, file);
+    return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null && isMeant(note))?.note;
   }
 
   /** Returns the notes of a session, of any fleet. Throws storage_failed if the disk cannot be read. */

@@ -13,8 +13,11 @@ export interface FleetOptions {
   readonly followedEvery: number;
   /** Returns the time that has passed since some moment, in milliseconds. */
   readonly elapsed: () => number;
-  /** Waits before the n-th repetition of a question, from 0 on; the first was at `since`. Returns false to stop. */
-  readonly patience: (tries: number, since: number) => Promise<boolean>;
+  /**
+   * Waits before the n-th repetition of a question, from 0 on; the first was at `since`. Returns false to stop. `isInDoubt`:
+   * something was sent, and got no answer.
+   */
+  readonly patience: (tries: number, since: number, isInDoubt: boolean) => Promise<boolean>;
   /** Quarantines lines that were refused or are in conflict. Returns their path. */
   readonly quarantineEntries: (log: Log, lines: readonly Uint8Array[]) => string;
   readonly journal: Journal;

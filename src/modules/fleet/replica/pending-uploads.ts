@@ -11,6 +11,7 @@ import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { readUploadLines } from "./batch.ts";
 import { type Journal, mergeLines } from "./journal.ts";
 import { isContentChanged } from "./reconcile.ts";
+import { makeElsewhereFailure } from "./refusals.ts";
 
 /** Why entries of a machine became a branch. */
 const CAUSES = {
@@ -25,6 +26,8 @@ export class PendingUploads {
   private readonly journal: Journal;
   /** The journal's note as last read; undefined before that. */
   private known: JournaledSession | null | undefined;
+  /** A note of entries that are pending for another fleet. */
+  private elsewhere: JournaledSession | undefined;
   /** Number of entries up to which this process stored the pending ones in the journal. */
   private kept: number | undefined;
   /** Time of the last reported conflict. */
@@ -41,7 +44,14 @@ export class PendingUploads {
 
   /** Reads the journal again: other processes may have changed it. Throws storage_failed. */
   renew(): void {
-    this.known = this.journal.of(this.log.header.id, this.file);
+    const { id } = this.log.header;
+    this.known = this.journal.of(id, this.file);
+    this.elsewhere = this.journal.findPendingElsewhere(id, this.file);
+  }
+
+  /** Throws storage_failed if entries of the copy are pending for another fleet: they would be mixed with this one's. */
+  requireOurs(): void {
+    if (this.elsewhere) throw makeElsewhereFailure(this.elsewhere, this.log.header.id);
   }
 
   /** The last read note; null if the journal cannot be read. */

@@ -50,10 +50,10 @@ export function countLostEntries(log: Log, acknowledged: AcknowledgedEnd | undef
 
 /**
  * Resolves a conflict in favour of the fleet. A copy without a file stays as it is. So does one without a common line, which
- * is another session's, unless a host got an acknowledgement for its lines: then both have only the id in common. Throws
- * read_only.
+ * is another session's, unless a host got an acknowledgement for its lines: then both have only the id in common. Returns
+ * whether the copy is only a beginning now, because the rest is too long to be held. Throws read_only.
  */
-export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Promise<void> {
+export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Promise<boolean> {
   const { log, options, journaled, acknowledged } = copy;
   const { count } = log.nodes;
   const pendingNote = journaled?.from ? journaled : undefined;
@@ -78,16 +78,18 @@ export async function resolveConflict(copy: DivergedCopy, there: FleetEnd): Prom
       const reason = pendingNote || isLost ? cause : "unsent";
       const note = pendingNote ?? options.journal.noteOf(log.header.id, log.file ?? "", end);
       if (parted.theirs === "long") {
-        // The copy is then a prefix; the rest is applied in pieces, and finally the journal's entries.
-        const own = readUploadLines(log, common, count);
+        // The rest is applied in pieces, and finally the journal's entries.
+        const own = readUploadLines(log, common, count).filter((line) => !isPlaceholder(line));
         if (reason !== "unsent") await options.journal.keep(note, own);
         requireCount(log, count);
-        return replaceWithRemote(copy, reason === "unsent" ? own : [], common, []);
+        replaceWithRemote(copy, reason === "unsent" ? own : [], common, []);
+        return true;
       }
       const fetching = fetchNamed(options.fleet, log, parted.theirs);
       if (fetching) await fetching;
       requireCount(log, count);
-      return branchOff(copy, note, reason, common, parted.theirs, there);
+      await branchOff(copy, note, reason, common, parted.theirs, there);
+      return false;
     }
     if (from === 0) break;
   }
@@ -169,7 +171,8 @@ async function branchOff(
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = makeBranch(base, left, sha256, repeats);
   const { lines } = branch;
-  const kept = found.filter((line) => edited.has(line) || isContentChanged(line, pending.get(idIn(line))));
+  const isKept = (line: Uint8Array): boolean => edited.has(line) || isContentChanged(line, pending.get(idIn(line)));
+  const kept = found.filter((line) => !isPlaceholder(line) && isKept(line));
   const present = listPresentIds(branch, repeats);
   if (lines.length === 0) {
     replaceWithRemote(copy, kept, common, theirs, present);

@@ -1,7 +1,7 @@
 /** Refusals while no write is running: how long they hold, and how they are handled until the next write. */
 
 import { describeUnchanged, Failure } from "../../../core/failure.ts";
-import type { FleetSession } from "../../../core/ports/fleet.ts";
+import type { FleetSession, JournaledSession } from "../../../core/ports/fleet.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import type { FleetOptions } from "./options.ts";
 
@@ -12,6 +12,21 @@ export function makeIdTakenFailure(sessionId: string): Failure {
     "new_session begins one with another id; after that, switch_session {sessionId} opens the one that is there.",
   );
   return new Failure("already_exists", text, { sessionId });
+}
+
+/** Returns the failure of a change of a session with entries that only this machine has, for another fleet. */
+export function makeElsewhereFailure({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
+  const sentence =
+    unreadable === undefined
+      ? describeUnchanged(
+          `It has entries waiting for another fleet (${fleet?.address}), which only this machine has.`,
+          "Run fleet push with that address, then try again.",
+        )
+      : describeUnchanged(
+          `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}).`,
+          "fleet push says what to do with it.",
+        );
+  return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
 /**
