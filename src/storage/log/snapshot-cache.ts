@@ -42,11 +42,16 @@ interface ColumnFacts {
 interface Directory {
   readonly littleEndian: boolean;
   readonly roles: readonly string[];
-  readonly count: number;
-  readonly rest: NodesRest;
   readonly facts: unknown;
   /** The columns in the order of the file. */
   readonly columns: readonly ColumnFacts[];
+}
+
+/** The facts of an index snapshot. */
+interface IndexFacts {
+  readonly count: number;
+  readonly rest: NodesRest;
+  readonly facts: unknown;
 }
 
 const KINDS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
@@ -67,35 +72,13 @@ const BACKENDS = ".";
 const NODE_COLUMNS = ["ids", "parents", "types", "roles", "flags", "table"] as const;
 
 /** Writes an index snapshot to an open file. Returns the number of bytes written. Throws errno errors. */
-export function writeIndexSnapshot(disk: Disk, fd: number, nodes: Nodes, extras: SnapshotExtras): number {
-  const image = nodes.image();
-  const columns = [
-    ...NODE_COLUMNS.map((name): [string, SnapshotColumn] => [name, image[name]]),
-    ...signed(TREES, image.counterColumns ?? {}),
-    ...signed(BACKENDS, extras.columns),
-  ].flatMap(([name, column]) => inRuns(name, column) ?? [asStored(name, column)]);
-  const directory: Directory = {
-    littleEndian: LITTLE_ENDIAN,
-    roles: ROLES,
-    count: image.count,
-    rest: image.rest,
-    facts: extras.facts,
-    columns: columns.map(({ facts }) => facts),
-  };
-  const text = toBytes(JSON.stringify(directory));
-  const bytes = columns.map(
-    ({ column: { buffer, byteOffset, byteLength } }) => new Uint8Array(buffer, byteOffset, byteLength),
-  );
-  const pieces = [text, ...bytes].flatMap((piece) => [piece, new Uint8Array(padded(piece.length) - piece.length)]);
-  let crc = 0;
-  for (const piece of pieces) crc = crc32(piece, crc);
-  const prefix = new Uint8Array(PREFIX);
-  prefix.set(MAGIC);
-  const numbers = new DataView(prefix.buffer);
-  numbers.setUint32(8, text.length, true);
-  numbers.setUint32(12, crc, true);
+export function writeIndexSnapshot(disk: Disk, fd: number, nodes: Nodes, { columns, facts }: SnapshotExtras): number {
+  const { count, rest, counterColumns, ...image } = nodes.image();
+  const own = NODE_COLUMNS.map((name): [string, SnapshotColumn] => [name, image[name]]);
+  const others = [...signed(TREES, counterColumns ?? {}), ...signed(BACKENDS, columns)];
+  const all = Object.fromEntries([...own, ...others]);
   let written = 0;
-  for (const piece of [prefix, ...pieces]) {
+  for (const piece of encodeColumns({ columns: all, facts: { count, rest, facts } satisfies IndexFacts })) {
     writeAll(disk, fd, piece);
     written += piece.length;
   }
@@ -114,39 +97,74 @@ export function readIndexSnapshot(
   from = 0,
   wanted: (facts: unknown) => boolean = () => true,
 ): SnapshotExtras | null {
+  const found = readColumns(disk, fd, from, SPARE, (facts) => wanted((facts as IndexFacts).facts));
+  if (found === null) return null;
+  const { count, rest, facts } = found.facts as IndexFacts;
+  const ofTree = unsigned(TREES, found.columns);
+  const counterColumns = COUNTERS.every((name) => name in ofTree) ? ofTree : null;
+  if (!nodes.adopt({ ...found.columns, count, rest, counterColumns } as NodesImage)) return null;
+  return { columns: unsigned(BACKENDS, found.columns), facts };
+}
+
+/** Returns columns and facts as the bytes of a file, in pieces. */
+export function encodeColumns({ columns, facts }: SnapshotExtras): Uint8Array[] {
+  const stored = Object.entries(columns).flatMap(([name, column]) => inRuns(name, column) ?? [asStored(name, column)]);
+  const about = stored.map(({ facts }) => facts);
+  const directory: Directory = { littleEndian: LITTLE_ENDIAN, roles: ROLES, facts, columns: about };
+  const text = toBytes(JSON.stringify(directory));
+  const bytes = stored.map(
+    ({ column: { buffer, byteOffset, byteLength } }) => new Uint8Array(buffer, byteOffset, byteLength),
+  );
+  const pieces = [text, ...bytes].flatMap((piece) => [piece, new Uint8Array(padded(piece.length) - piece.length)]);
+  let crc = 0;
+  for (const piece of pieces) crc = crc32(piece, crc);
+  const prefix = new Uint8Array(PREFIX);
+  prefix.set(MAGIC);
+  const numbers = new DataView(prefix.buffer);
+  numbers.setUint32(8, text.length, true);
+  numbers.setUint32(12, crc, true);
+  return [prefix, ...pieces];
+}
+
+/**
+ * Reads the columns and facts at `from` in an open file, and where they end. Each column gets `spare` elements more.
+ * Returns null if they are not complete, or of another version, or `wanted` refuses the facts; never throws.
+ */
+export function readColumns(
+  disk: Disk,
+  fd: number,
+  from: number,
+  spare: number,
+  wanted: (facts: unknown) => boolean,
+): (SnapshotExtras & { readonly end: number }) | null {
   try {
-    const end = disk.infoOf(fd).size;
+    const { size } = disk.infoOf(fd);
     const prefix = new Uint8Array(PREFIX);
     readAll(disk, fd, prefix, from);
     if (MAGIC.some((byte, at) => prefix[at] !== byte)) return null;
     const numbers = new DataView(prefix.buffer);
     const directoryLength = numbers.getUint32(8, true);
     let at = from + PREFIX;
-    if (directoryLength > end - at) return null;
+    if (directoryLength > size - at) return null;
     const text = new Uint8Array(padded(directoryLength));
     readAll(disk, fd, text, at);
     at += text.length;
-    const directory = parse(text, 0, directoryLength) as Directory;
-    if (directory.littleEndian !== LITTLE_ENDIAN || directory.roles.join() !== ROLES.join()) return null;
-    if (!wanted(directory.facts)) return null;
+    const { littleEndian, roles, facts, columns } = parse(text, 0, directoryLength) as Directory;
+    if (littleEndian !== LITTLE_ENDIAN || roles.join() !== ROLES.join()) return null;
+    if (!wanted(facts)) return null;
     let crc = crc32(text);
-    const read = new Map<string, SnapshotColumn>();
-    for (const { name, kind, stored } of directory.columns) {
-      const size = padded(stored * KINDS[kind].BYTES_PER_ELEMENT);
-      if (!(size >= 0 && size <= end - at)) return null;
-      const column = emptyColumn(name, kind, stored);
-      crc = readSummed(disk, fd, new Uint8Array(column.buffer, 0, size), at, crc);
-      at += size;
-      read.set(name, column);
+    const read: Record<string, SnapshotColumn> = {};
+    for (const { name, kind, stored } of columns) {
+      const length = padded(stored * KINDS[kind].BYTES_PER_ELEMENT);
+      if (!(length >= 0 && length <= size - at)) return null;
+      const column = emptyColumn(name, kind, stored, spare);
+      crc = readSummed(disk, fd, new Uint8Array(column.buffer, 0, length), at, crc);
+      at += length;
+      read[name] = column;
     }
     if (crc !== numbers.getUint32(12, true)) return null;
-    for (const facts of directory.columns) spread(read, facts);
-    const { count, rest } = directory;
-    const own = Object.fromEntries(NODE_COLUMNS.map((name) => [name, read.get(name)]));
-    const ofTree = unsigned(TREES, read);
-    const counterColumns = COUNTERS.every((name) => name in ofTree) ? ofTree : null;
-    if (!nodes.adopt({ count, rest, counterColumns, ...own } as NodesImage)) return null;
-    return { columns: unsigned(BACKENDS, read), facts: directory.facts };
+    for (const column of columns) spread(read, column, spare);
+    return { columns: read, facts, end: at };
   } catch {
     // The snapshot is missing or truncated, or its directory is not JSON.
     return null;
@@ -187,29 +205,32 @@ function inRuns(name: string, column: SnapshotColumn): [Stored, Stored] | undefi
   return [asStored(ENDS + name, Uint32Array.from(ends)), { ...values, facts: { ...values.facts, length } }];
 }
 
-/** Returns a column with spare elements at its end, but not for the table, which does not grow there. */
-function emptyColumn(name: string, kind: keyof typeof KINDS, length: number): SnapshotColumn {
-  return new KINDS[kind](name === "table" ? length : length + SPARE);
+/** Returns a column with room for its padding and spare elements; the table, which does not grow there, needs neither. */
+function emptyColumn(name: string, kind: keyof typeof KINDS, length: number, spare: number): SnapshotColumn {
+  return new KINDS[kind](name === "table" ? length : length + Math.max(spare, ALIGNMENT));
 }
 
 /** Restores a column that was stored as runs. */
-function spread(read: Map<string, SnapshotColumn>, { name, kind, stored, length }: ColumnFacts): void {
-  const ends = read.get(ENDS + name);
-  const values = read.get(name);
+function spread(
+  read: Record<string, SnapshotColumn>,
+  { name, kind, stored, length }: ColumnFacts,
+  spare: number,
+): void {
+  const { [ENDS + name]: ends, [name]: values } = read;
   if (length === undefined || !ends || !values) return;
-  const column = emptyColumn(name, kind, length);
+  const column = emptyColumn(name, kind, length, spare);
   // The column is all zeros already, and memory that is never touched costs nothing.
   for (let run = 0, from = 0; run < stored; from = ends[run++])
     if (values[run] !== 0) column.fill(values[run], from, ends[run]);
-  read.set(name, column);
+  read[name] = column;
 }
 
 function signed(sign: string, columns: Readonly<Record<string, SnapshotColumn>>): [string, SnapshotColumn][] {
   return Object.entries(columns).map(([name, column]) => [sign + name, column]);
 }
 
-function unsigned(sign: string, columns: ReadonlyMap<string, SnapshotColumn>): Record<string, SnapshotColumn> {
-  const own = [...columns].filter(([name]) => name.startsWith(sign));
+function unsigned(sign: string, columns: Readonly<Record<string, SnapshotColumn>>): Record<string, SnapshotColumn> {
+  const own = Object.entries(columns).filter(([name]) => name.startsWith(sign));
   return Object.fromEntries(own.map(([name, column]) => [name.slice(sign.length), column]));
 }
 

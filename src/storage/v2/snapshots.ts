@@ -1,28 +1,20 @@
 /**
  * The index snapshots of a container: knowledge of its frames, so that opening need not read every row and frame. One lies
  * in the container, and the state folder keeps another. Both are derived: either is used if it fits the index and the
- * segments, and a container opens without them too. The container's own grows by one block with every checkpoint: a fixed
- * head, columns of the entries as they are in memory, and their exceptions as JSON.
+ * segments, and a container opens without them too. The container's own grows by one block with every checkpoint.
  */
 
-import { crc32 } from "node:zlib";
-import { parse, toBytes } from "../../core/json/json.ts";
-import type { Nodes } from "../../core/tree/nodes.ts";
+import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
-import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
+import { type Disk, exists, openFile, writeAll } from "../fs/disk.ts";
 import { readAt, readIfFile, useFile } from "../fs/files.ts";
-import type { SnapshotCache } from "../log/snapshot-cache.ts";
+import { encodeColumns, readColumns, type SnapshotCache, type SnapshotColumn } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
 import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
 import { decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
-const MAGIC = toBytes("PSSpine2");
-/** Bytes of the fixed head: magic, length of the block, checksum of all after it, number of entries, length of the JSON. */
-const FIXED = 24;
-/** Bytes of one entry in all columns; the four-byte columns come first, so that each is aligned. */
-const ENTRY = 4 * 6 + 2 + 1 + 1;
 /** Number of latest entries whose hash chain is kept: marks name some of them. */
 const KEPT_CHAINS = 64;
 
@@ -43,6 +35,7 @@ export function getCoverage({ tail, indexEnd, lastRow }: StoreEnd): Coverage {
   return { count: tail.entrySeq, tail, indexEnd, rowLength: lastRow.length, rowCrc: lastRow.crc };
 }
 
+/** Facts of one block of entries, in addition to their columns. */
 interface Details extends Coverage {
   readonly from: number;
   /** Names of types by their codes. */
@@ -51,115 +44,58 @@ interface Details extends Coverage {
   readonly odd: readonly (readonly [number, string])[];
   /** Positions of entries whose parents come after them. */
   readonly forward: readonly number[];
-  /** Positions of the first frames of segments. */
-  readonly firsts: readonly number[];
 }
 
 /** Encodes a block of the entries from `from` on. Every parent must be there, and no id taken twice. */
 export function encodeBlock(nodes: Nodes, extents: Extents, from: number, covered: Coverage): Uint8Array {
   const { count } = covered;
-  const n = count - from;
   const { ids, parents, types, roles, flags, rest } = nodes.image();
-  const { lengths, payloadStarts, payloadLengths, crcs } = extents.columns(count);
+  const all = { ids, parents, types, roles, flags, ...extents.columns(count) };
+  const columns = Object.fromEntries(Object.entries(all).map(([name, column]) => [name, column.subarray(from, count)]));
   const within = (position: number): boolean => position >= from && position < count;
-  const firsts: number[] = [];
-  for (let p = from; p < count; p++) if (extents.starts.values[p] === 0) firsts.push(p);
   const odd = rest.oddPositions
     .map((position, i) => [position, rest.oddIds[i]] as const)
     .filter(([position]) => within(position));
-  const forward = rest.forward.filter(within);
-  const text = toBytes(JSON.stringify({ ...covered, from, types: rest.types, odd, forward, firsts } satisfies Details));
-  // A multiple of 8, so that the columns of every block are aligned.
-  const bytes = Buffer.alloc(FIXED + ((n * ENTRY + text.length + 7) & ~7));
-  bytes.set(MAGIC);
-  bytes.writeUInt32LE(bytes.length, 8);
-  bytes.writeUInt32LE(n, 16);
-  bytes.writeUInt32LE(text.length, 20);
-  let at = FIXED;
-  for (const column of [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags]) {
-    const slice = column.subarray(from, count);
-    bytes.set(new Uint8Array(slice.buffer, slice.byteOffset, slice.byteLength), at);
-    at += slice.byteLength;
-  }
-  bytes.set(text, at);
-  bytes.writeUInt32LE(crc32(bytes.subarray(16)), 12);
-  return bytes;
+  const facts: Details = { ...covered, from, types: rest.types, odd, forward: rest.forward.filter(within) };
+  return Buffer.concat(encodeColumns({ columns, facts }));
 }
 
 /** A whole block of an index snapshot. */
 interface SnapshotBlock {
   readonly details: Details;
-  /** Start of the block in the file. */
-  readonly start: number;
+  readonly columns: Readonly<Record<string, SnapshotColumn>>;
+  /** End of the block in the file. */
   readonly end: number;
 }
 
 /** Returns the blocks of a snapshot file, up to the first that is torn, damaged or does not continue the one before. */
-function readBlocks(file: Buffer): SnapshotBlock[] {
+function readBlocks(disk: Disk, fd: number): SnapshotBlock[] {
   const blocks: SnapshotBlock[] = [];
-  let count = 0;
-  for (let start = 0; start + FIXED <= file.length; ) {
-    if (MAGIC.some((byte, i) => file[start + i] !== byte)) break;
-    const end = start + file.readUInt32LE(start + 8);
-    if (end > file.length || end < start + FIXED) break;
-    if (crc32(file.subarray(start + 16, end)) !== file.readUInt32LE(start + 12)) break;
-    const n = file.readUInt32LE(start + 16);
-    const text = start + FIXED + n * ENTRY;
-    const textEnd = text + file.readUInt32LE(start + 20);
-    if (textEnd > end) break;
-    let details: Details;
-    try {
-      details = parse(file, text, textEnd) as Details;
-    } catch {
-      break;
-    }
-    if (details.from !== count || details.count !== count + n) break;
-    count += n;
-    blocks.push({ details, start, end });
-    start = end;
+  for (;;) {
+    const { details: { count = 0 } = {}, end: start = 0 } = blocks.at(-1) ?? {};
+    const block = readColumns(disk, fd, start, 0, (facts) => (facts as Details).from === count);
+    if (block === null) return blocks;
+    blocks.push({ ...block, details: block.facts as Details });
   }
-  return blocks;
 }
 
-/** Fills empty nodes and extents from the blocks of a file. Returns false if these were made with other known types. */
-function loadBlocks(file: Buffer, blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
-  const last = blocks[blocks.length - 1].details;
-  const { count } = last;
+/** Fills empty nodes and extents from blocks. Returns false if these were made with other known types. */
+function loadBlocks(blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Extents): boolean {
+  const { count, types } = blocks[blocks.length - 1].details;
   // Spare capacity, so that the first append need not copy the columns.
   const capacity = count + Math.max(1024, count >> 4);
-  const numbers = Array.from({ length: 6 }, () => new Uint32Array(capacity));
-  const [ids, segments, lengths, payloadStarts, payloadLengths, crcs] = numbers;
-  const [parents, starts] = [new Int32Array(capacity), new Float64Array(capacity)];
-  const [types, roles, flags] = [new Uint16Array(capacity), new Uint8Array(capacity), new Uint8Array(capacity)];
-  const columns = [ids, parents, lengths, payloadStarts, payloadLengths, crcs, types, roles, flags];
+  const columns: Record<string, SnapshotColumn> = {};
+  for (const [name, { constructor: Column }] of Object.entries(blocks[0].columns)) {
+    columns[name] = new (Column as new (length: number) => SnapshotColumn)(capacity);
+    for (const block of blocks) columns[name].set(block.columns[name], block.details.from);
+  }
   const odd = blocks.flatMap(({ details }) => details.odd);
   const forward = blocks.flatMap(({ details }) => details.forward);
-  const firsts = blocks.flatMap(({ details }) => details.firsts);
-  for (const { details, start } of blocks) {
-    const n = details.count - details.from;
-    let at = start + FIXED;
-    for (const column of columns) {
-      const size = n * column.BYTES_PER_ELEMENT;
-      new Uint8Array(column.buffer, details.from * column.BYTES_PER_ELEMENT, size).set(file.subarray(at, at + size));
-      at += size;
-    }
-  }
-  const table = new Uint32Array(0);
   const ofIds = { oddPositions: odd.map(([position]) => position), oddIds: odd.map(([, id]) => id) };
   const none = { aliases: 0, losses: 0, tabled: 0, awaited: [], missingParent: [], bridged: [] };
-  const rest = { ...none, ...ofIds, types: last.types, forward };
-  if (!nodes.adopt({ count, ids, parents, types, roles, flags, table, counterColumns: null, rest })) return false;
-  let from = 0;
-  for (const [segmentSeq, end] of [...firsts, count].entries()) {
-    segments.fill(segmentSeq, from, end);
-    let at = 0;
-    for (let p = from; p < end; p++) {
-      starts[p] = at;
-      at += lengths[p];
-    }
-    from = end;
-  }
-  extents.load({ segments, starts, lengths, payloadStarts, payloadLengths, crcs });
+  const image: Partial<NodesImage> = { ...columns, count, table: new Uint32Array(0), counterColumns: null };
+  if (!nodes.adopt({ ...image, rest: { ...none, ...ofIds, types, forward } } as NodesImage)) return false;
+  extents.load(columns);
   return true;
 }
 
@@ -217,14 +153,13 @@ export class Snapshots {
   /** Loads the container's own index snapshot. Returns whether there was one that fits. */
   private readOwn(fits: (covered: Coverage) => boolean): boolean {
     const { disk, folder, entries, extents } = this.container;
-    const bytes = readIfFile(() => readWhole(disk, indexSnapshotFile(folder)));
-    if (bytes === null) return false;
-    const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    const blocks = readBlocks(file);
+    const file = readIfFile(() => openFile(disk, indexSnapshotFile(folder)));
+    if (file === null) return false;
+    const blocks = useFile(disk, file, () => readBlocks(disk, file));
     for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
-      if (!loadBlocks(file, [...blocks, last], entries.nodes, extents)) return false;
+      if (!loadBlocks([...blocks, last], entries.nodes, extents)) return false;
       const chains = blocks.map(({ details }) => [details.count, details.tail.chainHash] as const);
       this.resumeAt(details, end, details.count, chains);
       return true;
