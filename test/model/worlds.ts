@@ -86,7 +86,7 @@ export function inWords(world: World): string {
     `${processes} processes`,
     `${appends} ${appends === 1 ? "append" : "appends"}${pairs > 0 ? `, ${pairs} of two records` : ""}`,
     ...(foreign > 0 ? [`${foreign} by a program without a lock`] : []),
-    ...(failures ? ["writes and syncs fail"] : []),
+    ...(failures ? [] : ["nothing fails"]),
     ...(lockFails ? ["the lock fails"] : []),
     ...(blind ? ["stamps show nothing"] : []),
   ].join("; ");
