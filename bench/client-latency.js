@@ -3,7 +3,7 @@
 //
 //   --runs <n>      turns of each kind (20)
 //   --chunks <n>    chunks of the long turn (10,000)
-//   --write         writes the table into docs/agents.md
+//   --write         writes the table into docs/figures.md
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
@@ -175,7 +175,7 @@ try {
     "goal",
   ];
   console.log(`${how}\n\n${formatTable(head, rows)}`);
-  if (write) replaceFigures(pathOf("docs/agents.md"), "face", { how, head, rows });
+  if (write) replaceFigures(pathOf("docs/figures.md"), "face", { how, head, rows });
 } finally {
   rmSync(home, { recursive: true, force: true });
 }

@@ -19,7 +19,7 @@ function tableOf(rules: readonly Rule[]): string {
   const rows = rules.map(
     (rule) => `| \`${rule.name}\` | ${rule.title.replaceAll("|", "\\|")} | ${placeOf(rule)} | ${scopeOf(rule)} |`,
   );
-  return ["| rule | what it says | in protocol.md | only |", "| --- | --- | --- | --- |", ...rows].join("\n");
+  return ["| rule | sentence | in protocol.md | only |", "| --- | --- | --- | --- |", ...rows].join("\n");
 }
 
 function placeOf({ source }: Rule): string {

@@ -139,7 +139,7 @@ describe("the second example", () => {
   });
 
   test("is shown as the page says, by the steps and by the program", async () => {
-    const [, lines] = /^What is shown of it:\n\n```text\n([\s\S]*?)\n```/m.exec(document) ?? [];
+    const [, lines] = /^A reader shows:\n\n```text\n([\s\S]*?)\n```/m.exec(document) ?? [];
     const folder = temporaryFolder();
     const container = layOut(folder, SECOND);
     const read = await shownAt(folder, container);

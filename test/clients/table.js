@@ -25,13 +25,6 @@ export function writeTable(file, columns, rows, notes) {
     "",
     ...reasons.map((reason, index) => `${index + 1}. ${plain(reason)}`),
     ...notes.map((note) => `\n${plain(note)}`),
-    "",
-    "The steps, in their order:",
-    "",
-    ...rows.flatMap(({ name, cells }) => {
-      const most = cells.reduce((long, { done = [] }) => (done.length > long.length ? done : long), []);
-      return most.length === 0 ? [] : [`- ${name}: ${most.map((step) => step.name).join("; ")}`];
-    }),
   ];
   const text = readFileSync(file, "utf8");
   const from = text.indexOf(BEGIN);

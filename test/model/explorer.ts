@@ -23,7 +23,7 @@ export interface Explored<S> {
 
 /**
  * Explores a system breadth first, until a fault is found that counts. That no state is passed over, and that ways are the
- * shortest, shows in the figures and traces of docs/model.md, which each run is held against.
+ * shortest, shows in the figures of docs/model.md, which each run is held against.
  */
 export function explore<S>(system: System<S>, counts: (fault: string) => boolean = () => true): Explored<S> {
   const visited = new Set<string>([system.keyOf(system.initial)]);

@@ -278,7 +278,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const harms = state.processes.some(
       ({ pending, writing }, j) => j !== i && [...pending, ...writing].some((record) => gone.includes(record)),
     );
-    return harms ? "what another writes is cut" : "";
+    return harms ? "bytes that another process writes are cut" : "";
   }
 
   function cut(state: State, i: number, length: number, process: Partial<Process>): State {
@@ -517,10 +517,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const there = wholeIn(state.records);
     for (const record of state.acknowledged) {
       const first = there.indexOf(record);
-      if (first < 0) found.push("what was acknowledged is lost");
+      if (first < 0) found.push("an acknowledged record is lost");
       else if (there.indexOf(record, first + 1) >= 0) found.push("a record is there twice");
       if (isV2 && !world.lockFails && !wholeIn(state.index).includes(record))
-        found.push("the row of what was acknowledged is lost");
+        found.push("the row of an acknowledged record is lost");
     }
     for (const process of state.processes) if (process.at === ".") found.push(...faultsOf(state, process));
     if (!world.lockFails) found.push(...faultsOfMedia(state));
@@ -532,7 +532,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const found: string[] = [];
     const holds = lock && sure && !moved && !world.lockFails && !(world.blind && world.foreign);
     if (holds && (state.records !== known + rest || (torn >= 0 && torn !== known.length)))
-      found.push("the writer does not know what is there");
+      found.push("the writer does not know the log");
     if (holds && isV2 && committing === 0 && pending === "" && state.index !== rows + oddRows)
       found.push("the writer does not know what rows are there");
     if (lock && sure && pending !== "") {
@@ -540,13 +540,13 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
       const before = state.records.slice(0, state.records.indexOf(piecesOf(pending.slice(-1))));
       const mine = wholeIn(known);
       if ([...wholeIn(before)].some((record) => state.acknowledged.includes(record) && !mine.includes(record)))
-        found.push("what was acknowledged before an append is not known to whoever appended");
+        found.push("a process that appended does not know an earlier acknowledged record");
     }
     if (!lock && !moved && committing === 0 && !world.blind && !world.lockFails) {
       const isKnown = isV2
         ? rows === rowsFor(check(state, state.records).known, state.index).rows
         : state.records === known + rest;
-      if (!isKnown) found.push("a reader whose stamp is that of the log does not know what it says");
+      if (!isKnown) found.push("a reader with the stamp of the log does not know its content");
     }
     return found;
   }

@@ -5,8 +5,8 @@ import type { Mutation, World } from "./rule.ts";
 const JSONL: World = { store: "jsonl", processes: 2, appends: 2, pairs: 1, failures: true };
 const V2: World = { store: "v2", processes: 2, appends: 1, pairs: 1, failures: true };
 
-const LOST = "what was acknowledged is lost";
-const ROW_LOST = "the row of what was acknowledged is lost";
+const LOST = "an acknowledged record is lost";
+const ROW_LOST = "the row of an acknowledged record is lost";
 
 export const SMALL: readonly World[] = [{ ...JSONL, pairs: 0 }, V2];
 
@@ -86,7 +86,7 @@ export function inWords(world: World): string {
     `${processes} processes`,
     `${appends} ${appends === 1 ? "append" : "appends"}${pairs > 0 ? `, ${pairs} of two records` : ""}`,
     ...(foreign > 0 ? [`${foreign} by a program without a lock`] : []),
-    ...(failures ? ["writes and syncs fail"] : []),
+    ...(failures ? [] : ["nothing fails"]),
     ...(lockFails ? ["the lock fails"] : []),
     ...(blind ? ["stamps show nothing"] : []),
   ].join("; ");

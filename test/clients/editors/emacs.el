@@ -103,7 +103,7 @@
 
 (defun clients-go-on (has-agent is-real)
   (when has-agent
-    (clients-step "its version is none that the client warns of"
+    (clients-step "the client does not warn of its version"
       ;; Without a person in front of it the client does not ask.
       (clients-here #'pi-coding-agent--probe-process-version-async clients-chat)
       (clients-until "the version" (buffer-local-value 'pi-coding-agent--process-version clients-chat))
