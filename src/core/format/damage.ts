@@ -44,7 +44,12 @@ export interface Damage {
 /** Kinds that describe a whole file: the program that wrote it reads it. */
 export const NO_DAMAGE: ReadonlySet<Damage["kind"]> = new Set(["newer_version", "parent_is_call"]);
 
+/** Returns damage without a place in a file. */
+export function makeDamage(kind: Damage["kind"], reason: string, salvaged: boolean): Damage {
+  return { kind, line: 0, byteOffset: 0, length: 0, reason, salvaged };
+}
+
 /** Returns damage that is about an entry and not about a place in a file. */
 export function makeEntryDamage(entryId: string, kind: Damage["kind"], reason: string): Damage {
-  return { kind, line: 0, byteOffset: 0, length: 0, entryId, reason, salvaged: true };
+  return { ...makeDamage(kind, reason, true), entryId };
 }

@@ -1,6 +1,7 @@
 /** Appends for commands: with the idempotency key, and with events for the host. */
 
 import { BadParams } from "../../core/failure.ts";
+import { makeDamage } from "../../core/format/damage.ts";
 import type { Draft } from "../../core/format/entry.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Appended, Foreign, Session } from "../../core/session/session.ts";
@@ -17,8 +18,7 @@ export function notifyForeign(session: Session, foreign: Foreign | null, notify:
     });
   if (lost > 0) {
     const reason = `another program rewrote the session without ${lost} entries that were there`;
-    const damage = { kind: "lost_entries" as const, line: 0, byteOffset: 0, length: 0, reason, salvaged: false };
-    notify("session_damage", { damage: [damage] });
+    notify("session_damage", { damage: [{ ...makeDamage("lost_entries", reason, false) }] });
   }
 }
 

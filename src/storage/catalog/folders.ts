@@ -8,7 +8,7 @@ import type { Disk } from "../fs/disk.ts";
 import { findAllowed, getInfo } from "../fs/files.ts";
 import { findStrangeFormat } from "../fs/formats.ts";
 import { getArchiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
-import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
+import { type FoundStamp, isSameFile, toFoundStamp } from "../fs/stamps.ts";
 import { findUnlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { getContainerOfPointer, scanContainer, stampContainer } from "./containers.ts";
@@ -213,8 +213,7 @@ export class Folders implements ListedFiles {
     if (info?.kind !== "file") return;
     folder.files.add(name);
     if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
-    const { device, inode, size, modified, changed = 0 } = info;
-    there.set(path, { device, inode, size, modified, changed });
+    there.set(path, toFoundStamp(info));
   }
 
   /** Checks only the reported changes. Returns undefined when everything must be read. */

@@ -13,7 +13,7 @@ import type { Disk } from "../fs/disk.ts";
 import { getInfo } from "../fs/files.ts";
 import { matchFolder } from "../fs/folders.ts";
 import { getSessionFolder, isSessionName } from "../fs/paths.ts";
-import type { FoundStamp } from "../fs/stamps.ts";
+import { type FoundStamp, toFoundStamp } from "../fs/stamps.ts";
 import { getChangeTime } from "../v2/container-files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import { scanContainer, stampContainer } from "./containers.ts";
@@ -69,9 +69,7 @@ function seenAt(disk: Disk, path: string, name: string, taken: Set<string>): See
     return stamp && { path, stamp, changed: getChangeTime(disk, path) ?? 0 };
   }
   const info = isSessionName(name) ? getInfo(disk, path) : null;
-  if (info?.kind !== "file") return undefined;
-  const { device, inode, size, modified, changed = 0 } = info;
-  return { path, stamp: { device, inode, size, modified, changed }, changed: modified };
+  return info?.kind === "file" ? { path, stamp: toFoundStamp(info), changed: info.modified } : undefined;
 }
 
 /** Reads a session that the catalog does not know in its present state; undefined for a file that is no session. */

@@ -14,6 +14,11 @@ export type Stamp = Pick<FileInfo, "device" | "inode" | "size" | "modified" | "c
 /** A stamp with a change time, 0 where the disk has none. */
 export type FoundStamp = Required<Stamp>;
 
+/** Returns the stamp of a file. */
+export function toFoundStamp({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
+  return { device, inode, size, modified, changed };
+}
+
 /** Returns whether two checks saw the same file with the same stamp. */
 export function isSameStamp(a: Stamp, b: Stamp): boolean {
   return isSameFile(a, b) && a.size === b.size && a.modified === b.modified && a.changed === b.changed;

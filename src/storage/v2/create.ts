@@ -3,7 +3,7 @@
 import { dirname, join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Damage } from "../../core/format/damage.ts";
+import { type Damage, makeDamage } from "../../core/format/damage.ts";
 import { makeTimestamp } from "../../core/ports/env.ts";
 import { BLOBS, getPointerFile, headerFile, indexFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
@@ -95,16 +95,12 @@ export const REPAIRABLE: ReadonlySet<Damage["kind"]> = new Set([
 
 /** Returns the parts that a copy of the container left out, as damage. */
 export function findMissingParts({ disk, file, folder }: Container): Damage[] {
-  return guardErrno("looking at the session", () => listMissingParts(disk, file, folder)).map(
-    ({ name, isDamaged }) => ({
-      kind: "bad_index",
-      line: 0,
-      byteOffset: 0,
-      length: 0,
-      reason: `${name} is ${isDamaged ? "damaged; the next write keeps it as *.damaged.bak and makes a new one" : "missing; the next write makes it"}`,
-      salvaged: true,
-    }),
-  );
+  return guardErrno("looking at the session", () => listMissingParts(disk, file, folder)).map(({ name, isDamaged }) => {
+    const next = isDamaged
+      ? "damaged; the next write keeps it as *.damaged.bak and makes a new one"
+      : "missing; the next write makes it";
+    return makeDamage("bad_index", `${name} is ${next}`, true);
+  });
 }
 
 /** Appends the event of a repair to the ledger in a folder, fsynced. `sourcePath`: path of the damaged original. */

@@ -1,7 +1,7 @@
 /** Finds damage to the documents of a container that costs no entry, and that opening the container passes over. */
 
 import { basename, join } from "node:path";
-import type { Damage } from "../../core/format/damage.ts";
+import { type Damage, makeDamage } from "../../core/format/damage.ts";
 import {
   checkpointFile,
   checkpointFolder,
@@ -21,14 +21,9 @@ import { decodeRow, readIfSound } from "./frame.ts";
 
 /** Returns the damage that a repair removes by building the container anew. Throws storage_failed. */
 export function findDocumentFaults(container: Container): Damage[] {
-  return guardErrno("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
-    kind: "bad_index",
-    line: 0,
-    byteOffset: 0,
-    length: 0,
-    reason: `${fault}; no entry depends on it`,
-    salvaged: true,
-  }));
+  return guardErrno("looking at the session", () => [...faultsOf(container)]).map((fault) =>
+    makeDamage("bad_index", `${fault}; no entry depends on it`, true),
+  );
 }
 
 function* faultsOf(container: Container): Generator<string> {

@@ -3,6 +3,7 @@
 import { dirname, join } from "node:path";
 import { toStorageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import { makeDamage } from "../../core/format/damage.ts";
 import { concat, getMembers } from "../../core/json/json.ts";
 import { type Beginning, readContent, type Store } from "../../core/ports/store.ts";
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
@@ -149,8 +150,7 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
   }
   const strayWrites =
     pointer === null ? undefined : guardErrno("opening the session", () => findStrayWrites(disk, file, pointer));
-  if (strayWrites !== undefined)
-    log.addDamage({ kind: "file_beside", line: 0, byteOffset: 0, length: 0, reason: strayWrites, salvaged: true });
+  if (strayWrites !== undefined) log.addDamage(makeDamage("file_beside", strayWrites, true));
   return log;
 }
 

@@ -5,7 +5,6 @@ import { isJson, parse, skipSpace } from "../../../core/json/json.ts";
 /** A reply of the agent. */
 export interface PiReply {
   readonly id?: unknown;
-  readonly type: "response";
   readonly command?: string;
   readonly success?: boolean;
   readonly data?: Readonly<Record<string, unknown>> | null;

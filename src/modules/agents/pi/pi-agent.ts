@@ -307,7 +307,7 @@ export class PiAgent implements AgentSink, Gate {
     if (running) running.voice = "heard";
     const type = getLineType(bytes);
     if (type === "response") {
-      const reply = parseMembers(bytes) as unknown as PiReply;
+      const reply = parseMembers(bytes) as PiReply;
       this.hasNews = true;
       if (this.questions.take(reply, !this.requests.has(new Set([reply.command ?? ""])))) return;
       if (!this.requests.answered(reply)) {

@@ -179,7 +179,7 @@ export class PiSession implements AgentClient {
   passOn(line: Buffer): void {
     const event = parseMembers(line);
     if (event.type === "response") {
-      const reply = event as unknown as PiReply;
+      const reply = event as PiReply;
       // Old versions leave the id out of a refusal.
       const isMeant = reply.id === this.prompted?.id || (reply.id === undefined && reply.command === "prompt");
       if (isMeant) this.prompted?.settle(reply);

@@ -2,7 +2,7 @@
 
 import { basename, sep } from "node:path";
 import { Ids } from "../../../core/foreign/ids.ts";
-import type { Damage } from "../../../core/format/damage.ts";
+import { type Damage, makeDamage } from "../../../core/format/damage.ts";
 import { type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import { areSameBytes, parse, toBytes } from "../../../core/json/json.ts";
 import type { Env } from "../../../core/ports/env.ts";
@@ -99,8 +99,7 @@ export class Derived {
     }
     repairer.end();
     for (const sentence of [...warnings, ...lost]) this.derivation.warn(sentence);
-    for (const reason of lost)
-      this.damage.push({ kind: "bad_line", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
+    for (const reason of lost) this.damage.push(makeDamage("bad_line", reason, false));
   }
 
   /** Returns the line repairer that passes the records of lines to the derivation; `note` reports each repair. */

@@ -10,7 +10,14 @@ import { pause } from "../../../storage/fs/chunked-io.ts";
 import type { Disk, FileInfo, Named } from "../../../storage/fs/disk.ts";
 import { getInfo } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";
-import { type FoundStamp, isSameFile, isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
+import {
+  type FoundStamp,
+  isSameFile,
+  isSameStamp,
+  isYoung,
+  readDiskClock,
+  toFoundStamp,
+} from "../../../storage/fs/stamps.ts";
 
 /** Returns the entries of a folder; an empty list when it is missing. Throws errno errors. */
 export type ListFolder = (folder: string) => readonly Named[];
@@ -129,10 +136,9 @@ export class KnownFolders {
     if (stamp) return stamp;
     const info = getInfo(this.disk, path, true);
     if (info?.kind !== "file") return undefined;
-    const { device, inode, size, modified, changed = 0, links = 1 } = info;
-    const found = { device, inode, size, modified, changed };
+    const found = toFoundStamp(info);
     // A write by another name of the file is reported to the folder of that name.
-    if (folder?.watch && links === 1) folder.stamps.set(name, found);
+    if (folder?.watch && (info.links ?? 1) === 1) folder.stamps.set(name, found);
     else this.hasUnreported = true;
     return found;
   }
