@@ -16,7 +16,14 @@ import type {
   LeaseResult,
 } from "../../../core/ports/fleet.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
-import { type Appender, makeAppendStatement, makeLateStatement, type SentBatch } from "./append-statement.ts";
+import {
+  type Appender,
+  makeAppendStatement,
+  makeClearStatement,
+  makeLateStatement,
+  makePartStatement,
+  type SentBatch,
+} from "./append-statement.ts";
 import {
   type Connections,
   explainRefusal,
@@ -35,7 +42,6 @@ import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, makeMissingLinesFailure } from "./line-reader.ts";
 import { type Pack, packLines, parseHeads, ROWS_AND_PACKS } from "./pack.ts";
-import { makeClearStatement, makePartStatement } from "./part-statement.ts";
 import type { FleetProcesses } from "./processes.ts";
 import { makeBeginsAgainCondition } from "./schema.ts";
 import { getProvenDurability, getServerName, makeServerColumn, type ServerFact, WAITS_FOR } from "./server-fact.ts";
