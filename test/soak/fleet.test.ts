@@ -19,6 +19,7 @@ import {
   wait,
 } from "../modules/fleet/support/databases.ts";
 import { runHistory } from "../modules/fleet/support/history.ts";
+import { sqlFleet } from "../modules/fleet/support/sql-fleet.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { Random } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
@@ -63,7 +64,9 @@ soak("fleet", async (random, number) => {
   let chaos: Promise<void> | undefined;
   try {
     await database.start();
-    await fleetAt(database.server.url, "first").migrate();
+    const first = sqlFleet(database.server.url, "first");
+    await first.migrate();
+    await first.fleet.close();
     database.proxy.share = lost;
     chaos = (async () => {
       for (;;) {

@@ -84,7 +84,7 @@ soak("keeping", async (random, number) => {
   try {
     await database.start();
     const first = sqlFleet(database.server.url, "first");
-    await first.fleet.migrate();
+    await first.migrate();
     await first.fleet.close();
     for (let n = 1; n <= 3 + random.int(3); n++) {
       const machine = new KeptMachine(database.url, n, random.pick(["jsonl", "v2"]));

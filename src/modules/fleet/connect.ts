@@ -45,7 +45,7 @@ interface ConnectionPlace {
 
 /** A fleet in PostgreSQL, as stores and verbs use it. */
 export interface PostgresConnection extends FleetConnection {
-  readonly fleet: PostgresFleet;
+  readonly connections: Connections;
   readonly catalog: SqlCatalog;
   readonly adminQueries: SqlAdminQueries;
   readonly pruning: FleetPruning;
@@ -92,7 +92,7 @@ export function connectFleet(
   const elapsed = (): number => performance.now();
   const waiting = patienceOf(patience, elapsed);
   return {
-    fleet,
+    ...{ fleet, connections },
     catalog: new SqlCatalog(connections, tenant),
     adminQueries: new SqlAdminQueries(connections, place.processId, tenant, LEASE, keepsWords),
     pruning: new FleetPruning(connections, tenant),

@@ -8,20 +8,23 @@ import type { FleetPlace } from "../../storage/fleet-module.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import { openQuarantine } from "../../storage/quarantined-entries.ts";
 import type { PostgresConnection } from "./connect.ts";
-import { makeAnsweringMetric, makeMachineMetrics } from "./postgres/metrics.ts";
+import { makeAnsweringMetric, makeMachineMetrics, readDatabaseMetrics } from "./postgres/metrics.ts";
+import { migrate, readSchemaVersion, requireTables } from "./postgres/migration.ts";
+import { LEASE } from "./postgres/postgres.ts";
 import { SCHEMA_VERSION } from "./postgres/schema.ts";
+import { readFleetStatus } from "./postgres/status.ts";
 import { resolveWholeId } from "./replica/arrival.ts";
 import { JOURNAL_FOLDER, Journal } from "./replica/journal.ts";
 
 export function makeFleetDatabase(
-  { fleet, catalog, adminQueries, pruning, shown, tenant }: PostgresConnection,
+  { connections, catalog, adminQueries, pruning, shown, tenant, close }: PostgresConnection,
   { disk, env, stateFolder }: Pick<FleetPlace, "disk" | "env" | "stateFolder">,
 ): FleetDatabase {
   const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), () => makeTimestamp(env));
   return {
     ...{ shown, tenant },
     async status() {
-      const found = await fleet.status();
+      const found = await readFleetStatus(connections, tenant, await readSchemaVersion(connections));
       if (found.schemaVersion !== SCHEMA_VERSION) return found;
       const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...deleted } = await pruning.find({
         rows: 0,
@@ -32,15 +35,16 @@ export function makeFleetDatabase(
       const kept = openQuarantine(disk, join(stateFolder, QUARANTINE_FOLDER)).list();
       const machine = makeMachineMetrics(journal.all(), kept.length, now);
       try {
-        const found = await fleet.metrics();
+        await requireTables(connections);
+        const found = await readDatabaseMetrics(connections, LEASE);
         return { away: null, metrics: [makeAnsweringMetric(true), ...found, ...machine] };
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
         return { away: error.message, metrics: [makeAnsweringMetric(false), ...machine] };
       }
     },
-    migrate: () => fleet.migrate(),
-    requireTables: () => fleet.requireTables(),
+    migrate: () => migrate(connections),
+    requireTables: () => requireTables(connections),
     findPrunable: (ages) => pruning.find(ages),
     prune: (ages, progress) => pruning.prune(ages, progress),
     listPendingIds: () =>
@@ -55,10 +59,10 @@ export function makeFleetDatabase(
         return from === null ? [] : [sessionId];
       }),
     async takeAway(beginning) {
-      await fleet.requireTables();
+      await requireTables(connections);
       const sessionId = await resolveWholeId(catalog, beginning);
       return { sessionId, holder: await adminQueries.takeAway(sessionId) };
     },
-    close: () => fleet.close(),
+    close,
   };
 }

@@ -118,7 +118,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const runVerb = async (...words: string[]): Promise<Json> =>
       JSON.parse((await runHere(place, [...words, "--json"], { variables })).stdout);
     const readFleet = async (): Promise<Json> => (await runVerb("doctor")).fleet;
-    expect(await readFleet()).toMatchObject({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
+    expect(await readFleet()).toMatchObject({ away: expect.stringContaining("cannot be used"), owed: 3, kept: 0 });
     await suite.database.server.start();
     expect(await readFleet()).toMatchObject({ away: null, owed: 3, kept: 0 });
     // The lease of the process that is gone runs out.

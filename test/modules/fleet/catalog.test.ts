@@ -128,7 +128,7 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     const found: Json = {};
     for (const [method, params] of Object.entries(asked)) {
       found[method] = await two.result(method, params);
-      expect(found[method].limited, method).toMatch(/cannot be read/);
+      expect(found[method].limited, method).toMatch(/cannot be used/);
     }
     expect([found.list_sessions.sessions.length, found.search_sessions.hits.length]).toEqual([1, 1]);
     expect((await two.result("list_sessions", { here: true })).limited).toBeUndefined();

@@ -63,7 +63,7 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
 
   test("what a commit has reached is said, and nothing that is not proven", async () => {
     const one = fleetOf("one");
-    await one.fleet.migrate();
+    await one.migrate();
     const held = await taken(one, "one");
     expect(await one.fleet.append(batchOf(held, ['{"n":1}']))).toEqual(committed("replicated"));
     // A role that does not wait, and one without a warning.
@@ -183,7 +183,7 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
   test("what a commit has reached is proven by the connection that commits, whatever others left in it", async () => {
     const one = fleetOf("one");
     const { fleet } = one;
-    await fleet.migrate();
+    await one.migrate();
     const { epoch, end } = await taken(one);
     let batch = batchOf(epoch, end, '{"n":1}');
     expect(await fleet.append(batch)).toEqual(ON_TWO);

@@ -311,10 +311,10 @@ describe("what a database refuses until somebody changes something", needs(POSTG
     sql(`create database ${name} encoding '${encoding}' template template0`);
     onTestFinished(() => void sql(`drop database ${name} with (force)`));
     const url = urlOf(server.folder, name);
-    const { fleet } = suite.open("one", { url });
+    const one = suite.open("one", { url });
     const message = expect.stringContaining(`database is ${encoding};`);
-    await expect(fleet.migrate()).rejects.toMatchObject({ name: "storage_failed", retryable: false, message });
-    expect(await fleet.schemaVersion()).toBe(0);
+    await expect(one.migrate()).rejects.toMatchObject({ name: "storage_failed", retryable: false, message });
+    expect(await one.schemaVersion()).toBe(0);
     const { status, stderr } = await suite.verb("migrate", undefined, url);
     expect([status, stderr]).toEqual([1, expect.stringContaining("encoding 'UTF8'")]);
   });

@@ -5,6 +5,8 @@
  */
 
 import { describe, expect, test } from "vitest";
+import { SCHEMA_VERSION } from "../../../src/modules/fleet/postgres/schema.ts";
+import { readFleetStatus } from "../../../src/modules/fleet/postgres/status.ts";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
@@ -53,7 +55,12 @@ describe("tenants", needs(POSTGRESQL), () => {
     expect(await bob.fleet.look("same")).toBeNull();
     await begun(bob, "same", "mine");
     expect([await linesOf(bob, "same", 0, 1), await linesOf(alice, "same", 0, 1)]).toEqual([["mine"], ["xylophone"]]);
-    expect(await bob.fleet.status()).toMatchObject({ sessions: 1, entries: 1, held: 1, tenant: "bob" });
+    expect(await readFleetStatus(bob.connections, "bob", SCHEMA_VERSION)).toMatchObject({
+      sessions: 1,
+      entries: 1,
+      held: 1,
+      tenant: "bob",
+    });
     expect(await bob.adminQueries.takeAway("same")).toMatchObject({ client: "server of bob" });
     expect(await bob.adminQueries.keep("same", (await taken(bob, "same")).epoch, { as: "gone" })).toBe(true);
     await expect(bob.adminQueries.takeAway("same")).rejects.toMatchObject({ name: "session_not_found" });

@@ -42,7 +42,6 @@ import {
   listPendingUploads,
   toRefusedUpload,
   type UploadPlace,
-  uploadLost,
   uploadSession,
 } from "../replica/uploads.ts";
 import type { WrittenOnce } from "./admin-files.ts";
@@ -304,9 +303,9 @@ export class FleetAdminService implements FleetAdmin {
       const isAsFile = state === "only_here" || state === "ahead";
       if (!isLoss && (state === "only_here" || state === "unreadable"))
         return withNew ? [async () => refuseLocal(copy)] : [];
-      return [() => (isAsFile ? this.importCopy(copy) : uploadLost(this.uploads, copy))];
+      return [() => (isAsFile ? this.importCopy(copy) : uploadSession(this.uploads, copy))];
     });
-    for (const one of losses.values()) tasks.push(() => uploadLost(this.uploads, one));
+    for (const one of losses.values()) tasks.push(() => uploadSession(this.uploads, one));
     const given = await runUntilReleased(tasks);
     const still = lacking.length > 0 ? await this.listLosses().catch(() => lacking) : [];
     for (const one of given) {
@@ -356,7 +355,7 @@ export class FleetAdminService implements FleetAdmin {
       const { message } = await useAndClose(this.place.open(sessionPath), (log) => this.importLog(log, sessionPath));
       return { sessionId, sessionPath, outcome: "given", ...(message === undefined ? {} : { message }) };
     } catch (error) {
-      if (error instanceof Failure && error.name === "content_modified") return uploadLost(this.uploads, copy);
+      if (error instanceof Failure && error.name === "content_modified") return uploadSession(this.uploads, copy);
       return toRefusedUpload(error, sessionId, sessionPath);
     }
   }

@@ -107,11 +107,25 @@ export class FleetVerification {
     const stretches = await readIfUndamaged(fleet, async () => (await fleet.stretches?.(id)) ?? []);
     const packs = stretches?.filter(({ entries }) => entries <= end.entries);
     const positions = packs?.map(({ entries }) => entries).filter((entries) => entries < end.entries) ?? [];
-    const heads = new KeptHeads(fleet, id, end.entries);
-    const ends = await readIfUndamaged(fleet, () => fetchEnds(heads, id, end, positions));
+    const heads = await readIfUndamaged(fleet, async () => {
+      const all: string[] = [];
+      for await (const some of fleet.heads(id, 0, end.entries)) for (const head of some) all.push(head);
+      return all;
+    });
+    let areWrong = false;
+    const lines: Fleet["lines"] = async function* (...asked) {
+      const check = new HeadCheck();
+      let position = 0;
+      areWrong = false;
+      for await (const some of fleet.lines(...asked)) {
+        for (const line of some) areWrong ||= !check.fits(heads?.[position++] ?? "", line);
+        yield some;
+      }
+    };
+    const ends = await readIfUndamaged(fleet, () => fetchEnds({ lines }, id, end, positions));
     // The last one may end with the session.
     if (!packs || !ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end))) return [["chain", UNREADABLE]];
-    return heads.areWrong
+    return areWrong
       ? [
           [
             "heads",
@@ -138,51 +152,5 @@ export class FleetVerification {
           `Its attachment ${sha256} is missing or damaged. fleet import brings it from a folder with a whole copy.`,
         ]);
     return wrong;
-  }
-}
-
-/** The stored heads of a session, compared with its lines as they arrive. */
-class KeptHeads {
-  private readonly fleet: Fleet;
-  private readonly sessionId: string;
-  private readonly count: number;
-  private readonly check = new HeadCheck();
-  private heads: readonly string[] = [];
-  /** Position of the first of them. */
-  private first = 0;
-  areWrong = false;
-
-  constructor(fleet: Fleet, sessionId: string, count: number) {
-    this.fleet = fleet;
-    this.sessionId = sessionId;
-    this.count = count;
-  }
-
-  /** Yields lines as the fleet does, from the first one on, and compares their heads meanwhile. */
-  async *lines(id: string, from: number, to: number): AsyncGenerator<readonly Uint8Array[]> {
-    this.areWrong = false;
-    let position = from;
-    for await (const lines of this.fleet.lines(id, from, to)) {
-      for (const line of lines) if (!this.check.fits(await this.at(position++), line)) this.areWrong = true;
-      yield lines;
-    }
-  }
-
-  private async at(position: number): Promise<string> {
-    const known = this.heads[position - this.first];
-    if (known !== undefined) return known;
-    this.heads = await this.from(position);
-    this.first = position;
-    return this.heads[0];
-  }
-
-  /** Returns the heads from a position on, at least one; those that cannot be read are empty. */
-  private async from(position: number): Promise<readonly string[]> {
-    const { fleet, sessionId, count } = this;
-    const found = await readIfUndamaged(fleet, async () => {
-      for await (const heads of fleet.heads(sessionId, position, count)) return heads;
-      return null;
-    });
-    return found ?? Array<string>(count - position).fill("");
   }
 }

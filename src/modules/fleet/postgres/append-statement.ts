@@ -1,13 +1,14 @@
 /**
  * The statement of commits: lines of one or several sessions, and the facts for lists and searches. It is atomic for
- * each session. It has only the parts that are needed, because a server that may not keep it plans it each time.
+ * each session. It has only the parts that are needed, because a server that may not keep it plans it each time. Also the
+ * statements of the parts of a long commit: their packs have a generation that no session has, a place of their own, so that
+ * no reader asks for them, and the parts of a writer that lost its lease are never shown.
  */
 
-import type { FleetBatch, LateFacts } from "../../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, FleetPart, LateFacts } from "../../../core/ports/fleet.ts";
 import type { SqlStatement } from "./driver.ts";
 import { makeFactParts, type SentFacts, toStorableText } from "./fact-parts.ts";
 import type { Pack } from "./pack.ts";
-import { getPlaceGeneration, makeCopyPart, makePackPart, makePacksProof, makeShowPart } from "./pack-parts.ts";
 import { makeBeginsAgainCondition } from "./schema.ts";
 import { makeIsServerCondition, WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
@@ -93,21 +94,21 @@ function sessionRow({ batch, lease }: SentBatch, n: number) {
 }
 
 /** Returns a statement that changes nothing except on the server that gave its writer the lease. */
-export function makeGuardedStatement(text: string, by: Appender, values: SqlValues): SqlStatement {
+function makeGuardedStatement(text: string, by: Appender, values: SqlValues): SqlStatement {
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
 /** Returns the condition that lines continue a session `s`; one that begins again is empty. */
-export function makeContinuesCondition(entries: string, chain: string): string {
+function makeContinuesCondition(entries: string, chain: string): string {
   return `(case when ${makeBeginsAgainCondition("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
 }
 
 /** Returns the condition that the server gave the writer its lease; empty if the statement can reach no other. */
-export function makeServerCondition({ server, isDirect }: Appender, values: SqlValues): string {
+function makeServerCondition({ server, isDirect }: Appender, values: SqlValues): string {
   return server === undefined || isDirect ? "" : `and ${makeIsServerCondition(`${values.add(server)}::text`)}`;
 }
 
-export function makeLeaseEnd(by: Appender, values: SqlValues): string {
+function makeLeaseEnd(by: Appender, values: SqlValues): string {
   return `clock_timestamp() + ${values.add(by.lease)}::float8 * interval '1 millisecond'`;
 }
 
@@ -153,4 +154,123 @@ export function makeLateStatement(
   const parts = [...makeFactParts([facts], values), done, more];
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
   return { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
+}
+
+// --- parts of a long commit --------------------------------------------------------------------------------------------
+
+/** Returns the statement that stores a part, if epoch and end are the session's; it returns a row if it was done. */
+export function makePartStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
+  const values = new SqlValues();
+  const held = heldBy(part, by, values);
+  const generation = `${values.add(getPlaceGeneration(part.place))}::int`;
+  const after = part.stretches.at(-1) ?? part.from;
+  const { source } = part;
+  const put =
+    source === undefined
+      ? makePackPart(packs ?? [], values, generation)
+      : makeCopyPart(source, part.from, after, values, generation);
+  const proof = source === undefined ? "" : `, ${makePacksProof(part.from, part.stretches, values)} as proven`;
+  return makeGuardedStatement(
+    `with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`,
+    by,
+    values,
+  );
+}
+
+/** Returns the statement that removes parts that earlier, failed commits have left in other places. */
+export function makeClearStatement(part: FleetPart, by: Appender): SqlStatement {
+  const values = new SqlValues();
+  const held = heldBy(part, by, values);
+  const gone = `delete from pi_fleet.pack p using held where p.tenant = held.tenant and p.session_id = held.id
+    and p.generation < 0 and p.generation <> ${values.add(getPlaceGeneration(part.place))}::int`;
+  return makeGuardedStatement(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
+}
+
+/**
+ * Returns the query for the session of a part, if epoch and end are those of the writer: after a lost lease, or on another
+ * server, nothing is changed. Another process that takes the lease waits until the statement has ended.
+ */
+function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: SqlValues): string {
+  const lease = makeLeaseEnd(by, values);
+  return `update pi_fleet.session s set lease_until = ${lease}
+    where tenant = ${values.add(by.tenant)} and id = ${values.add(sessionId)} and epoch = ${values.add(epoch)}
+      and holder = ${values.add(by.holder)} and state < 2 ${makeServerCondition(by, values)}
+      and ${makeContinuesCondition(`${values.add(before.entries)}::bigint`, values.add(Buffer.from(before.chain, "hex")))}
+    returning tenant, id, epoch`;
+}
+
+// --- packs: sent, copied from another session, or shown -----------------------------------------------------------------
+
+/** Returns the generation for the packs of a place: no session ever has it, so that the packs are invisible. */
+function getPlaceGeneration(place: number): number {
+  return -place;
+}
+
+/** Returns the part that copies packs of another session, to another generation if needed. */
+function makeCopyPart(
+  source: string,
+  from: FleetEnd,
+  after: FleetEnd,
+  values: SqlValues,
+  generation = "held.generation",
+): string {
+  return `insert into pi_fleet.pack
+      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, p.chain, p.ends, p.heads,
+      p.codec, p.lines
+    from held join pi_fleet.session s on s.tenant = held.tenant and s.id = ${values.add(source)}
+      join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation
+    where p.seq >= ${values.add(from.entries)} and p.seq + p.count <= ${values.add(after.entries)}
+    ${generation === "held.generation" ? "" : SENT_AGAIN} returning seq + count as past, count, chain`;
+}
+
+/** A part is sent again if its answer was lost, and may be there already. */
+const SENT_AGAIN =
+  "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch, first_epoch = excluded.epoch";
+
+/** Returns the part that shows the packs of a place. Their lines stay in place on the server's disk. */
+function makeShowPart(generation: string): string {
+  return `update pi_fleet.pack p set generation = held.generation from held
+    where p.tenant = held.tenant and p.session_id = held.id and p.generation = ${generation}
+    returning p.seq + p.count as past, p.count, p.chain`;
+}
+
+/** Returns an expression that makes the statement fail unless exactly the intended packs were stored. */
+function makePacksProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
+  const after = stretches.at(-1) ?? before;
+  const isAll = `(select pg_catalog.sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
+  const each = `(select count(*) from put_0 join rows from (
+      pg_catalog.unnest(${values.add(stretches.map(({ entries }) => entries))}::bigint[]),
+      pg_catalog.unnest(${values.add(stretches.map(({ chain }) => chain))}::text[])) as meant (past, chain)
+    on meant.past = put_0.past and meant.chain = pg_catalog.encode(put_0.chain, 'hex'))`;
+  return `1 / case when ${isAll} and ${each} = ${values.add(stretches.length)} then 1 else 0 end`;
+}
+
+/** Returns the part with a row for each pack. */
+function makePackPart(packs: readonly Pack[], values: SqlValues, generation = "held.generation"): string {
+  const starts: number[] = [];
+  let start = 1;
+  for (const { lines } of packs) {
+    starts.push(start);
+    start += lines.length;
+  }
+  const bytes = values.add(Buffer.concat(packs.map(({ lines }) => lines)));
+  const columns: readonly (readonly [type: string, values: readonly unknown[]])[] = [
+    ["int", starts],
+    ["int", packs.map(({ lines }) => lines.length)],
+    ["bigint", packs.map(({ seq }) => seq)],
+    ["int", packs.map(({ count }) => count)],
+    ["bigint", packs.map(({ end }) => end.bytes)],
+    ["text", packs.map(({ end }) => end.chain)],
+    ["text", packs.map(({ ends }) => `{${ends.join(",")}}`)],
+    ["text", packs.map(({ heads }) => heads)],
+    ["smallint", packs.map(({ codec }) => codec)],
+  ];
+  return `insert into pi_fleet.pack
+      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
+      p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
+    from held, rows from (${columns.map(([type, all]) => `pg_catalog.unnest(${values.add(all)}::${type}[])`).join(", ")})
+      as p (start, length, seq, count, bytes, chain, ends, heads, codec)
+    ${generation === "held.generation" ? "" : SENT_AGAIN} returning 1`;
 }

@@ -221,11 +221,7 @@ export class Connections {
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
-    const refusal = explainRefusal(answer);
-    if (refusal !== undefined)
-      throw makeUnfitFailure(refusal, isValueRefused(answer) ? new ValueRefusal(refusal) : undefined);
-    const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
-    throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
+    throw toSqlFailure(answer);
   }
 
   private async runOnce(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
@@ -464,6 +460,15 @@ export function explainRefusal(answer: SqlAnswer): string | undefined {
   const remedy = REMEDIES.get(code);
   if (remedy !== undefined) return `${reason}; ${remedy}`;
   return code === REFUSED || NO_TABLES.has(code) ? reason : undefined;
+}
+
+/** Returns the failure of a statement that was not carried out. */
+export function toSqlFailure(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
+  const refusal = explainRefusal(answer);
+  if (refusal !== undefined)
+    return makeUnfitFailure(refusal, isValueRefused(answer) ? new ValueRefusal(refusal) : undefined);
+  const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
+  return new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
 }
 
 /** Returns in place of a SQLSTATE why no connection can be made, if that is permanent. */

@@ -1,8 +1,7 @@
 /** The tables of a database: created if missing, refused if they have another version. */
 
 import { describeUnchanged, Failure } from "../../../core/failure.ts";
-import { BULK_TIMEOUT, type Connections, explainRefusal, NO_TABLES, type SqlAnswer } from "./connections.ts";
-import { makeUnfitFailure } from "./failures.ts";
+import { BULK_TIMEOUT, type Connections, NO_TABLES, toSqlFailure } from "./connections.ts";
 import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
 /** Versions of the tables before and after `migrate`; 0 if they were missing. */
@@ -16,7 +15,7 @@ export async function readSchemaVersion(connections: Connections): Promise<numbe
   const answer = await connections.run({ text: VERSION_QUERY });
   if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
   if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
-  throw unusable(answer);
+  throw toSqlFailure(answer);
 }
 
 /** Creates the tables if they are missing. Throws storage_failed, unsupported_version. */
@@ -27,7 +26,7 @@ export async function migrate(connections: Connections): Promise<MigratedTables>
   if (before === 0) {
     const answer = await connections.run({ text: MAKE_TABLES, within: BULK_TIMEOUT });
     // Another process may have made them, so that this one fails.
-    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === 0) throw unusable(answer);
+    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === 0) throw toSqlFailure(answer);
   }
   const after = await readSchemaVersion(connections);
   requireKnown(after);
@@ -76,10 +75,4 @@ function requireKnown(version: number): void {
     ),
     { fleet: true },
   );
-}
-
-function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
-  const refusal = explainRefusal(answer);
-  if (refusal !== undefined) return makeUnfitFailure(refusal);
-  return new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}).`, { fleet: true });
 }

@@ -15,9 +15,15 @@ import type {
   LateFacts,
   LeaseResult,
 } from "../../../core/ports/fleet.ts";
-import type { FleetMetric, FleetStatus } from "../../../core/ports/fleet-database.ts";
 import type { Holder } from "../../../core/ports/lock.ts";
-import { type Appender, makeAppendStatement, makeLateStatement, type SentBatch } from "./append-statement.ts";
+import {
+  type Appender,
+  makeAppendStatement,
+  makeClearStatement,
+  makeLateStatement,
+  makePartStatement,
+  type SentBatch,
+} from "./append-statement.ts";
 import {
   type Connections,
   explainRefusal,
@@ -35,17 +41,13 @@ import { parseStoredHead } from "./heads.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, makeMissingLinesFailure } from "./line-reader.ts";
-import { readDatabaseMetrics } from "./metrics.ts";
-import { type MigratedTables, migrate, readSchemaVersion, requireTables } from "./migration.ts";
 import { type Pack, packLines, parseHeads, ROWS_AND_PACKS } from "./pack.ts";
-import { makeClearStatement, makePartStatement } from "./part-statement.ts";
 import type { FleetProcesses } from "./processes.ts";
 import { makeBeginsAgainCondition } from "./schema.ts";
 import { getProvenDurability, getServerName, makeServerColumn, type ServerFact, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
 import { parseHolderRow } from "./sql-values.ts";
-import { readFleetStatus } from "./status.ts";
 
 /** Milliseconds without a sign of life after which others may take a session. An idle owner gives none. */
 export const LEASE = 30_000;
@@ -494,31 +496,6 @@ export class PostgresFleet implements Fleet {
 
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
     return this.blobs.attach(sessionId, attachments);
-  }
-
-  schemaVersion(): Promise<number> {
-    return readSchemaVersion(this.connections);
-  }
-
-  /** See {@link migrate}. */
-  migrate(): Promise<MigratedTables> {
-    return migrate(this.connections);
-  }
-
-  /** Throws storage_failed unless the tables are there, in the version of this program. */
-  requireTables(): Promise<void> {
-    return requireTables(this.connections);
-  }
-
-  /** Returns the figures of all tenants. Throws storage_failed. */
-  async metrics(): Promise<FleetMetric[]> {
-    await requireTables(this.connections);
-    return readDatabaseMetrics(this.connections, this.lease);
-  }
-
-  /** Returns counts and sizes. Throws storage_failed. */
-  async status(): Promise<FleetStatus> {
-    return readFleetStatus(this.connections, this.tenant, await readSchemaVersion(this.connections));
   }
 
   async close(): Promise<void> {

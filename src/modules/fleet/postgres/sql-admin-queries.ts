@@ -16,7 +16,7 @@ import type {
 import type { Holder } from "../../../core/ports/lock.ts";
 import { toUnknownIdFailure } from "../../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
-import { BULK_TIMEOUT, type Connections, explainRefusal, type SqlAnswer } from "./connections.ts";
+import { BULK_TIMEOUT, type Connections, toSqlFailure } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { parseEnd } from "./ends.ts";
 import {
@@ -28,7 +28,7 @@ import {
   toDescriptionRow,
   toStorableText,
 } from "./fact-parts.ts";
-import { makeUnfitFailure, ValueRefusal } from "./failures.ts";
+import { ValueRefusal } from "./failures.ts";
 import { listAsciiWords } from "./known-words.ts";
 import { makeBeginsAgainCondition, makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
 import { makeServerColumn } from "./server-fact.ts";
@@ -87,14 +87,6 @@ const CHECKED = `select ${OWN}, e.*,
           where tenant = s.tenant and session_id = s.id and generation = s.generation
         union all select seq, count, first_epoch, epoch from pi_fleet.pack
           where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e`;
-
-/** Returns the failure of a change that was not made. */
-function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
-  const refusal = explainRefusal(answer);
-  if (refusal !== undefined) return makeUnfitFailure(refusal);
-  const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
-  return new Failure("storage_failed", sentence, { fleet: true });
-}
 
 export class SqlAdminQueries implements AdminQueries {
   private readonly connections: Connections;
@@ -186,7 +178,7 @@ export class SqlAdminQueries implements AdminQueries {
           where tenant = $1 and id = $2 and state < 2 and epoch = $3 returning 1`,
         values: [...values, row.epoch],
       });
-      if (answer.kind === "failed" || answer.kind === "away") throw unusable(answer);
+      if (answer.kind === "failed" || answer.kind === "away") throw toSqlFailure(answer);
       if (answer.kind === "done" && answer.rows.length > 0) return parseHolderRow(row);
       had = answer.kind === "unknown" ? row : undefined;
     }

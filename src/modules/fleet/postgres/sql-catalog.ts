@@ -18,8 +18,7 @@ import { parseLine } from "../../../storage/catalog/summary.ts";
 import type { Connections } from "./connections.ts";
 import { parseDescription, SUMS, toStorableText } from "./fact-parts.ts";
 import { parseStoredHead } from "./heads.ts";
-import { parsePackHeads, ROWS_AND_PACKS } from "./pack.ts";
-import { PackedEntries } from "./packed-entries.ts";
+import { parsePackHeads, ROWS_AND_PACKS, unpackLines } from "./pack.ts";
 import { makeBeginsAgainCondition } from "./schema.ts";
 import { makeDoubleColumn, parseDoubles, type SqlRow, SqlValues } from "./sql-values.ts";
 
@@ -456,4 +455,40 @@ function listedOf(row: SqlRow): FleetListed {
     parent: parent && { id: String(row.parent), name: parent.name },
     key: row.key instanceof Uint8Array ? parseDoubles(row.key)[0] : typeof row.key === "string" ? row.key : 0,
   };
+}
+
+/** Maximum stored bytes of a pack that is fetched for one entry. */
+const LARGEST_PACK = 8 << 20;
+
+/** Single entries of packs: each pack is fetched once, whatever number of its entries is asked for. */
+class PackedEntries {
+  private readonly connections: Connections;
+  private readonly tenant: string;
+  private readonly opened = new Map<string, Promise<readonly Uint8Array[]>>();
+
+  constructor(connections: Connections, tenant: string) {
+    this.connections = connections;
+    this.tenant = tenant;
+  }
+
+  /** Returns the line at a `position` in a `pack` of session `id`; empty if it is too long, or gone. */
+  async lineOf({ id, generation, pack, position }: SqlRow): Promise<Uint8Array> {
+    const key = JSON.stringify([id, generation, pack]);
+    let lines = this.opened.get(key);
+    if (!lines) {
+      lines = this.open([this.tenant, id, generation, pack, LARGEST_PACK]);
+      this.opened.set(key, lines);
+    }
+    return (await lines)[Number(position) - Number(pack)] ?? NO_LINE;
+  }
+
+  private async open(values: readonly unknown[]): Promise<readonly Uint8Array[]> {
+    const [row] = await this.connections.read({
+      text: `select ends, codec, lines from pi_fleet.pack where tenant = $1 and session_id = $2 and generation = $3
+        and seq = $4 and pg_catalog.octet_length(lines) <= $5`,
+      values,
+    });
+    if (!row) return [];
+    return unpackLines({ ends: row.ends as number[], codec: Number(row.codec), lines: row.lines as Uint8Array });
+  }
 }

@@ -5,7 +5,7 @@
 
 import { Failure } from "../../../core/failure.ts";
 import type { Fleet, JournaledSession } from "../../../core/ports/fleet.ts";
-import type { FleetPushed, SessionLoss } from "../../../core/ports/fleet-admin.ts";
+import type { FleetPushed } from "../../../core/ports/fleet-admin.ts";
 import type { Log } from "../../../core/ports/store.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { getNoteKey, type Journal } from "./journal.ts";
@@ -30,6 +30,8 @@ export interface UploadPlace {
   arrive?(id: string): Promise<void>;
 }
 
+type UploadedSession = Pick<JournaledSession, "sessionId" | "sessionPath" | "unreadable">;
+
 /** Returns the sessions with pending entries for this fleet, and unreadable notes. */
 export function listPendingUploads({ journal }: UploadPlace): JournaledSession[] {
   return journal.all().filter(({ from }) => from !== null);
@@ -48,8 +50,8 @@ export function listPendingElsewhere({ journal }: UploadPlace): FleetPushed[] {
   });
 }
 
-/** Uploads the pending entries of a session. */
-export async function uploadSession(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
+/** Uploads the entries of a session that only this machine has: pending ones, and those that the fleet has lost. */
+export async function uploadSession(place: UploadPlace, known: UploadedSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
     const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away: that uploads their entries. Then remove the note.`;
@@ -69,41 +71,21 @@ export function toRefusedUpload(error: unknown, sessionId: string, sessionPath: 
   return { sessionId, sessionPath, outcome: "refused", message: error.message, ...(isHeld ? { isHeld } : {}) };
 }
 
-/** Uploads entries that the fleet has lost. */
-export async function uploadLost(
-  place: UploadPlace,
-  lacking: Pick<SessionLoss, "sessionId" | "sessionPath">,
-): Promise<FleetPushed> {
+/** Uploads the entries of a session. Throws the reason if that is not possible. */
+async function uploadCopy(place: UploadPlace, known: UploadedSession): Promise<FleetPushed> {
   const { journal, openCopy } = place;
-  const { sessionId } = lacking;
-  let { sessionPath } = lacking;
-  try {
-    sessionPath = await findCopy(place, lacking);
-    const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
-    await useAndClose(openCopy(sessionPath), async (log) => {
-      if (log.readOnly) throw log.readOnly;
-      await log.replica?.sync(Number.POSITIVE_INFINITY);
-      requireNoRefusal(log);
-    });
-    await uploadFrom(place, sessionId, sessionPath);
-    const now = journal.of(sessionId, sessionPath);
-    if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_PENDING };
-    return { sessionId, sessionPath, outcome: (now?.conflicts.length ?? 0) > before ? "branched" : "given" };
-  } catch (error) {
-    return toRefusedUpload(error, sessionId, sessionPath);
-  }
-}
-
-/** Uploads the pending entries that a note is about. Throws the reason if that is not possible. */
-async function uploadCopy(place: UploadPlace, known: JournaledSession): Promise<FleetPushed> {
-  const { journal } = place;
-  const { sessionId, conflicts } = known;
+  const { sessionId } = known;
   const sessionPath = await findCopy(place, known);
+  const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
+  await useAndClose(openCopy(sessionPath), async (log) => {
+    if (log.readOnly) throw log.readOnly;
+    await log.replica?.sync(Number.POSITIVE_INFINITY);
+    requireNoRefusal(log);
+  });
   await uploadFrom(place, sessionId, sessionPath);
-  const now = journal.of(sessionId, known.sessionPath);
+  const now = journal.of(sessionId, sessionPath);
   if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_PENDING };
-  const isBranch = now !== null && now.conflicts.length > conflicts.length;
-  return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
+  return { sessionId, sessionPath, outcome: (now?.conflicts.length ?? 0) > before ? "branched" : "given" };
 }
 
 /** Throws the reason why this process may not write to the session there. */
@@ -134,7 +116,7 @@ export async function uploadFrom(
  */
 async function findCopy(
   { find, openCopy, arrive }: UploadPlace,
-  { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
+  { sessionId, sessionPath }: UploadedSession,
 ): Promise<string> {
   // Another copy may lack the pending entries of this one.
   if (readIdAt(openCopy, sessionPath) === sessionId) return sessionPath;

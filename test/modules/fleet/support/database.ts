@@ -114,8 +114,8 @@ export function suiteServer(): SuiteDatabase<Postgres> {
 }
 
 async function migrate(url: string): Promise<void> {
-  const { fleet } = sqlFleet(url, "first");
-  await fleet.migrate();
+  const { fleet, migrate: make } = sqlFleet(url, "first");
+  await make();
   await fleet.close();
 }
 

@@ -5,6 +5,12 @@ import { parseAddress } from "../../../../src/modules/fleet/postgres/address.ts"
 import { Connections } from "../../../../src/modules/fleet/postgres/connections.ts";
 import { loadDriver } from "../../../../src/modules/fleet/postgres/driver.ts";
 import type { KnownStore } from "../../../../src/modules/fleet/postgres/identity.ts";
+import {
+  type MigratedTables,
+  migrate,
+  readSchemaVersion,
+  requireTables,
+} from "../../../../src/modules/fleet/postgres/migration.ts";
 import { PostgresFleet } from "../../../../src/modules/fleet/postgres/postgres.ts";
 import { FleetProcesses } from "../../../../src/modules/fleet/postgres/processes.ts";
 import { SqlAdminQueries } from "../../../../src/modules/fleet/postgres/sql-admin-queries.ts";
@@ -19,6 +25,9 @@ export interface SqlFleet extends FleetConnection {
   readonly catalog: SqlCatalog;
   readonly adminQueries: SqlAdminQueries;
   readonly connections: Connections;
+  migrate(): Promise<MigratedTables>;
+  requireTables(): Promise<void>;
+  schemaVersion(): Promise<number>;
 }
 
 export interface SqlFleetOptions {
@@ -54,5 +63,8 @@ export function sqlFleet(
     catalog: new SqlCatalog(connections, tenant),
     adminQueries: new SqlAdminQueries(connections, name, tenant, lease, keepsWords),
     connections,
+    migrate: () => migrate(connections),
+    requireTables: () => requireTables(connections),
+    schemaVersion: () => readSchemaVersion(connections),
   };
 }
