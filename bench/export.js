@@ -23,14 +23,13 @@ import {
 } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { pathToFileURL } from "node:url";
+import { importSources, root } from "../scripts/import-sources.js";
 import { replaceFigures } from "./figures.js";
 import { makeId } from "./generate.js";
 import { formatNumber, formatTable, parseDefaults, toFigure } from "./measure.js";
 import { findModern } from "./pi.js";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 const options = parseDefaults({
   ...{ sizes: "100,2000,20000", runs: 3, most: 300, alone: false, figures: false, into: root },
   ...{ node: undefined, pi15: undefined, keep: undefined },
@@ -216,7 +215,7 @@ async function opened({ BrowserPage, chromium }, page) {
     const answered = performance.now() - from;
     const paint = await browser.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime");
     const elements = await browser.evaluate("document.querySelectorAll('*').length");
-    const { now, most } = rendererMemory(browser.child.pid);
+    const { now, most } = rendererMemory(process.pid);
     return { paint, loaded, answered, elements, memory: now, most };
   } finally {
     await browser.close();
@@ -295,10 +294,7 @@ const ROWS = [
 ];
 
 async function main() {
-  const outfile = join(home, "chromium.mjs");
-  const contents = 'export * from "./test/support/chromium.ts";';
-  await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
-  const { BrowserPage, chromiumHere } = await import(pathToFileURL(outfile).href);
+  const { BrowserPage, chromiumHere } = await importSources('export * from "./test/support/chromium.ts";');
   const chromium = chromiumHere();
   if (chromium === undefined)
     throw new Error("There is no Chromium. Install one, for instance `apt-get install chromium`.");

@@ -88,6 +88,42 @@ const UNUSUAL = [
 /** A line made of an entry, and written; the floor of appends. */
 const WRITTEN = "made, written, looked at before and after";
 
+const UNITS = { ms: "ms", us: "us", ks: "k/s" };
+const fileOf = (file) => (typeof file === "function" ? file() : file);
+
+/** A task of bench/worker.js: by our library, by the plain one where `floor` names it, and by Pi's. */
+const byLibrary = (task, file, member, floor) => ({
+  unit: UNITS[member],
+  more: member === "ks",
+  ours: () => run(task, fileOf(file), member),
+  ...(floor && { floor: [floor, () => run(task, fileOf(file), member, plain)] }),
+  pi: (pi) => run(task, fileOf(file), member, pi.library, pi.node),
+});
+
+/** Appends by a library to a session that has so many entries. */
+const appends = (entries) => ({
+  unit: "k/s",
+  more: true,
+  ours: () => appending(entries),
+  floor: [WRITTEN, () => appending(entries, plain)],
+  pi: (pi) => appending(entries, pi.library, pi.node),
+});
+
+/** A measure of a server that has no session, next to an echo and to Pi. */
+const ofServer = (measure, line = state, piLine = piState) => ({
+  ours: () => measure(ours("--no-session"), line),
+  against: ["bare echo", () => measure(echo(), line)],
+  pi: (pi) => measure(theirs(pi, "--no-session"), piLine),
+});
+
+const first = (child, line) => measureFirstReply(child, line(0));
+
+/** An opening of a session that no index is kept of. */
+const openAnew = (file, what) => () => {
+  forget();
+  return switchTo(file, what);
+};
+
 /**
  * Each row: its name and unit, and how ours, the machine and Pi are measured; `floor` is what bench/floor.js measures it
  * against. `more` is better where it says so.
@@ -97,10 +133,8 @@ export function* makeRows() {
     what: "spawn to first reply",
     unit: "ms",
     goal: modern ? "50 ms" : "95 ms",
-    ours: () => measureFirstReply(ours("--no-session"), state(0)),
-    against: ["bare echo", () => measureFirstReply(echo(), state(0))],
-    floor: ["bare echo", () => measureFirstReply(echo(), state(0))],
-    pi: (pi) => measureFirstReply(theirs(pi, "--no-session"), piState(0)),
+    ...ofServer(first),
+    floor: ["bare echo", () => first(echo(), state)],
   };
   yield {
     what: "- where no machine code is kept",
@@ -126,14 +160,7 @@ export function* makeRows() {
     };
     yield { what: "- - its size", unit: "MB", ours: async () => statSync(options.standalone).size / 1e6 };
   }
-  yield {
-    what: "get_state, round trip p50",
-    unit: "us",
-    goal: "1.1 x echo",
-    ours: () => measureRoundTrip(ours("--no-session"), state),
-    against: ["bare echo", () => measureRoundTrip(echo(), state)],
-    pi: (pi) => measureRoundTrip(theirs(pi, "--no-session"), piState),
-  };
+  yield { what: "get_state, round trip p50", unit: "us", goal: "1.1 x echo", ...ofServer(measureRoundTrip) };
   const large = quick ? 2000 : 100_000;
   const realistic = makeRowSession("realistic", large);
   yield {
@@ -144,26 +171,18 @@ export function* makeRows() {
     against: ["bare echo", () => measureRoundTrip(echo(), state)],
     pi: (pi) => measureRoundTrip(theirs(pi, "--session", realistic), piState),
   };
-  yield {
-    what: "get_state, 1,000 outstanding",
-    unit: "k/s",
-    goal: "400 k/s",
-    more: true,
-    ours: () => measurePipelined(ours("--no-session"), state),
-    against: ["bare echo", () => measurePipelined(echo(), state)],
-    floor: sendingMany(state),
-    pi: (pi) => measurePipelined(theirs(pi, "--no-session"), piState),
-  };
-  yield {
-    what: "get_state, 1,000 outstanding, Pi's dialect",
-    unit: "k/s",
-    goal: "400 k/s",
-    more: true,
-    ours: () => measurePipelined(ours("--no-session"), piState),
-    against: ["bare echo", () => measurePipelined(echo(), piState)],
-    floor: sendingMany(piState),
-    pi: (pi) => measurePipelined(theirs(pi, "--no-session"), piState),
-  };
+  for (const [dialect, line] of [
+    ["", state],
+    [", Pi's dialect", piState],
+  ])
+    yield {
+      what: `get_state, 1,000 outstanding${dialect}`,
+      unit: "k/s",
+      goal: "400 k/s",
+      more: true,
+      ...ofServer(measurePipelined, line),
+      floor: sendingMany(line),
+    };
   const left = [realistic];
   if (million) left.push(makeRowSession("lean", 1_000_000));
   for (const file of left)
@@ -188,10 +207,7 @@ export function* makeRows() {
       what: `switch_session, ${counted(entries)} entries, ${size(file)}`,
       unit: "ms",
       goal: SIZE_GOALS[entries]?.open,
-      ours() {
-        forget();
-        return switchTo(file);
-      },
+      ours: openAnew(file),
       against: parseAll(file),
       floor: opening(file),
       pi: (pi) => piSwitchTo(pi, file),
@@ -200,10 +216,7 @@ export function* makeRows() {
       what: `- its memory at most`,
       unit: "MB",
       goal: SIZE_GOALS[entries]?.memory,
-      ours() {
-        forget();
-        return switchTo(file, (_, child) => child.memory("VmHWM"));
-      },
+      ours: openAnew(file, (_, child) => child.memory("VmHWM")),
       against: ["an idle echo", () => measureMemory(echo(), state(0), "VmHWM")],
       pi: (pi) => run("open", file, "mb", pi.library, pi.node),
     };
@@ -260,10 +273,7 @@ export function* makeRows() {
     yield {
       what: `switch_session, ${shape}, ${size(file)}`,
       unit: "ms",
-      ours() {
-        forget();
-        return switchTo(file);
-      },
+      ours: openAnew(file),
       against: parseAll(file),
       pi: (pi) => piSwitchTo(pi, file),
     };
@@ -318,94 +328,49 @@ export function* makeRows() {
   const little = makeRowSession("lean", 8);
   yield {
     what: "import, library",
-    unit: "ms",
     goal: "20 ms",
-    ours: () => run("import", little, "ms"),
+    ...byLibrary("import", little, "ms"),
     floor: importing(little),
-    pi: (pi) => run("import", little, "ms", pi.library, pi.node),
   };
   yield {
     what: "- then open a small session",
-    unit: "ms",
     goal: "3 ms",
-    ours: () => run("open", little, "ms"),
-    floor: ["its lines parsed", () => run("open", little, "ms", plain)],
-    pi: (pi) => run("open", little, "ms", pi.library, pi.node),
+    ...byLibrary("open", little, "ms", "its lines parsed"),
   };
-  yield {
-    what: "append, library, not durable",
-    unit: "k/s",
-    goal: "200 k/s",
-    more: true,
-    ours: () => appending(0),
-    against: ["write alone", () => run("append-raw", makeFileName(), "ks")],
-    floor: [WRITTEN, () => appending(0, plain)],
-    pi: (pi) => appending(0, pi.library, pi.node),
-  };
-  yield {
-    what: `- at ${counted(large)} entries`,
-    unit: "k/s",
-    goal: "200 k/s",
-    more: true,
-    ours: () => appending(large),
-    against: ["write alone", () => run("append-raw", makeFileName(), "ks")],
-    floor: [WRITTEN, () => appending(large, plain)],
-    pi: (pi) => appending(large, pi.library, pi.node),
-  };
+  const alone = ["write alone", () => run("append-raw", makeFileName(), "ks")];
+  yield { what: "append, library, not durable", goal: "200 k/s", ...appends(0), against: alone };
+  yield { what: `- at ${counted(large)} entries`, goal: "200 k/s", ...appends(large), against: alone };
   yield {
     what: "- first 1,000 of a process",
-    unit: "k/s",
     goal: "110 k/s",
-    more: true,
-    ours: () => run("append-first", makeFileName(), "ks"),
+    ...byLibrary("append-first", makeFileName, "ks", WRITTEN),
     against: ["write, looked at before and after", () => run("append-checked", makeFileName(), "ks")],
-    floor: [WRITTEN, () => run("append-first", makeFileName(), "ks", plain)],
-    pi: (pi) => run("append-first", makeFileName(), "ks", pi.library, pi.node),
   };
   yield {
     what: "branchWithSummary, library, p50",
-    unit: "us",
     goal: "10 us",
-    ours: () => run("summaries", makeFileName(), "us"),
-    floor: [WRITTEN, () => run("summaries", makeFileName(), "us", plain)],
-    pi: (pi) => run("summaries", makeFileName(), "us", pi.library, pi.node),
+    ...byLibrary("summaries", makeFileName, "us", WRITTEN),
   };
   for (const [count, goal] of [
     [1000, "4 ms"],
     [10_000, "20 ms"],
-  ])
+  ]) {
+    const file = () => makeRowSession("uncompacted", count);
     yield {
       what: `createBranchedSession at the leaf, library, ${counted(count)} entries`,
-      unit: "ms",
       goal,
-      ours: () => run("branched", makeRowSession("uncompacted", count), "ms"),
-      against: ["file copy, fdatasync", () => copy(makeRowSession("uncompacted", count))],
-      floor: ["copy, fdatasync, read again", () => run("branched", makeRowSession("uncompacted", count), "ms", plain)],
-      pi: (pi) => run("branched", makeRowSession("uncompacted", count), "ms", pi.library, pi.node),
+      ...byLibrary("branched", file, "ms", "copy, fdatasync, read again"),
+      against: ["file copy, fdatasync", () => copy(file())],
     };
+  }
   const many = manySessions(quick ? 20 : 1000);
-  yield {
-    what: "list, library, again",
-    unit: "ms",
-    goal: "15 ms",
-    ours: () => run("list-again", many, "ms"),
-    floor: ["a look at each", () => run("list-again", many, "ms", plain)],
-    pi: (pi) => run("list-again", many, "ms", pi.library, pi.node),
-  };
+  yield { what: "list, library, again", goal: "15 ms", ...byLibrary("list-again", many, "ms", "a look at each") };
   yield {
     what: "continueRecent, library",
-    unit: "ms",
     goal: "5 ms",
-    ours: () => run("recent", many, "ms"),
-    floor: ["a look at each, a header", () => run("recent", many, "ms", plain)],
-    pi: (pi) => run("recent", many, "ms", pi.library, pi.node),
+    ...byLibrary("recent", many, "ms", "a look at each, a header"),
   };
-  yield {
-    what: "- where no session is of the working directory",
-    unit: "ms",
-    ours: () => run("recent-none", many, "ms"),
-    pi: (pi) => run("recent-none", many, "ms", pi.library, pi.node),
-  };
+  yield { what: "- where no session is of the working directory", ...byLibrary("recent-none", many, "ms") };
   yield {
     what: "durable append over the wire, p50",
     unit: "us",
@@ -438,9 +403,7 @@ export function* makeRows() {
     what: "memory of an idle server",
     unit: "MB",
     goal: "90 MB",
-    ours: () => measureMemory(ours("--no-session"), state(0), "VmRSS"),
-    against: ["bare echo", () => measureMemory(echo(), state(0), "VmRSS")],
-    pi: (pi) => measureMemory(theirs(pi, "--no-session"), piState(0), "VmRSS"),
+    ...ofServer((child, line) => measureMemory(child, line(0), "VmRSS")),
   };
 }
 

@@ -46,12 +46,6 @@ export class Server {
     return Math.round(Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
   }
 
-  /** Seconds of processor time. */
-  processor() {
-    const fields = readFileSync(`/proc/${this.process.pid}/stat`, "utf8").split(") ")[1].split(" ");
-    return (Number(fields[11]) + Number(fields[12])) / 100;
-  }
-
   async end() {
     this.process.stdin.end();
     await new Promise((resolve) => this.process.on("close", resolve));

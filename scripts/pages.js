@@ -8,18 +8,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
 import { Client, isolatedEnvironment } from "../examples/client.js";
+import { importSources, root } from "./import-sources.js";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
 const [into = join(root, "docs/pictures"), only = ""] = process.argv.slice(2);
 const home = mkdtempSync(join(tmpdir(), "pi-session-pages-"));
 try {
-  const outfile = join(home, "pages.mjs");
-  const contents = 'export { takePictures } from "./scripts/pages.ts";';
-  await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
-  const { takePictures } = await import(pathToFileURL(outfile).href);
+  const { takePictures } = await importSources('export { takePictures } from "./scripts/pages.ts";');
   const serve = (args, options) => new Client(args, options);
   const places = { root, home, into: resolve(into), only, serve, env: isolatedEnvironment(home) };
   for (const { name, bytes } of await takePictures(places)) console.log(`${name} ${(bytes / 1000).toFixed(0)} kB`);

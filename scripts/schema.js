@@ -2,34 +2,18 @@
 // `npm run build` puts them into the package; the verb `schema` copies them from there.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 import { compile } from "json-schema-to-typescript";
-
-const root = fileURLToPath(new URL("..", import.meta.url));
-
-/** Imports what the sources declare. */
-async function declared() {
-  const contents = `
-    export { declarations } from "./src/handlers/shared/declarations.ts";
-    export { getRepetition } from "./src/handlers/shared/repetition.ts";
-    export { makeOpenRpcDocument } from "./src/server/openrpc.ts";
-    export { makeSchemaBundle, makeTypesSchema } from "./scripts/schema-bundle.ts";
-    export { VERSION } from "./src/version.ts";`;
-  const { outputFiles } = await build({
-    stdin: { contents, resolveDir: root },
-    bundle: true,
-    format: "esm",
-    platform: "node",
-    write: false,
-  });
-  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
-}
+import { importSources, root } from "./import-sources.js";
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
   const { declarations, makeOpenRpcDocument, getRepetition, makeSchemaBundle, makeTypesSchema, VERSION } =
-    await declared();
+    await importSources(`
+      export { declarations } from "./src/handlers/shared/declarations.ts";
+      export { getRepetition } from "./src/handlers/shared/repetition.ts";
+      export { makeOpenRpcDocument } from "./src/server/openrpc.ts";
+      export { makeSchemaBundle, makeTypesSchema } from "./scripts/schema-bundle.ts";
+      export { VERSION } from "./src/version.ts";`);
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
   put("openrpc.json", `${JSON.stringify(makeOpenRpcDocument(declarations, VERSION), null, 2)}\n`);

@@ -3,27 +3,20 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { importSources, root } from "./import-sources.js";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
-const contents = `
+const { recordTranscript, loadTranscripts } = await importSources(`
   export { recordTranscript } from "./scripts/transcripts.ts";
-  export { loadTranscripts } from "./src/conformance/transcripts.ts";`;
+  export { loadTranscripts } from "./src/conformance/transcripts.ts";`);
 const home = mkdtempSync(join(tmpdir(), "pi-session-transcripts-"));
-const folder = join(root, "docs/conformance");
 try {
-  // Two folders down, as the module whose path to the transcripts it has.
-  const outfile = join(root, "dist/transcripts/recorder.mjs");
-  await build({ stdin: { contents, resolveDir: root }, bundle: true, format: "esm", platform: "node", outfile });
-  const { recordTranscript, loadTranscripts } = await import(pathToFileURL(outfile).href);
   const command = [process.execPath, join(root, "dist/bin/pi-session-server.js")];
   const variables = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: home };
   for (const transcript of loadTranscripts())
     writeFileSync(
-      join(folder, `${transcript.name}.jsonl`),
+      join(root, `docs/conformance/${transcript.name}.jsonl`),
       await recordTranscript(transcript, { command, cwd: home, variables }),
     );
 } finally {
-  for (const made of [home, join(root, "dist/transcripts")]) rmSync(made, { recursive: true, force: true });
+  rmSync(home, { recursive: true, force: true });
 }

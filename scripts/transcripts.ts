@@ -67,12 +67,15 @@ export async function recordTranscript(
 /** Members that a server need not have. */
 const OPTIONAL = new Set(["lock", "lockedBy", "contextWindow", "contextUsage", "preview"]);
 
+/** Members of the result of `initialize` for hosts that come back, which a server need not have either. */
+const RESUMING = new Set(["cursor", "seq"]);
+
 /** Details of a failure that the protocol declares. */
 const DETAILS = new Set(["name", "retryable", "issues"]);
 
 /** Returns whether a member is one that our server has of its own accord. */
 function isOwn(name: string, inside: WireValue, key: string): boolean {
-  if (OPTIONAL.has(name)) return true;
+  if (OPTIONAL.has(name) || ("serverInfo" in inside && RESUMING.has(name))) return true;
   const isFailure = inside.success === false;
   if (isFailure && name === "data") return !("issues" in inside.data);
   return key === "failure" && !DETAILS.has(name);

@@ -50,6 +50,7 @@ class Browser {
   private take({ id, sessionId, method, params, result, error }: Json): void {
     if (id !== undefined) this.waiting.get(id)?.(error ? { failed: error.message } : result);
     this.waiting.delete(id);
+    this.keepAlive();
     if (method !== undefined) this.pages.get(sessionId)?.(method, params);
   }
 
@@ -57,16 +58,23 @@ class Browser {
     const id = this.next++;
     return new Promise((resolve) => {
       this.waiting.set(id, resolve);
+      this.keepAlive();
       (this.child.stdio[3] as Socket).write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
     });
   }
 
-  /** Hears a page, or does no longer. While there is one, the browser keeps this process alive. */
+  /** Hears a page, or does no longer. */
   hear(sessionId: string, hear?: (method: string, params: Json) => void): void {
     if (hear === undefined) this.pages.delete(sessionId);
     else this.pages.set(sessionId, hear);
+    this.keepAlive();
+  }
+
+  /** Keeps this process alive while there is a page, or an answer to wait for. */
+  private keepAlive(): void {
+    const isBusy = this.pages.size + this.waiting.size > 0;
     const handles = [this.child, ...(this.child.stdio.slice(3) as Socket[])];
-    for (const handle of handles) this.pages.size > 0 ? handle.ref() : handle.unref();
+    for (const handle of handles) isBusy ? handle.ref() : handle.unref();
   }
 }
 
