@@ -59,11 +59,11 @@ export async function removeSecrets(
   if (damaged > 0) unjudged.set("damage", damaged);
   if (unjudged.size > 0 && !allowUnjudged) throw toUnjudgedFailure(unjudged);
   redactor.texts.knowAll();
-  const redacted = new RedactedLog(log, redactor, found, positions);
+  const redacted = redactLog(log, redactor, found, positions);
   // Nothing is written through it, and its leaf is that of the session.
-  const copy = new Session(redacted as unknown as Log, session.env);
+  const copy = new Session(redacted.log as unknown as Log, session.env);
   copy.moveLeaf(tree.leaf);
-  return { session: copy, counts: () => redacted.total(), unjudged: Object.fromEntries(unjudged) };
+  return { session: copy, counts: redacted.total, unjudged: Object.fromEntries(unjudged) };
 }
 
 /** Returns the entries that an export shows, in file order. */
@@ -92,130 +92,49 @@ function toUnjudgedFailure(unjudged: ReadonlyMap<string, number>): Failure {
   return new Failure("unjudged", sentence, { unjudged: Object.fromEntries(unjudged) });
 }
 
-/** The part of a log that exports read. */
-type ReadableLog = Pick<
-  Log,
-  | "store"
-  | "file"
-  | "header"
-  | "headerLine"
-  | "version"
-  | "nodes"
-  | "damage"
-  | "readOnly"
-  | "lock"
-  | "persisted"
-  | "durableCount"
-  | "stamp"
-  | "mayHideEntries"
-  | "repairable"
-  | "length"
-  | "read"
-  | "readMany"
-  | "copy"
-  | "attachment"
-  | "refresh"
->;
-
-class RedactedLog implements ReadableLog {
-  private readonly log: Log;
-  private readonly redactor: LineRedactor;
-  private readonly found: Uint8Array;
+/** Returns what exports read of a log, redacted, and a function that counts the replacements in these entries. */
+function redactLog(log: Log, redactor: LineRedactor, found: Uint8Array, positions: readonly number[]) {
   /** Entries of the export that are not counted yet, by position. */
-  private readonly uncounted: Uint8Array;
-  private readonly counts = new Map<string, number>();
-  readonly header: Log["header"];
-  readonly headerLine: Uint8Array;
-  readonly readOnly = new Failure("read_only");
-  readonly lock = NO_LOCK;
-  readonly mayHideEntries = false;
-  readonly repairable = [];
-
-  constructor(log: Log, redactor: LineRedactor, found: Uint8Array, positions: readonly number[]) {
-    this.log = log;
-    this.redactor = redactor;
-    this.found = found;
-    this.uncounted = new Uint8Array(log.nodes.count);
-    for (const position of positions) this.uncounted[position] = 1;
-    this.headerLine = redactor.redact(log.headerLine, this.counts);
-    const redactedHeader = parse(this.headerLine) as Record<string, unknown>;
-    const header: Record<string, unknown> = { ...log.header };
-    for (const [name, value] of Object.entries(header))
-      if (typeof value === "string")
-        header[name] = typeof redactedHeader[name] === "string" ? redactedHeader[name] : redactor.text(value);
-    this.header = header as Log["header"];
-  }
-
-  get store(): string {
-    return this.log.store;
-  }
-
-  /** None: the copy stores nothing of its own. */
-  get file(): null {
-    return null;
-  }
-
-  get version(): number {
-    return this.log.version;
-  }
-
-  get nodes(): Log["nodes"] {
-    return this.log.nodes;
-  }
-
-  get damage(): Log["damage"] {
-    return [];
-  }
-
-  get persisted(): boolean {
-    return this.log.persisted;
-  }
-
-  get durableCount(): number {
-    return this.log.durableCount;
-  }
-
-  get stamp(): null {
-    return null;
-  }
-
-  length(position: number): number {
-    return this.log.length(position);
-  }
-
-  read(position: number): Uint8Array {
-    const line = this.log.read(position);
-    const isFirst = this.uncounted[position] === 1;
-    this.uncounted[position] = 0;
+  const uncounted = new Uint8Array(log.nodes.count);
+  for (const position of positions) uncounted[position] = 1;
+  const counts = new Map<string, number>();
+  const headerLine = redactor.redact(log.headerLine, counts);
+  const redactedHeader = parse(headerLine) as Record<string, unknown>;
+  const header = Object.entries(log.header).map(([name, value]) => {
+    const known = redactedHeader[name];
+    return [name, typeof value !== "string" ? value : typeof known === "string" ? known : redactor.text(value)];
+  });
+  const read = (position: number): Uint8Array => {
+    const line = log.read(position);
+    const isFirst = uncounted[position] === 1;
+    uncounted[position] = 0;
     // An entry that was not read before may have anything in it.
-    const isClean = isFirst && this.found[position] === 0 && !this.redactor.hasKnown(line);
-    return isClean ? line : this.redactor.redact(line, isFirst ? this.counts : new Map());
-  }
-
-  *readMany(positions: ArrayLike<number>): Generator<Uint8Array> {
-    for (let index = 0; index < positions.length; index++) yield this.read(positions[index]);
-  }
-
-  *copy(positions: ArrayLike<number>): Generator<Uint8Array> {
-    for (const line of this.readMany(positions)) {
-      yield line;
-      yield LINE_FEED;
-    }
-  }
-
-  attachment(position: number, sha256: string, sizeBytes: number): string | null {
-    return this.log.attachment(position, sha256, sizeBytes);
-  }
-
-  refresh(): ReturnType<Log["refresh"]> {
-    return { kind: "none" };
-  }
-
-  total(): Readonly<Record<string, number>> {
-    for (let position = 0; position < this.uncounted.length; position++)
-      if (this.uncounted[position] === 1) this.read(position);
-    return Object.fromEntries([...this.counts].sort());
-  }
+    const isClean = isFirst && found[position] === 0 && !redactor.hasKnown(line);
+    return isClean ? line : redactor.redact(line, isFirst ? counts : new Map());
+  };
+  const { store, version, nodes, persisted, durableCount } = log;
+  const redacted = {
+    ...{ store, version, nodes, persisted, durableCount, headerLine },
+    header: Object.fromEntries(header) as Log["header"],
+    // The copy stores nothing of its own.
+    ...{ file: null, stamp: null, lock: NO_LOCK, mayHideEntries: false, repairable: [], damage: [] },
+    readOnly: new Failure("read_only"),
+    length: (position) => log.length(position),
+    read,
+    *readMany(positions) {
+      for (let index = 0; index < positions.length; index++) yield read(positions[index]);
+    },
+    *copy(positions) {
+      for (let index = 0; index < positions.length; index++) yield* [read(positions[index]), LINE_FEED];
+    },
+    attachment: (position, sha256, size) => log.attachment(position, sha256, size),
+    refresh: () => ({ kind: "none" }),
+  } satisfies Partial<Log>;
+  const total = (): Readonly<Record<string, number>> => {
+    for (const [position, isOpen] of uncounted.entries()) if (isOpen === 1) read(position);
+    return Object.fromEntries([...counts].sort());
+  };
+  return { log: redacted, total };
 }
 
 const LINE_FEED = toBytes("\n");
