@@ -23,7 +23,7 @@ interface TestContextOptions {
 /** All hooks; a server that knows fewer is asked to know these. */
 const HOOKS = ["session_before_switch", "session_before_fork", "session_before_tree", "session_before_compact"];
 
-export class TestContext {
+export class TestContext implements RuleContext {
   readonly combination: Combination;
   readonly folder: string;
   readonly takesSession: boolean;
@@ -52,23 +52,13 @@ export class TestContext {
    */
   lend(): { context: RuleContext; revoke(): void } {
     let isOver = false;
-    const own = <Given extends readonly unknown[], T>(use: (...given: Given) => T): ((...given: Given) => T) => {
-      return (...given) => {
+    const context = new Proxy<RuleContext>(this, {
+      get(whole, name) {
         if (isOver) throw new Error("the time of this rule is over");
-        return use(...given);
-      };
-    };
-    const context: RuleContext = {
-      combination: this.combination,
-      folder: this.folder,
-      takesSession: this.takesSession,
-      conducts: this.conducts,
-      plain: own(() => this.plain()),
-      hooked: own(() => this.hooked()),
-      modest: own(() => this.modest()),
-      start: own((session?: string) => this.start(session)),
-      once: (name, make) => own(() => this.once(name, make))(),
-    };
+        const value = Reflect.get(whole, name);
+        return typeof value === "function" ? value.bind(whole) : value;
+      },
+    });
     return {
       context,
       revoke() {
