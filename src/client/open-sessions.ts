@@ -30,24 +30,12 @@ interface KeptEntry {
   readonly entry: object;
 }
 
-/** Options that choose the first session, and whether a value follows. */
-const CHOICES: Readonly<Record<string, boolean>> = {
-  "--session": true,
-  "--continue": false,
-  "-c": false,
-  "--fork": true,
-  "--session-id": true,
-};
-
-/** Options for the first session alone. */
-const NAMES: Readonly<Record<string, boolean>> = { "--name": true, "-n": true };
-
+/** Options that choose the first session, or name it. */
+const OF_FIRST_SESSION = ["--session", "--continue", "-c", "--fork", "--session-id", "--name", "-n"];
+/** Those without a value. */
+const WITHOUT_VALUE = ["--continue", "-c"];
 /** Options that become entries of every new session. */
-const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
-  "--provider": true,
-  "--model": true,
-  "--thinking": true,
-};
+const FIRST_ENTRIES = ["--provider", "--model", "--thinking"];
 
 /** Params that are of the request and not of the new session. */
 type RequestParams = Readonly<Record<string, unknown>>;
@@ -154,7 +142,7 @@ export class OpenSessions {
   argumentsAfter(args: readonly string[]): string[] {
     const { current } = this;
     if (!this.hasStarted) return [...args];
-    const rest = without(args, { ...CHOICES, ...NAMES, ...(this.isUnpersisted ? FIRST_ENTRIES : {}) });
+    const rest = without(args, [...OF_FIRST_SESSION, ...(this.isUnpersisted ? FIRST_ENTRIES : [])]);
     if (current?.file == null) return rest;
     if (current.isPersisted) return [...rest, "--session", current.file];
     if (current.made === undefined) return [...rest, "--session", current.file, "--session-id", current.id];
@@ -208,12 +196,12 @@ function appendsOf(entries: readonly KeptEntry[]): RestoreRequest[] {
 }
 
 /** Returns arguments without some options and their values. */
-function without(args: readonly string[], options: Readonly<Record<string, boolean>>): string[] {
+function without(args: readonly string[], options: readonly string[]): string[] {
   const kept: string[] = [];
   for (let i = 0; i < args.length; i++) {
     const [name] = args[i].split("=", 1);
-    if (!(name in options) && !(args[i] in options)) kept.push(args[i]);
-    else if (options[name] && !args[i].includes("=")) i++;
+    if (!options.includes(name)) kept.push(args[i]);
+    else if (!WITHOUT_VALUE.includes(name) && !args[i].includes("=")) i++;
   }
   return kept;
 }
