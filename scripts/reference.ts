@@ -57,91 +57,25 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
 };
 
 /** The commands by purpose, in the order of the document. A test checks that each has one place. */
-export const GROUPS: Readonly<Record<string, readonly string[]>> = {
-  "The connection": ["initialize", "shutdown", "exit", "rpc.discover"],
-  "Opening and replacing": [
-    "new_session",
-    "switch_session",
-    "open_session",
-    "close_session",
-    "list_open_sessions",
-    "list_clients",
-    "fork",
-    "clone",
-  ],
-  Reading: [
-    "get_state",
-    "get_messages",
-    "get_entries",
-    "get_entry",
-    "get_path",
-    "get_tree",
-    "get_context",
-    "get_fork_messages",
-    "get_last_assistant_text",
-    "get_session_stats",
-  ],
-  Writing: [
-    "append",
-    "set_session_name",
-    "set_label",
-    "set_model",
-    "set_thinking_level",
-    "edit_context",
-    "prepare_compaction",
-    "compact_append",
-    "compact",
-  ],
-  Branching: ["branch", "prepare_branch_summary", "compare_branches", "merge_branch", "list_heads", "delete_head"],
-  Finding: ["list_sessions", "preview_session", "search_sessions", "get_session_family", "get_usage"],
-  "Whole sessions": [
-    "delete_session",
-    "restore_session",
-    "archive_session",
-    "unarchive_session",
-    "relocate_session",
-    "import_session",
-    "export_session",
-    "export_html",
-  ],
-  "Operations and undo": ["list_operations", "undo", "redo", "list_trash", "empty_trash"],
-  "Health and leftovers": [
-    "get_health",
-    "fix_health",
-    "list_leftovers",
-    "prune_leftovers",
-    "list_kept",
-    "recover_kept",
-  ],
-  "Soundness and stores": [
-    "verify_session",
-    "verify_sessions",
-    "repair_session",
-    "migrate_session",
-    "rollback_migration",
-    "migration_status",
-    "create_checkpoint",
-  ],
-  "For clients of Pi": [
-    "get_commands",
-    "get_available_models",
-    "get_available_thinking_levels",
-    "cycle_model",
-    "cycle_thinking_level",
-    "set_steering_mode",
-    "set_follow_up_mode",
-    "set_auto_compaction",
-    "set_auto_retry",
-    "abort",
-    "abort_bash",
-    "abort_retry",
-    "clear_queue",
-    "prompt",
-    "steer",
-    "follow_up",
-    "bash",
-  ],
-};
+export const GROUPS: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
+  `
+The connection: initialize shutdown exit rpc.discover
+Opening and replacing: new_session switch_session open_session close_session list_open_sessions list_clients fork clone
+Reading: get_state get_messages get_entries get_entry get_path get_tree get_context get_fork_messages get_last_assistant_text get_session_stats
+Writing: append set_session_name set_label set_model set_thinking_level edit_context prepare_compaction compact_append compact
+Branching: branch prepare_branch_summary compare_branches merge_branch list_heads delete_head
+Finding: list_sessions preview_session search_sessions get_session_family get_usage
+Whole sessions: delete_session restore_session archive_session unarchive_session relocate_session import_session export_session export_html
+Operations and undo: list_operations undo redo list_trash empty_trash
+Health and leftovers: get_health fix_health list_leftovers prune_leftovers list_kept recover_kept
+Soundness and stores: verify_session verify_sessions repair_session migrate_session rollback_migration migration_status create_checkpoint
+For clients of Pi: get_commands get_available_models get_available_thinking_levels cycle_model cycle_thinking_level set_steering_mode set_follow_up_mode set_auto_compaction set_auto_retry abort abort_bash abort_retry clear_queue prompt steer follow_up bash
+`
+    .trim()
+    .split("\n")
+    .map((row) => row.split(": "))
+    .map(([title, names]) => [title, names.split(" ")]),
+);
 
 /** Guarantees for the repeat of a command when the server of the first one died. */
 const REPETITIONS: Readonly<Record<Repetition, readonly [when: string, meaning: string]>> = {

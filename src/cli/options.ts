@@ -55,112 +55,49 @@ export interface Option extends Flag {
   readonly names: readonly string[];
 }
 
-/** The options of this program, as `--help` shows them. */
-export const OPTIONS: readonly Option[] = [
-  {
-    names: ["--session"],
-    value: "path or id",
-    meaning: "open this session, of Pi or another agent, by its path, id or name; a new path becomes a new session",
-  },
-  {
-    names: ["--continue", "-c"],
-    meaning: "open the session of this directory that was changed last; --continue=top leaves out forks",
-  },
-  { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
-  {
-    names: ["--session-id"],
-    value: "id",
-    meaning: "open the session of this directory with this id, or make it; with a fleet, wherever it is",
-  },
-  { names: ["--name", "-n"], value: "name", meaning: "give a new session this display name" },
-  { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
-  { names: ["--no-session"], meaning: "keep sessions in memory; nothing is written to disk" },
-  {
-    names: ["--store"],
-    value: "jsonl|v2",
-    meaning: "keep new sessions in one file each (jsonl, default) or in a Session Store V2 container (v2)",
-  },
-  {
-    names: ["--durability"],
-    value: "sync|os",
-    meaning: "acknowledge a change when it survives a loss of power (sync, default) or the death of the process (os)",
-  },
-  {
-    names: ["--fleet"],
-    value: "url",
-    meaning:
-      "keep sessions in this PostgreSQL database, too (docs/fleet.md); put a URL with a password into PI_FLEET_URL",
-  },
-  {
-    names: ["--fleet-away"],
-    value: "refuse|journal",
-    meaning:
-      "while the database is away, refuse writes (refuse, default), or keep them here and send them later (journal)",
-  },
-  {
-    names: ["--fleet-search"],
-    value: "on|off",
-    meaning: "let other machines search for words (on, default), or only see what lists show (off)",
-  },
-  {
-    names: ["--framing"],
-    value: "auto|lines|headers",
-    meaning: "message framing, by lines or by Content-Length headers; auto detects it from the first byte",
-  },
-  {
-    names: ["--dialect"],
-    value: "auto|jsonrpc|pi|acp",
-    meaning: "speak this dialect; auto looks at the first message, acp is that of editors",
-  },
-  { names: ["--mode"], value: "rpc", meaning: "speak Pi's dialect from the start, in place of pi --mode rpc" },
-  {
-    names: ["--events"],
-    value: "all|none|a,b",
-    meaning: "send these events; all by default, none with --mode rpc",
-  },
-  { names: ["--read-only"], meaning: "open sessions for reading only" },
-  {
-    names: ["--attach"],
-    value: "auto|off",
-    meaning: "share sessions with other servers (auto, default), or neither join nor let others join (off)",
-  },
-  {
-    names: ["--holder-timeout"],
-    value: "ms",
-    meaning: "wait so long for the server that holds a shared session (default 30000)",
-  },
-  { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
-  {
-    names: ["--allow-path"],
-    value: "dir",
-    isRepeated: true,
-    meaning: "allow this folder too; can be given several times, implies --confine",
-  },
-  {
-    names: ["--agent"],
-    value: "command",
-    meaning: "start this agent, such as 'pi --mode rpc', for what needs a model; with --mode rpc or --dialect acp",
-  },
-  {
-    names: ["--agent-protocol"],
-    value: "pi|acp",
-    meaning: "speak with the agent in Pi's dialect (pi, default) or in that of editors (acp), and record its turns",
-  },
-  {
-    names: ["--agent-timeout"],
-    value: "ms",
-    meaning: "wait so long for an answer of the agent (default 30000)",
-  },
-  { names: ["--hook-timeout"], value: "ms", meaning: "wait so long for an answer of the host to a hook" },
-  { names: ["--max-message-bytes"], value: "n", meaning: "refuse a longer message (default 64 MiB)" },
-  { names: ["--provider"], value: "name", meaning: "begin a new session with this provider's model; with --model" },
-  { names: ["--model"], value: "id", meaning: "begin a new session with this model; with --provider" },
-  { names: ["--thinking"], value: "level", meaning: "begin a new session with this thinking level" },
-  { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
-  { names: ["--verbose"], meaning: "accepted and ignored" },
-  { names: ["--version", "-v"], meaning: "print the version; with --agent, that of Pi behind it" },
-  { names: ["--help", "-h"], meaning: "print this help" },
-];
+/** The options of this program, as `--help` shows them; dots behind a value: it can be given several times. */
+export const OPTIONS: readonly Option[] = `
+--session <path or id>  open this session, of Pi or another agent, by its path, id or name; a new path becomes a new session
+--continue, -c  open the session of this directory that was changed last; --continue=top leaves out forks
+--fork <path or id>  start in a fork of that session
+--session-id <id>  open the session of this directory with this id, or make it; with a fleet, wherever it is
+--name, -n <name>  give a new session this display name
+--session-dir <dir>  keep all sessions in this one flat folder
+--no-session  keep sessions in memory; nothing is written to disk
+--store <jsonl|v2>  keep new sessions in one file each (jsonl, default) or in a Session Store V2 container (v2)
+--durability <sync|os>  acknowledge a change when it survives a loss of power (sync, default) or the death of the process (os)
+--fleet <url>  keep sessions in this PostgreSQL database, too (docs/fleet.md); put a URL with a password into PI_FLEET_URL
+--fleet-away <refuse|journal>  while the database is away, refuse writes (refuse, default), or keep them here and send them later (journal)
+--fleet-search <on|off>  let other machines search for words (on, default), or only see what lists show (off)
+--framing <auto|lines|headers>  message framing, by lines or by Content-Length headers; auto detects it from the first byte
+--dialect <auto|jsonrpc|pi|acp>  speak this dialect; auto looks at the first message, acp is that of editors
+--mode <rpc>  speak Pi's dialect from the start, in place of pi --mode rpc
+--events <all|none|a,b>  send these events; all by default, none with --mode rpc
+--read-only  open sessions for reading only
+--attach <auto|off>  share sessions with other servers (auto, default), or neither join nor let others join (off)
+--holder-timeout <ms>  wait so long for the server that holds a shared session (default 30000)
+--confine  access only the session folders and those of --allow-path
+--allow-path <dir>...  allow this folder too; can be given several times, implies --confine
+--agent <command>  start this agent, such as 'pi --mode rpc', for what needs a model; with --mode rpc or --dialect acp
+--agent-protocol <pi|acp>  speak with the agent in Pi's dialect (pi, default) or in that of editors (acp), and record its turns
+--agent-timeout <ms>  wait so long for an answer of the agent (default 30000)
+--hook-timeout <ms>  wait so long for an answer of the host to a hook
+--max-message-bytes <n>  refuse a longer message (default 64 MiB)
+--provider <name>  begin a new session with this provider's model; with --model
+--model <id>  begin a new session with this model; with --provider
+--thinking <level>  begin a new session with this thinking level
+--stdio  accepted; the server always uses stdin and stdout
+--verbose  accepted and ignored
+--version, -v  print the version; with --agent, that of Pi behind it
+--help, -h  print this help
+`
+  .trim()
+  .split("\n")
+  .map((row) => {
+    const [given, meaning] = row.split("  ");
+    const [names, value, dots] = given.split(/ <|>/);
+    return { names: names.split(", "), value, meaning, isRepeated: dots === "..." };
+  });
 
 /** The option that every verb has. */
 const HELP = OPTIONS.filter(({ names }) => names.includes("--help"));
