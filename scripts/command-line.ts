@@ -3,20 +3,16 @@
 import { type Flag, OPTIONS } from "../src/cli/options.ts";
 import { groups } from "../src/cli/table.ts";
 import type { Verb } from "../src/cli/verb.ts";
-
-const BEGIN = "<!-- reference -->";
-const END = "<!-- /reference -->";
+import { formatTable, replacePart } from "./markdown.ts";
 
 /** Returns the text of docs/command-line.md with the options and verbs as they are declared. */
 export function writeCommandLine(text: string): string {
-  const [before] = text.split(BEGIN);
-  const [, after] = text.split(END);
   const verbs = groups.map(
     ({ title, verbs }) => `## ${title}\n\n${verbs.map((verb) => describeVerb(verb)).join("\n\n")}`,
   );
   const options = OPTIONS.map(({ names, ...flag }): [string, Flag] => [names.join(", "), flag]);
   const server = `## Options of the server\n\n${tableOf(options)}\n\nOther options of Pi are accepted and ignored. An unknown option is an error, except under \`--mode rpc\`.`;
-  return `${before}${BEGIN}\n\n${[...verbs, server].join("\n\n")}\n\n${END}${after}`;
+  return replacePart(text, "reference", [...verbs, server].join("\n\n"));
 }
 
 function describeVerb(verb: Verb, level = "###"): string {
@@ -39,9 +35,9 @@ function describeVerb(verb: Verb, level = "###"): string {
 function tableOf(options: readonly (readonly [string, Flag])[]): string {
   const rows = options.map(([names, { value, otherwise, meaning }]) => {
     const given = value === undefined ? names : `${names} ${otherwise === undefined ? `<${value}>` : `[${value}]`}`;
-    return `| \`${given.replaceAll("|", "\\|")}\` | ${escaped(meaning)} |`;
+    return [`\`${given}\``, escaped(meaning)];
   });
-  return ["| option | meaning |", "| --- | --- |", ...rows].join("\n");
+  return formatTable(["option", "meaning"], rows);
 }
 
 /** Returns a paragraph, or commands, whose lines begin further in, as code. */

@@ -2,7 +2,8 @@
 
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
 import type { SchemaOf } from "../src/server/openrpc.ts";
-import { formatMembersTable, formatTable, getMembers, isWithin } from "./reference-tables.ts";
+import { formatTable } from "./markdown.ts";
+import { formatMembersTable, getMembers, isWithin } from "./reference-tables.ts";
 
 export function formatText({ header, entryTypes, messageRoles }: Declarations, schemaOf: SchemaOf): string {
   const types = Object.entries(entryTypes);

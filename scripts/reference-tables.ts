@@ -2,6 +2,7 @@
 
 import type * as z from "zod";
 import { getComponentName, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { formatTable } from "./markdown.ts";
 
 interface TableMember {
   readonly name: string;
@@ -49,12 +50,6 @@ export function formatMembersTable(members: readonly TableMember[]): string {
       schema.description ?? "",
     ]),
   );
-}
-
-export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
 /** Links that stand for the schemas of the components. */

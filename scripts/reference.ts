@@ -7,6 +7,7 @@ import type { EventName } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
 import { getRepetition, type Repetition } from "../src/handlers/shared/repetition.ts";
 import { makeReferringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { formatTable } from "./markdown.ts";
 import {
   type Exchange,
   makeEventExample,
@@ -15,14 +16,7 @@ import {
   makeRefusalExchange,
 } from "./reference-examples.ts";
 import { formatText } from "./reference-format.ts";
-import {
-  formatMembersTable,
-  formatTable,
-  formatType,
-  getMembers,
-  getShapeMembers,
-  isWithin,
-} from "./reference-tables.ts";
+import { formatMembersTable, formatType, getMembers, getShapeMembers, isWithin } from "./reference-tables.ts";
 
 /**
  * Returns the whole of protocol.md: the preface, which is written by hand, and everything that is declared. A line

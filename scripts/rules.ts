@@ -2,24 +2,18 @@
 
 import { COMBINATIONS, type Combination } from "../src/conformance/combination.ts";
 import type { Rule, Theme } from "../src/conformance/rule.ts";
-
-const BEGIN = "<!-- rules -->";
-const END = "<!-- /rules -->";
+import { formatTable, replacePart } from "./markdown.ts";
 
 /** Returns the text of docs/conformance.md with the list of these rules. */
 export function writeRules(text: string, themes: readonly Theme[]): string {
-  const [before] = text.split(BEGIN);
-  const [, after] = text.split(END);
   const count = themes.reduce((sum, { rules }) => sum + rules.length, 0);
   const lists = themes.map(({ name, rules }) => `### ${name}\n\n${tableOf(rules)}`);
-  return `${before}${BEGIN}\n\n${count} rules.\n\n${lists.join("\n\n")}\n\n${END}${after}`;
+  return replacePart(text, "rules", [`${count} rules.`, ...lists].join("\n\n"));
 }
 
 function tableOf(rules: readonly Rule[]): string {
-  const rows = rules.map(
-    (rule) => `| \`${rule.name}\` | ${rule.title.replaceAll("|", "\\|")} | ${placeOf(rule)} | ${scopeOf(rule)} |`,
-  );
-  return ["| rule | sentence | in protocol.md | only |", "| --- | --- | --- | --- |", ...rows].join("\n");
+  const rows = rules.map((rule) => [`\`${rule.name}\``, rule.title, placeOf(rule), scopeOf(rule)]);
+  return formatTable(["rule", "sentence", "in protocol.md", "only"], rows);
 }
 
 function placeOf({ source }: Rule): string {

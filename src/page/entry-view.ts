@@ -1,6 +1,5 @@
 /** The entries of a branch as readers see them, before they are HTML or Markdown. */
 
-import type { PageFold } from "../core/export/head.ts";
 import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
 import { type LooseMembers, toBlocks, toMembers } from "../core/format/loose.ts";
 import { getToolCalls, type ToolCall, toAmount, toPreview, toShownText, toStored } from "../core/format/message.ts";
@@ -18,48 +17,8 @@ export interface Drawn {
 
 export type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
 
-/** A step through a branch: the end or the beginning of a stretch that was compacted, or an entry with its results. */
-export type BranchStep =
-  | { readonly is: "end" }
-  | { readonly is: "fold"; readonly fold: PageFold }
-  | { readonly is: "entry"; readonly entry: PageEntry; readonly results: ReadonlyMap<ToolCall, PageEntry> };
-
 /** An entry as its readers know it. */
-export type EntryView =
-  | { readonly is: "question"; readonly turn: number; readonly content: unknown }
-  | {
-      readonly is: "answer";
-      readonly message: LooseMembers;
-      /** The model, if it is another than before, and what the answer used, in words. */
-      readonly model: string;
-      readonly usage: readonly string[];
-      /** Its end, unless the model ended it. */
-      readonly stop?: { readonly word: string; readonly said: string };
-      /** True if it goes on after another of the same model. */
-      readonly isContinued: boolean;
-    }
-  | {
-      readonly is: "summary";
-      readonly title: string;
-      readonly text: string;
-      readonly tokens: number;
-      /** The position of the entry that was left, or -1. */
-      readonly from: number;
-    }
-  | {
-      readonly is: "custom";
-      readonly title: string;
-      readonly content: unknown;
-      /** JSON. */
-      readonly details: string;
-      /** True if the agent's screen leaves it out; the model reads it. */
-      readonly isHidden: boolean;
-    }
-  | { readonly is: "result" | "command"; readonly message: LooseMembers }
-  | { readonly is: "fact"; readonly name: string; readonly value: string }
-  /** A label that is set, or taken away if it is empty; `target` is the position of its entry, or -1. */
-  | { readonly is: "label"; readonly label: string; readonly target: number }
-  | { readonly is: "data"; readonly title: string; readonly json: string };
+export type EntryView = ReturnType<typeof viewEntry>;
 
 /** The writers of the blocks of a message. */
 export interface BlockWriter {
@@ -88,33 +47,34 @@ export function startDrawing(): Drawn {
   return { turns: 0, model: "", answering: false };
 }
 
-/** Walks through a branch; entries replaced by compactions stand between the beginning and the end of a fold. */
-export function* walkBranch({ folds, entries }: DrawnBranch): Generator<BranchStep> {
+/** Yields the entries of a branch with their results; those that a compaction replaced, between a fold and its end. */
+export function* walkBranch({ folds, entries }: DrawnBranch) {
   const all = folds();
   const starts = new Map(all.map((fold) => [fold.start, fold]));
   const ends = new Set(all.map(({ end }) => end));
   for (const { index, entry, results } of groupEntries(entries(), new Set([...starts.keys(), ...ends]))) {
-    if (ends.delete(index)) yield { is: "end" };
+    if (ends.delete(index)) yield { is: "end" } as const;
     const fold = starts.get(index);
-    if (fold) yield { is: "fold", fold };
+    if (fold) yield { is: "fold", fold } as const;
     starts.delete(index);
-    yield { is: "entry", entry, results };
+    yield { is: "entry", entry, results } as const;
   }
-  if (ends.size > 0) yield { is: "end" };
+  if (ends.size > 0) yield { is: "end" } as const;
 }
 
 /** Returns an entry as it is seen after those that were drawn. */
-export function viewEntry(page: ExportPage, { body }: PageEntry, drawn: Drawn): EntryView {
+export function viewEntry(page: ExportPage, { body }: PageEntry, drawn: Drawn) {
   const wasAnswering = drawn.answering;
   if (body.type === "message") return viewMessage(toMembers(body.message), drawn);
   drawn.answering = false;
   if (body.type === "compaction" || body.type === "branch_summary") {
     const isCompaction = body.type === "compaction";
     return {
-      is: "summary",
+      is: "summary" as const,
       title: isCompaction ? "Compaction" : "Summary of a branch",
       text: toShownText(body.summary),
       tokens: isCompaction ? toAmount(body.tokensBefore) : 0,
+      // The position of the entry that was left, or -1.
       from: isCompaction ? -1 : page.find(toStored(body.fromId)),
     };
   }
@@ -122,52 +82,59 @@ export function viewEntry(page: ExportPage, { body }: PageEntry, drawn: Drawn): 
     const { customType, content, display, details } = body;
     const json = details === undefined ? "" : toIndentedJson(details);
     const title = toShownText(customType) || "Extension";
-    return { is: "custom", title, content, details: json, isHidden: display === false };
+    // The agent's screen leaves hidden ones out; the model reads them.
+    return { is: "custom" as const, title, content, details: json, isHidden: display === false };
   }
   drawn.answering = wasAnswering;
   return viewNote(page, body, drawn);
 }
 
-function viewMessage(message: LooseMembers, drawn: Drawn): EntryView {
+function viewMessage(message: LooseMembers, drawn: Drawn) {
   const { role, content } = message;
   const wasAnswering = drawn.answering;
   drawn.answering = role === "assistant" || (role === "toolResult" && wasAnswering);
-  if (role === "user") return { is: "question", turn: ++drawn.turns, content };
-  if (role === "toolResult") return { is: "result", message };
-  if (role === "bashExecution") return { is: "command", message };
+  if (role === "user") return { is: "question" as const, turn: ++drawn.turns, content };
+  if (role === "toolResult") return { is: "result" as const, message };
+  if (role === "bashExecution") return { is: "command" as const, message };
   if (role !== "assistant")
-    return { is: "custom", title: toShownText(role) || "Message", content, details: "", isHidden: false };
+    return { is: "custom" as const, title: toShownText(role) || "Message", content, details: "", isHidden: false };
   const model = toStored(message.model);
   const isNew = model !== "" && model !== drawn.model;
   if (isNew) drawn.model = model;
   const { stopReason, errorMessage } = message;
   const word = stopReason === "error" ? "Failed" : stopReason === "aborted" ? "Aborted" : undefined;
   return {
-    is: "answer",
+    is: "answer" as const,
     message,
+    // Another one than before.
     model: isNew ? model : "",
     usage: describeUsage(message.usage),
+    // Its end, unless the model ended it.
     stop: word === undefined ? undefined : { word, said: toShownText(errorMessage) },
     isContinued: wasAnswering && !isNew,
   };
 }
 
 /** Returns an entry that is no message. */
-function viewNote(page: ExportPage, body: LooseMembers, drawn: Drawn): EntryView {
+function viewNote(page: ExportPage, body: LooseMembers, drawn: Drawn) {
   const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = body;
   switch (type) {
     case "model_change":
       drawn.model = toStored(rest.modelId);
-      return { is: "fact", name: "Model:", value: [toShownText(rest.provider), drawn.model].filter(Boolean).join("/") };
+      return {
+        is: "fact" as const,
+        name: "Model:",
+        value: [toShownText(rest.provider), drawn.model].filter(Boolean).join("/"),
+      };
     case "thinking_level_change":
-      return { is: "fact", name: "Thinking:", value: toShownText(rest.thinkingLevel) };
+      return { is: "fact" as const, name: "Thinking:", value: toShownText(rest.thinkingLevel) };
     case "session_info":
-      return { is: "fact", name: "Named", value: toShownText(rest.name) };
+      return { is: "fact" as const, name: "Named", value: toShownText(rest.name) };
     case "label":
-      return { is: "label", label: toShownText(rest.label), target: page.find(toStored(rest.targetId)) };
+      return { is: "label" as const, label: toShownText(rest.label), target: page.find(toStored(rest.targetId)) };
     default: {
       const title = toPreview([toShownText(type), toShownText(rest.customType)].filter(Boolean).join(": "));
-      return { is: "data", title, json: toIndentedJson(rest) };
+      return { is: "data" as const, title, json: toIndentedJson(rest) };
     }
   }
 }

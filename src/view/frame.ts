@@ -1,6 +1,7 @@
 /** The frame of the pages of `view`: where one is, and what leads elsewhere. */
 
 import { toAnchorName } from "../core/export/page.ts";
+import { makeWordsPattern, parseQuery } from "../core/search/query.ts";
 import { escapeHtml } from "../page/escape.ts";
 import { STYLE } from "../page/style.ts";
 import { type AskFailed, makeHtmlAnswer, type ViewAnswer, type ViewHost } from "./answer.ts";
@@ -186,18 +187,10 @@ export function renderAgo(iso: string | null, now: number): string {
   return `<time datetime="${exact}" title="${exact}">${text}</time>`;
 }
 
-/** Returns the words of a search as they stand in it, without quotation marks. */
-function wordsIn(query: string): string[] {
-  const found = query.matchAll(/"([^"]*)"?|(\S+)/g);
-  return [...found].map(([, phrase, word]) => (phrase ?? word).trim()).filter((word) => word !== "");
-}
-
 /** Returns text as HTML with the words of a search marked. */
 export function renderMarked(text: string, query: string): string {
-  const words = wordsIn(query)
-    .slice(0, 20)
-    .map((word) => word.slice(0, 200).replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
+  const words = (parseQuery(query) ?? []).slice(0, 20).map((word) => word.slice(0, 200));
   if (words.length === 0) return escapeHtml(text);
-  const parts = text.split(new RegExp(`(${words.join("|")})`, "giu"));
+  const parts = text.split(makeWordsPattern(words));
   return parts.map((part, i) => (i % 2 === 1 ? `<mark>${escapeHtml(part)}</mark>` : escapeHtml(part))).join("");
 }

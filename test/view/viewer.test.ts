@@ -3,6 +3,7 @@
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { FileLog } from "../../src/storage/log/file-log.ts";
+import { renderMarked } from "../../src/view/frame.ts";
 import { fileOf, sessionFile } from "../support/cases.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
@@ -96,6 +97,12 @@ describe("pages", () => {
     expect(said.links.some((link) => link.endsWith(`#${id(0)}`))).toBe(true);
     expect((await pageAt(viewing, "?q=frobnicate")).links.some((link) => link.endsWith(`#${id(1)}`))).toBe(true);
     expect((await pageAt(viewing, "?q=nowhere+said")).text).toContain("Found nowhere.");
+  });
+
+  test("the words of a search are marked as the search reads them, the longest first", () => {
+    expect(renderMarked("Foo bar <foobar>", 'foo "foo bar" "unclosed')).toBe(
+      "<mark>Foo bar</mark> &lt;<mark>foo</mark>bar&gt;",
+    );
   });
 
   test("costs by day, model and project, with a chart", async () => {

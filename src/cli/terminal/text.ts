@@ -1,5 +1,6 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
+import { makeWordsPattern } from "../../core/search/query.ts";
 import type { Colour, OutputStyle } from "./page.ts";
 
 export { formatCount as count, formatMoney, formatSize, formatSpan, group } from "../../page/amounts.ts";
@@ -209,7 +210,7 @@ export function wrapLine(line: string, width: number): string[] {
   return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
 }
 
-/** Returns the words of a search as the server splits them: quotation marks hold some together. */
+/** Returns the words of a query, each alone: a line may end between two that quotation marks hold together. */
 export function parseSearchWords(query: string): string[] {
   return query.replaceAll('"', " ").split(/\s+/).filter(Boolean);
 }
@@ -223,8 +224,7 @@ export function highlightWords(
 ): string {
   const words = parseSearchWords(query);
   if (words.length === 0) return paint(base, line);
-  const any = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
-  const parts = line.split(new RegExp(`(${any})`, "giu"));
+  const parts = line.split(makeWordsPattern(words));
   // Every second part is one of the words.
   return parts.map((part, i) => paint(i % 2 === 1 ? "yellow" : base, part)).join("");
 }

@@ -210,13 +210,9 @@ function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputSty
     const these = hidden.filter((session) => session.reason === reason);
     if (these.length === 0) continue;
     const heading = `${count(these.length, "session", "sessions")} that ${agentsText(these[0].agents)} cannot show: they ${title} (${remedy}).`;
-    yield "";
-    for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
-    for (const session of these.slice(0, most)) {
-      const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${escapeLine(session.text)}` : "";
-      yield cutTo(`  ${sessionText(session, page)}${where}`, page.width);
-    }
-    if (these.length > most) yield page.paint("dim", `  and ${group(these.length - most)} more; --all`);
+    const isPlaced = reason === "cwd_missing" || reason === "other_folder";
+    const rows = these.map((one) => `  ${sessionText(one, page)}${isPlaced ? `  ${escapeLine(one.text)}` : ""}`);
+    yield* section(heading, rows, most, page);
   }
 }
 

@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import type { Commands } from "../../client/protocol.ts";
-import { parseQuery } from "../../core/search/query.ts";
+import { makeWordsPattern, parseQuery } from "../../core/search/query.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
 import { formatLimits } from "../limits.ts";
 import { AGENTS_FLAG, CWD_FLAG, getChoice, HERE_FLAG, parseAgents, parsePositive, UsageError } from "../options.ts";
@@ -309,10 +309,7 @@ function* oneHit(
 function highlightedWords({ operands, flags }: VerbArguments): RegExp | undefined {
   const file = flags.get("--file");
   const words = parseQuery(operands.join(" ")) ?? (file === undefined ? [] : [basename(file)]);
-  // A longer word first: the pattern takes the first that fits.
-  const longestFirst = [...words].sort((a, b) => b.length - a.length);
-  const any = longestFirst.map((word) => show`${word}`.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\s+/g, " "));
-  return any.length === 0 ? undefined : new RegExp(any.join("|"), "giu");
+  return words.length === 0 ? undefined : makeWordsPattern(words.map((word) => show`${word}`.replace(/\s+/g, " ")));
 }
 
 /** Returns the day of a time here. */

@@ -18,6 +18,12 @@ export function parseQuery(query: string): Query | null {
   return terms.size === 0 ? null : [...terms];
 }
 
+/** Returns a pattern of the places of words, in any case; where several begin, the longest counts. */
+export function makeWordsPattern(words: readonly string[]): RegExp {
+  const longestFirst = [...words].sort((a, b) => b.length - a.length);
+  return new RegExp(`(${longestFirst.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})`, "giu");
+}
+
 export function containsTerms(folded: string, query: Query): boolean {
   for (const term of query) if (!folded.includes(term)) return false;
   return true;
