@@ -4,7 +4,7 @@
  *   npm run soak                      every suite in order, part by part, until all are done
  *   npm run soak -- --list            the suites, and how much of each is done at this commit
  *   npm run soak -- --part [suite]    the next part, of the suite or of the first that is not done; under nine minutes
- *   npm run soak -- --report          writes the figures of this commit into docs/reliability.md
+ *   npm run soak -- --report          writes the figures of this commit into docs/figures.md
  *
  * `--commit <id>` means the figures of another commit. PI_TEST_SEED=<unit> with `--part <suite>` repeats one unit.
  */
@@ -31,7 +31,7 @@ const { values, positionals } = parseArgs({
     report: { type: "boolean" },
     commit: { type: "string" },
     figures: { type: "string", default: join(ROOT, "soak-figures.json") },
-    into: { type: "string", default: join(ROOT, "docs/reliability.md") },
+    into: { type: "string", default: join(ROOT, "docs/figures.md") },
   },
 });
 
