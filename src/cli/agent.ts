@@ -86,8 +86,8 @@ function requireReadable({ sessionFile, sessionId, store }: SessionState, templa
   }
   if (store === "foreign") {
     const sentence =
-      "The session is another agent's own file, which is only read: an agent of yours would write to it.";
-    throw new Failure("read_only", `${sentence} fork or import makes a session of yours of it; then resume that.`);
+      "The session is another agent's own file. Your agent would write to it, and this program only reads it.";
+    throw new Failure("read_only", `${sentence} fork or import copies it into a session of yours; resume that one.`);
   }
   if (store !== "v2" || template !== USUAL) return;
   const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback ${sessionId} makes it a file again. ${ANOTHER}`;
@@ -98,7 +98,7 @@ function requireFolder({ disk }: VerbContext, { cwd, sessionId }: SessionState):
   const isUsable = isAbsolute(cwd) && !cwd.includes("\0");
   if (isUsable && getInfo(disk, cwd)?.kind === "folder") return;
   const what = cwd === "" ? "The session names no directory" : `The session's directory ${cwd} is not there any more`;
-  const sentence = `${what}. relocate ${sessionId} <dir> gives it another one.`;
+  const sentence = `${what}. relocate ${sessionId} <dir> gives the session a directory.`;
   throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
 }
 

@@ -82,7 +82,7 @@ function unknownSession(operand: string): Failure {
 
 /** Returns the failure of a change to a session that only another agent has. */
 function notOurs({ id, agent, path }: Listed): Failure {
-  const sentence = `The session ${id} is another agent's own file, which is only read. import ${id.slice(0, 8)} makes a session of yours of it.`;
+  const sentence = `The session ${id} is another agent's own file, which this program only reads. import ${id.slice(0, 8)} copies it into a session of yours.`;
   return new Failure("read_only", sentence, { agent, sessionPath: path });
 }
 

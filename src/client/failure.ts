@@ -60,7 +60,7 @@ export async function named<T>(command: string, reply: Promise<T>): Promise<T> {
 export function outcomeUnknown(command: string, cause?: unknown): RequestFailure {
   return new RequestFailure(
     -32803,
-    `Whether ${command} was done is not known: the server ended before it answered. Read the state and decide again.`,
+    `It is unknown whether ${command} was done: the server ended before it answered. Read the state before you repeat it.`,
     { name: "outcome_unknown", retryable: false, command },
     cause,
   );

@@ -68,7 +68,7 @@ export const FAILURES = {
   },
   invalid_boundary: {
     ...REFUSED,
-    meaning: "A compaction cannot keep from there. Choose an entry of the path that begins a turn.",
+    meaning: "A compaction cannot keep the entries from there on. Choose an entry of the path that begins a turn.",
   },
   unrelated_sessions: {
     ...REFUSED,
@@ -110,7 +110,7 @@ export const FAILURES = {
   outcome_unknown: {
     ...REFUSED,
     meaning:
-      "Whether it was done is not known: the process that had it ended or did not answer, or the disk or the database failed in the middle. Read the state and decide again.",
+      "It is unknown whether the command was done: the process that ran it ended or did not answer, or the disk or the database failed in the middle. Read the state before you repeat it.",
   },
   unjudged: {
     ...REFUSED,

@@ -71,7 +71,7 @@ function foldedHtml(page: ExportPage, { start, end, by }: PageFold): string {
 function leftHere({ branches }: ExportPage, { anchor, branchesHere }: PageEntry): string {
   if (branchesHere.length === 0) return "";
   const links = branchesHere.map((number) => `<li>${renderBranchLink(branches[number - 1])}</li>`);
-  return `<div class="left" data-at="${anchor}"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
+  return `<div class="left" data-at="${anchor}"><p>Other branches from here:</p><ul>${links.join("")}</ul></div>\n`;
 }
 
 function entryHtml(
@@ -107,7 +107,7 @@ function entryHtml(
       const { title, content, details, isHidden } = view;
       const inside =
         writeBlocks(content, BLOCKS) + (details === "" ? "" : renderFold("more", "Details", jsonHtml(details)));
-      const hidden = "A message to the model that is not shown";
+      const hidden = "A message to the model that the agent hides";
       return article(entry, "custom", title, isHidden ? renderFold("more", hidden, inside) : inside);
     }
     case "result":

@@ -131,9 +131,10 @@ export function getHttpStatus({ failure }: AskFailed): number {
 
 /** Returns the page that says why something cannot be shown. */
 export function renderFailedPage(error: AskFailed): ViewAnswer {
-  const again = error.failure === "cursor_expired" ? "The list has changed since. " : "";
+  const isExpired = error.failure === "cursor_expired";
+  const sentence = isExpired ? "The list has changed since its first page was read. Begin again." : error.message;
   const instead = error.instead === undefined ? "" : `<p>${error.instead}</p>`;
-  const inside = `<p class="warn">${escapeHtml(again + error.message)}</p>${instead}<p><a href="${PLACES.list}">All sessions</a></p>`;
+  const inside = `<p class="warn">${escapeHtml(sentence)}</p>${instead}<p><a href="${PLACES.list}">All sessions</a></p>`;
   return renderFramed("This cannot be shown", "other", inside, getHttpStatus(error));
 }
 

@@ -84,7 +84,8 @@ export class Guard {
     const parsed = target.startsWith("/") && !target.startsWith("//") ? urlOf(target) : undefined;
     if (parsed === undefined) return refuse(400, "The address is not valid. Open the address that view printed.");
     const { pathname, searchParams: query } = parsed;
-    if (!pathname.startsWith(this.root)) return refuse(404, "There is nothing here.");
+    if (!pathname.startsWith(this.root))
+      return refuse(404, "There is nothing at this address. Open the address that view printed.");
     const token = query.get("token");
     const from = request.header("sec-fetch-site")[0] ?? "none";
     if (token !== null) {

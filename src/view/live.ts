@@ -47,7 +47,8 @@ function placeIn(text: string): ReadPlace | undefined {
 export async function streamEvents(watches: Watches, request: ViewRequest): Promise<ViewAnswer> {
   const { query, lastEventId, signal } = request;
   const place = placeIn(lastEventId ?? query.get("from") ?? "");
-  if (place === undefined) throw new AskFailed("invalid_params", "The events begin at a place of the page.");
+  if (place === undefined)
+    throw new AskFailed("invalid_params", "The address names no place in the session. Reload the page.");
   const watch = await watches.open(query.get("path") ?? "");
   return {
     status: 200,

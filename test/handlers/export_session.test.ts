@@ -188,8 +188,8 @@ describe("markdown", () => {
       ),
     );
     const all = await seen(BRANCHED, { branches: "all" });
-    expect(all.content).toContain("Another way was taken here, too:\n\n- [on the old branch](#branch.2), 2 entries\n");
-    const folded = "<details><summary>a third way (1 entry)</summary>\n\nIt leaves [this entry](#a0000000).\n";
+    expect(all.content).toContain("Other branches from here:\n\n- [on the old branch](#branch.2), 2 entries\n");
+    const folded = "<details><summary>a third way (1 entry)</summary>\n\nIt branches off at [this entry](#a0000000).\n";
     expect(all.content).toContain(folded);
     for (const n of BRANCHED.keys()) expect(all.ids).toContain(id(n));
     expect(all.content.split("\n\nfirst question\n").length).toBe(2);

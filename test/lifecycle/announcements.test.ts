@@ -9,9 +9,17 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { nameOf } from "../support/asking.ts";
 import { library, one, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
-import { type HereServer, type Json, type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
+import {
+  type HereServer,
+  type Json,
+  type Place,
+  type SpawnedServer,
+  spawnServer,
+  temporaryPlace,
+} from "../support/server.ts";
 import { announced, said, turn } from "../support/shared-session.ts";
 import { SWEEP, SYSTEM, UNIT } from "../support/tiers.ts";
+import { playVerbs } from "../support/verbs.ts";
 
 async function list(server: HereServer, params: object = {}): Promise<Json[]> {
   return (await server.result("list_leftovers", params)).leftovers;
@@ -30,6 +38,7 @@ interface Held {
   readonly holder: SpawnedServer;
   /** Another server, that goes through all sessions. */
   readonly server: HereServer;
+  readonly place: Place;
 }
 
 /** The names of the announcements; a folder that is gone has none. */
@@ -59,7 +68,7 @@ async function held(where: "jsonl" | "v2" | "user"): Promise<Held> {
     while (there(within).length < 2) await holder.result("get_state");
     return holder;
   };
-  return { session, within, hold, holder: await hold(session), server };
+  return { session, within, hold, holder: await hold(session), server, place };
 }
 
 async function kill(holder: SpawnedServer): Promise<void> {
@@ -74,8 +83,9 @@ for (const [where, tier] of [
 ] as const)
   describe(`beside a session, or in the user's folder (${where})`, tier, () => {
     test("what a killed server left is listed and told, and goes with the lock of the session", async () => {
-      const { session: sessionPath, within, holder, server } = await held(where);
+      const { session: sessionPath, within, holder, server, place } = await held(where);
       await kill(holder);
+      await playVerbs(place)("$ prune :: B\\. --apply removes 2 announcements of killed servers for good");
       const found = await list(server);
       expect(found.map(({ path }) => path).sort()).toEqual(there(within).map((name) => join(within, name)));
       const about = { kind: "announcement", sessionPath, ...one, keptBecause: null };

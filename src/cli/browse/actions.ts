@@ -291,7 +291,7 @@ async function label(asking: VerbContext, change: BrowseChange & { change: "labe
   );
   const title = titleOf(session);
   const notice =
-    change.label === "" ? `A label in ${title} is cleared.` : `A place in ${title} is labelled ${change.label}.`;
+    change.label === "" ? `A label in ${title} is cleared.` : `An entry of ${title} is labelled ${change.label}.`;
   return { change, notice: `${notice} ${TAKEN_BACK}` };
 }
 

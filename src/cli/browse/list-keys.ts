@@ -81,7 +81,7 @@ const ON_SESSION: Readonly<Record<string, OnSession>> = {
 };
 
 const FORK_FIRST = "This session belongs to another agent. Press f to fork a copy.";
-const RESTORE_FIRST = "It is in the trash: r brings it back.";
+const RESTORE_FIRST = "This session is in the trash. Press r to restore it.";
 
 function unlessTrashed(then: OnSession): OnSession {
   return (state, session) => (session.itemPath ? showNotice(state, RESTORE_FIRST) : then(state, session));
@@ -96,8 +96,8 @@ function askForLeafLabel(state: BrowseState, session: BrowsedSession): Step {
   const { place, shown } = state.preview;
   const leafId = place?.sessionPath === session.sessionPath ? shown?.leafId : undefined;
   if (typeof leafId !== "string")
-    return showNotice(state, "p shows where the conversation stands; then l labels that. t labels any entry.");
-  return askLine(state, "Label where it stands: ", "", { change: "label", session, entryId: leafId });
+    return showNotice(state, "Press p to show the last entry, then l to label it. In the tree, l labels any entry.");
+  return askLine(state, "Label of the last entry: ", "", { change: "label", session, entryId: leafId });
 }
 
 function archive(state: BrowseState, session: BrowsedSession): Step {
@@ -106,7 +106,7 @@ function archive(state: BrowseState, session: BrowsedSession): Step {
 }
 
 function askToDelete(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return showNotice(state, "It is deleted already: r brings it back.");
+  if (session.itemPath) return showNotice(state, "This session is deleted already. Press r to restore it.");
   const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
   const facts =
     messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${formatSize(sizeBytes ?? 0)}`;

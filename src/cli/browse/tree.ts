@@ -195,7 +195,7 @@ export function askToMove(state: BrowseState, tree: TreeState): Step {
   const { branches, selected, session, leafId } = tree;
   const node = nodeAt(tree);
   if (!node) return toStep(state);
-  if (session.itemPath) return showNotice(state, "It is in the trash: Esc, then r brings it back.");
+  if (session.itemPath) return showNotice(state, "This session is in the trash. Press Esc, then r to restore it.");
   if (branches.lineLength(selected) > 0) return unfold(state, tree);
   const isAnew = node.type === "message" && node.role === "user";
   if (!isAnew && node.id === leafId) return showNotice(state, "The conversation goes on from here already.");

@@ -254,7 +254,7 @@ function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<
     const [one, many] = KINDS[kind] ?? [show`${kind}`, show`${kind}`];
     return `  ${formatSize(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
   });
-  yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
+  yield* section("Left over; prune shows it, and removes it with --apply:", rows, rows.length, page);
 }
 
 /** Returns a line about something that takes space: its size, its age, and its description. */

@@ -76,9 +76,12 @@ export default defineVerb({
     "--no-jsonl": { meaning: "html: leave out the JSONL for download" },
     "--redact": { meaning: "replace secrets and paths of home folders, and print how many of each" },
     "--redact-emails": { meaning: "replace e-mail addresses, too" },
-    "--allow-unjudged": { meaning: "with --redact: export although images, binary data or damage cannot be searched" },
+    "--allow-unjudged": {
+      meaning:
+        "with --redact: export although images, binary data or damage cannot be searched for secrets; leave damage out",
+    },
   },
-  more: "Without a file, it prints the export. jsonl keeps every byte; For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret: read the file before you pass it on.",
+  more: "Without a file, it prints the export. jsonl keeps every byte. For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret: read the file before you pass it on.",
   async run(asking, given) {
     await openNamedSession(asking, given.operands[0]);
     const params = paramsOf(given);

@@ -8,11 +8,11 @@ import type { VerbArguments, VerbContext } from "../verb.ts";
 import { formatSizedRow } from "./doctor.ts";
 
 export const PRUNING_FLAGS: Readonly<Record<string, Flag>> = {
-  "--older-than": { value: "time", meaning: "sessions that were deleted before this time, by default 30d" },
+  "--older-than": { value: "time", meaning: "remove sessions that were deleted before this time; 30d by default" },
   "--until": { value: "time", meaning: "delete sessions without a write since then, such as 90d" },
-  "--archived": { meaning: "with --until: archived sessions, too" },
-  "--unnamed": { meaning: "with --until: only sessions without a name" },
-  "--apply": { meaning: "do it" },
+  "--archived": { meaning: "with --until: delete archived sessions, too" },
+  "--unnamed": { meaning: "with --until: delete only sessions without a name" },
+  "--apply": { meaning: "remove it, and delete the sessions of --until" },
   "--yes": { meaning: "do not ask before; required without a terminal" },
 };
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */

@@ -80,7 +80,7 @@ function withAdmin<Found extends object>(
 function getFleetAdmin({ service }: VerbContext): FleetAdmin {
   const { fleet } = service;
   if (fleet) return fleet;
-  throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
+  throw new UsageError("A server with --read-only or --no-session has no fleet. Leave that option out.");
 }
 
 /** Yields the name of the tenant that an answer is about. */
@@ -191,7 +191,7 @@ const take = defineVerb({
     if (holder === null) yield show`No server has ${sessionId}; any of them can write to it.`;
     else {
       yield show`Taken from ${holder.client} on ${holder.host}. The next server that writes to it has it: open it there and write.`;
-      yield "What that process writes after another server is refused and kept; recover lists it, on its machine.";
+      yield "Once another server has written, the entries of that process are refused and kept; recover lists them on its machine.";
     }
   },
 });

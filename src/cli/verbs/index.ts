@@ -9,7 +9,7 @@ export default {
   operands: [],
   more:
     "The columns are those of pi_agent_rust's index, for scripts that read it; last_modified_ms is the modification time of the session file. " +
-    "An existing index is replaced in one step; it refuses to replace any other file.",
+    "It replaces an existing index in one step, and refuses to replace any other file.",
   flags: { "--out": { value: "file", meaning: "write to this new file, or replace this index; required" } },
   async run({ service, cwd }, { flags }) {
     const out = flags.get("--out");

@@ -12,9 +12,9 @@ const FLAGS: Readonly<Record<string, Flag>> = {
     value: "dir",
     isRepeated: true,
     meaning:
-      "keep sessions of projects in this folder, and those stored in it, out of every answer; several times for several",
+      "keep sessions of projects in this folder, and sessions stored in it, out of every answer; give it once for each folder",
   },
-  "--no-redact": { meaning: "leave secrets in the answers, which are removed otherwise" },
+  "--no-redact": { meaning: "leave secrets in the answers; by default, they are removed" },
 };
 /** The sessions are read, and neither written nor joined. */
 const SERVER = ["--read-only", "--attach=off"];
@@ -81,7 +81,7 @@ const install = defineVerb({
   flags: FLAGS,
   get more() {
     const clients = modules.recall?.listRecallClients().join(", ") ?? "none in this build";
-    return `Clients: ${clients}. Options that are given here are options of the server that is registered.`;
+    return `Clients: ${clients}. The registered server gets the options that you give here.`;
   },
   async run(_asking, { operands: [client], flags, repeated }) {
     const { describeRecallRegistration, listRecallClients } = requireRecall();
@@ -137,7 +137,7 @@ function defineTool({ name, title, description, params, operands }: ToolFace): V
   const flags = Object.entries(params).filter(([param]) => !operands.includes(param));
   return defineVerb({
     name: `recall ${name}`,
-    meaning: `${title[0].toLowerCase()}${title.slice(1)}, as the tool ${name} of mcp`,
+    meaning: `${title[0].toLowerCase()}${title.slice(1)}, as the MCP tool ${name} does`,
     operands: operands.map(
       (param, n) =>
         `${params[param].isNeeded ? `<${param}` : `[${param}`}${n === operands.length - 1 ? "..." : ""}${params[param].isNeeded ? ">" : "]"}`,
@@ -174,7 +174,7 @@ function defineTool({ name, title, description, params, operands }: ToolFace): V
 export const recall = defineVerb({
   name: "recall",
   meaning:
-    "ask as other agents do over mcp, for those that prefer a shell: recall find, recent, open, tree, compare, history",
+    "search and read past sessions from a shell, with the tools of mcp: recall find, recent, open, tree, compare, history",
   operands: ["<tool>"],
   // The tools are asked for only where this verb runs or is described.
   get subverbs() {

@@ -13,7 +13,7 @@ export default defineVerb({
     "--from": { value: "session", meaning: "take the entry from this session: a fork of the first, or its original" },
   },
   more:
-    "The entry is the end of the branch: its id, 4 or more characters of it, a label or, with --from, leaf. A branch can be merged once.\n" +
+    "The entry is the end of the branch: its id, 4 or more characters of it, a label or, with --from, leaf. It refuses a branch that was merged before, unless the branch has grown since.\n" +
     "  pi-session-server merge 01991f6e d4e5 --prepare | summarise | pi-session-server merge 01991f6e d4e5 --summary -",
   async run(asking, { operands: [session, from], flags }) {
     const summary = flags.get("--summary");

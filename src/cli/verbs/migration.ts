@@ -20,7 +20,7 @@ export const migrateVerb = defineVerb<ResultOf<"migrate_session">>({
   },
   onInterrupt:
     "The session is as it was, or its migration goes on where it stopped: status shows which, and migrate --apply goes on.",
-  more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The file stays next to it, and rollback makes it the session again.",
+  more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The session's file stays next to the container, and rollback makes it the session again.",
   run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
     return { to: getChoice(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };

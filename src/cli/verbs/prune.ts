@@ -13,7 +13,9 @@ export const prune = defineVerb({
   meaning: "show leftover files of sessions, and remove them",
   operands: ["[path...]"],
   flags: {
-    "--apply": { meaning: "move it to the trash; undo brings it back" },
+    "--apply": {
+      meaning: "move it to the trash, from where undo brings it back; remove announcements of killed servers for good",
+    },
     "--permanent": { meaning: "with --apply: remove it for good" },
     "--older-than": { value: "time", meaning: "choose only files from before this time, such as 30d" },
     "--trash": { meaning: "look at the server's own trash instead; --apply removes its content for good" },
@@ -21,7 +23,7 @@ export const prune = defineVerb({
   },
   more: "It shows backups, files of migrated sessions, containers that were rolled back, and what dead processes left. Without --apply, it changes nothing. It keeps what belongs to a session in use and, unless you name its path, what may be the only copy.",
   onInterrupt:
-    "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
+    "Each leftover is in its place, in the trash or removed; prune shows those in their place, and undo brings back those in the trash.",
   async run(asking, given) {
     const { flags, operands } = given;
     const before = parseTimeFlag(flags, "--older-than", asking);
@@ -100,8 +102,15 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
     page,
   );
   if (going.length > 0) {
-    const sentence = `${count(going.length, "leftover", "leftovers")}, ${formatSize(bytesOf(going))}. With --apply, prune moves them to the trash; undo brings them back.`;
-    yield* wrap(sentence, page.width);
+    const forGood = going.filter(({ kind }) => kind === "announcement").length;
+    const sentences = [
+      `${count(going.length, "leftover", "leftovers")}, ${formatSize(bytesOf(going))}.`,
+      ...(going.length > forGood ? ["With --apply, prune moves them to the trash; undo brings them back."] : []),
+      ...(forGood > 0
+        ? [`--apply removes ${count(forGood, ...KINDS.announcement)} for good; sessions lose nothing.`]
+        : []),
+    ];
+    yield* wrap(sentences.join(" "), page.width);
   }
 }
 
@@ -146,7 +155,7 @@ function* resultLines(
   const announced = all.length - removed.length;
   if (all.length === 0) yield "Nothing was removed.";
   if (announced > 0)
-    yield* wrap(`${count(announced, ...KINDS.announcement)} removed for good; it is no loss.`, page.width);
+    yield* wrap(`${count(announced, ...KINDS.announcement)} removed for good; sessions lose nothing.`, page.width);
   if (removed.length > 0) {
     const what = `${count(removed.length, "leftover", "leftovers")} (${formatSize(bytesOf(removed))})`;
     yield* wrap(

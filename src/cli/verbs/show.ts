@@ -22,7 +22,7 @@ export default defineVerb({
     },
     "--entry": { value: "id", meaning: "print the path to the entry with this id or label; implies --path" },
     "--full": { meaning: "print the whole output of tools" },
-    "--limit": { value: "n", meaning: "print at most this many messages or entries, the oldest first" },
+    "--limit": { value: "n", meaning: "print at most this many messages or entries, from the oldest on" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {

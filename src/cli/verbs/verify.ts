@@ -15,7 +15,7 @@ export const verify = defineVerb({
   meaning: "read every byte and report damage",
   operands: ["[session]"],
   flags: {
-    "--all": { meaning: "check every session, and pass over what cannot be read" },
+    "--all": { meaning: "check every session, name the files that cannot be read, and go on" },
     "--archived": { meaning: "with --all: check archived sessions, too" },
   },
   more: "It changes nothing, and reads sessions in use as they are. The exit status is 3 if damage is found.",
@@ -58,7 +58,7 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
   return [
     ...(newer ? [formatNewerVersion(newer)] : []),
     ok && newer
-      ? "Nothing is wrong with it, as far as that can be said."
+      ? "Nothing is wrong with it, as far as this version reads it."
       : ok
         ? "The session is sound."
         : `${count(damage.length, "damaged place", "damaged places")}:`,

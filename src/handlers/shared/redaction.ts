@@ -19,7 +19,9 @@ export const redactionParams = {
   allowUnjudged: z
     .boolean()
     .optional()
-    .describe("redact: export although images, binary data or damage cannot be searched; damage is left out"),
+    .describe(
+      "redact: export although images, binary data or damage cannot be searched for secrets; damage is left out",
+    ),
 };
 
 export const redactionResult = {

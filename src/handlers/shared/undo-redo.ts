@@ -250,7 +250,7 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
       "operation_not_found",
       direction === "undo"
         ? "There is nothing to undo. list_operations shows what happened."
-        : "There is nothing to redo: no undo is the last thing that happened. Name one by its id to redo it nevertheless.",
+        : "There is nothing to redo: the last operation is not an undo. Name an undone operation by its id to redo that one.",
     );
   const root = history.root(found) ?? found;
   const latest = history.latest(found);

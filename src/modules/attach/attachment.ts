@@ -546,7 +546,7 @@ function makeUnansweredFailure({ command }: Call, { client, pid }: SharedHolder,
   // A read changes nothing, so its outcome is not in doubt.
   if (command.effect === "read")
     return new Failure("session_locked", `${sentence} Ask again later.`, details, { retryable: true });
-  const rest = "Whether it did this is not known: read the state, or send it again with the same idempotencyKey.";
+  const rest = "It is unknown whether it did this: read the state, or send it again with the same idempotencyKey.";
   return new Failure("outcome_unknown", `${sentence} ${rest}`, details, { retryable: true });
 }
 

@@ -18,7 +18,7 @@ const OUTPUTS = ["toolResult", "bashExecution"];
 
 export const history: Tool = {
   name: "history",
-  title: "What happened to a file, a command or an error",
+  title: "Show what happened to a file, a command or an error",
   description:
     "Calls in order of time, in every session: file: who read and changed a file, by its path or path end; command: when a command ran; " +
     "error: where an error was seen before, and the calls after it until the same command succeeded. Give one of the three.",

@@ -20,7 +20,7 @@ export const projectParam: ParamDeclaration = {
 };
 export const sinceParam: ParamDeclaration = { type: "string", description: "such as 7d, yesterday, 2026-03-14" };
 export const untilParam: ParamDeclaration = { type: "string" };
-export const cursorParam: ParamDeclaration = { type: "string", most: 8192, description: "from the answer before" };
+export const cursorParam: ParamDeclaration = { type: "string", most: 8192, description: "of the last answer" };
 export const budgetParam = (usual: number, most: number): ParamDeclaration => ({
   type: "integer",
   least: 800,

@@ -48,7 +48,7 @@ function* otherMarkdown(page: ExportPage, branch: PageBranch): Generator<string>
   // A link into a fold does not open it everywhere.
   yield `${makeAnchor(`branch.${number}`)}\n\n`;
   yield writeFoldStart(`${preview() || `Branch ${number}`} (${formatCount(length, "entry", "entries")})`);
-  if (from !== undefined) yield `It leaves [this entry](#${page.anchorOf(from)}).\n\n`;
+  if (from !== undefined) yield `It branches off at [this entry](#${page.anchorOf(from)}).\n\n`;
   yield* writeBranch(page, branch);
   yield FOLD_END;
 }

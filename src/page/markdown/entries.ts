@@ -49,7 +49,7 @@ export const FOLD_END = "</details>\n\n";
 
 function* leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): Generator<string> {
   if (branchesHere.length === 0) return;
-  yield "Another way was taken here, too:\n\n";
+  yield "Other branches from here:\n\n";
   for (const number of branchesHere) yield `- ${branchLink(branches[number - 1])}\n`;
   yield "\n";
 }
@@ -85,7 +85,7 @@ function entryMarkdown(
     case "custom": {
       const { title, content, details, isHidden } = view;
       const inside = writeBlocks(content, BLOCKS) + (details === "" ? "" : foldCode("Details", details, "json"));
-      const start = writeFoldStart("A message to the model that is not shown");
+      const start = writeFoldStart("A message to the model that the agent hides");
       return named(entry, title) + (isHidden ? `${start}${inside}${FOLD_END}` : inside);
     }
     case "result":

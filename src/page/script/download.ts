@@ -33,7 +33,7 @@ async function download({ name }: PackedSession, say: (words: string) => void): 
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
     say(`Saved as ${name}`);
   } catch {
-    say("The session in this page could not be unpacked.");
+    say("The session in this page could not be unpacked. Export it as jsonl instead.");
   }
 }
 

@@ -63,7 +63,7 @@ export class PathMarks {
     const further = end === NONE ? [] : this.branchesAt(end);
     last.hidden = further.length === 0;
     if (!last.hidden)
-      last.replaceChildren(create("p", {}, "The path ends here. It was continued:"), this.listOf(further));
+      last.replaceChildren(create("p", {}, "The path ends here. Branches from here:"), this.listOf(further));
   }
 
   /** Returns the children of a row that begin with something that was said. */
@@ -88,7 +88,7 @@ export class PathMarks {
     const others =
       at === NONE || at === blocks.end ? [] : this.branchesAt(at).filter((child) => !blocks.isShown(child));
     left.hidden = others.length === 0 || !blocks.isShown(at);
-    if (!left.hidden) left.replaceChildren(create("p", {}, "Another way was taken here, too:"), this.listOf(others));
+    if (!left.hidden) left.replaceChildren(create("p", {}, "Other branches from here:"), this.listOf(others));
   }
 
   private listOf(rows: readonly number[]): HTMLElement {

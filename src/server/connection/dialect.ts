@@ -143,7 +143,7 @@ export function describeError(thrown: unknown): ErrorDescription {
   if (error instanceof InvalidRequest) return shape(INVALID_REQUEST, error.message, "invalid_request");
   const reference = `${process.pid}-${++references}`;
   process.stderr.write(`pi-session-server: internal error ${reference}: ${(error as Error)?.stack ?? error}\n`);
-  const sentence = `Internal error ${reference}. Please report it with the lines about it on stderr.`;
+  const sentence = `Internal error ${reference}: it is unknown whether the command was done. Read the state, and report the error with the lines on stderr that name ${reference}.`;
   return shape(INTERNAL, sentence, "internal_error", { reference });
 }
 

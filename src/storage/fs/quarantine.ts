@@ -82,7 +82,7 @@ export function swapFolders(disk: Disk, from: string, file: string, backup: stri
     try {
       disk.rename(backup, file);
     } catch {
-      const state = `The session is at ${backup} now. Close it and open it again: it is found there, and the next write gives it its name back.`;
+      const state = `The session is at ${backup} now. Close it and open it again: the server finds it there, and the next write renames it back.`;
       throw toUnfinishedFailure(error, doing, state);
     }
     throw error;

@@ -329,7 +329,7 @@ async function relocate(
         throw toUnfinishedFailure(
           error,
           RELOCATING,
-          `${file} names the new directory already. Relocate it there once more.`,
+          `${file} has the new directory in its header already, and is not in that directory's folder. Relocate it there once more.`,
         );
       }
   } finally {

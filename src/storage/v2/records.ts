@@ -110,7 +110,7 @@ export class FrameRecords implements EntrySource {
     }
     const payload = this.selfConsistent(position, frame);
     if (payload === null) return null;
-    reader.report("bad_index", position, "the frame is whole, but its checksum in the index is another", true);
+    reader.report("bad_index", position, "the frame is whole, but the index has another checksum for it", true);
     this.container.refuseWritesOnce();
     entries.overrides.set(position, payload);
     return payload;

@@ -164,7 +164,7 @@ async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, s
   const isNamed = exists(disk, snapshot);
   if (isNamed && (await hashFile(disk, snapshot)) !== snapshotId)
     throw makeMigrationFailure(
-      `${snapshot} is not the session file that was migrated: its SHA-256 is another. Put the original back; or move this file away, and rolling back writes the session file from the container.`,
+      `${snapshot} is not the session file that was migrated: its SHA-256 differs. Nothing was changed. Put the original back, or move this file away: rollback_migration then writes the session file from the container.`,
       { snapshotPath: snapshot, snapshotId },
     );
   const found = getInfoIfPresent(disk, source);

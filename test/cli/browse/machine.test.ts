@@ -461,7 +461,7 @@ describe("changes", () => {
   test("in the trash r restores, and what is there cannot be opened or changed", () => {
     const browsing = ready().press("D");
     browsing.listed([session(3, { itemPath: "/t/3.jsonl" })]).take();
-    for (const key of ["<enter>", "a", "d", "f", "e", "l"]) browsing.walk(`${key} | _ *r brings it back*`);
+    for (const key of ["<enter>", "a", "d", "f", "e", "l"]) browsing.walk(`${key} | _ *r to restore it*`);
     browsing.walk("r | = restore 3");
   });
 });

@@ -176,7 +176,7 @@ describe("browse", () => {
       ["rFruit\r", '"a question" is named Fruit. u takes it back.'],
       ["", /> .*Fruit/],
       ["t", "default"],
-      ["lgood\r", 'A place in "Fruit" is labelled good.'],
+      ["lgood\r", 'An entry of "Fruit" is labelled good.'],
       ["l\u0015\r", 'A label in "Fruit" is cleared.'],
       [ESCAPE],
       ["a", '"Fruit" is in the archive'],

@@ -21,7 +21,7 @@ test("another agent's session is named by its id: it is read and imported, and a
   const id = JSON.parse(stdout).sessions[0].sessionId.slice(0, 8);
   const hashed = playVerbs(place, { id }, { hashes });
   for (const refused of ["delete {id}", "archive {id}", "relocate {id} {cwd}"])
-    await hashed(`$ ${refused}\n! {...}import {id} makes a session of yours of it.{...}`);
+    await hashed(`$ ${refused}\n! {...}import {id} copies it into a session of yours.{...}`);
   await hashed(`
     $ show ${id} :: Clean\\.
     $ verify ${id}

@@ -1,6 +1,6 @@
 /** Sessions of other agents over the wire: read like any other, never written, and taken along by a fork or an import. */
 
-import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
@@ -53,6 +53,19 @@ test("one opens like any other, and nothing is written beside it", async () => {
     await expectRefused(server, method, { sessionPath: file });
   await expectRefused(server, "relocate_session", { sessionPath: file, cwd: place.cwd });
   expect(besides(file)).toEqual(before);
+});
+
+test.each(["alone", "with others"])("a document of more than 512 MB is refused, not read: %s", async (how) => {
+  const place = temporaryPlace();
+  const task = join(place.home, "tasks", "1784094124598");
+  const file = put(join(task, "api_conversation_history.json"), '[{"role":"user","content":"hello"},');
+  truncateSync(file, 2 ** 29 + 1);
+  if (how !== "alone") put(join(task, "ui_messages.json"), "[]");
+  const { data, message } = await serveLibrary(place).failure("switch_session", { sessionPath: file });
+  expect(data).toMatchObject({ name: "not_a_session", format: "cline" });
+  expect(message).toBe(
+    `${file} is one JSON document of more than 512 MB, which this program does not read. It was left as it is.`,
+  );
 });
 
 const ASKS = [

@@ -205,7 +205,7 @@ export class AcpProxy implements AgentRecording {
 
   private refuseLong(beginning: Buffer, size: number): void {
     const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
-    const sentence = `The message of ${size} bytes is over the limit of ${this.options.maxLineBytes}; --max-message-bytes raises it.`;
+    const sentence = `The message of ${size} bytes is over the limit of ${this.options.maxLineBytes} and was not passed on. Raise the limit with --max-message-bytes.`;
     if (idText === undefined) return;
     // A refused reply is answered to the agent, a refused request to the client.
     if (isReply) this.agent?.send(makeErrorLine(idText, sentence));
@@ -214,7 +214,7 @@ export class AcpProxy implements AgentRecording {
 
   private reportLongLine(beginning: Buffer, size: number): void {
     const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
-    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.options.maxLineBytes}. It was dropped.`;
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.options.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
     this.options.printError(sentence);
     if (idText === undefined) return;
     if (!isReply) this.agent?.send(makeErrorLine(idText, sentence));

@@ -129,7 +129,7 @@ export class FleetVerification {
       ? [
           [
             "heads",
-            "Its lines are right, and what the database keeps beside them (parents, types) is not: searches may name other entries. clone makes a session of it that has neither.",
+            "Its lines are right, and what the database keeps next to them (parents, types) is not: searches may name other entries. clone makes a session of it that has neither.",
           ],
         ]
       : [];

@@ -112,7 +112,9 @@ export function parseAddress(text: string, readFile: (path: string) => string): 
   };
   const tenant = url.searchParams.get("tenant") ?? "";
   if (query.has("tenant") && (tenant === "" || tenant.includes("\0")))
-    throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
+    throw new AddressError(
+      "The tenant in the address of the fleet is empty or has a NUL. Name one, or leave ?tenant= out.",
+    );
   url.password = "";
   if (query.has("password")) url.searchParams.delete("password");
   return { server, shown: url.href, hasPassword: password !== "", tenant };

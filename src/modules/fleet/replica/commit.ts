@@ -115,7 +115,7 @@ export class RunningCommit {
   /** Returns the failure for the callers: outcome_unknown if a part of the commit may be there. */
   doubted(error: unknown, end: FleetEnd): unknown {
     const { doubt, first } = this;
-    if (doubt !== undefined) return makeUnknownFailure(`Whether the fleet has it is not known (${doubt}).`, error);
+    if (doubt !== undefined) return makeUnknownFailure(`It is unknown whether the fleet has it (${doubt}).`, error);
     if (end.entries > first)
       return makeUnknownFailure("The fleet has it, or a part of it, and this machine has not.", error);
     return error;

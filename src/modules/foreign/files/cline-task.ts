@@ -10,7 +10,7 @@ import { type Disk, readWhole } from "../../../storage/fs/disk.ts";
 import { getInfo } from "../../../storage/fs/files.ts";
 import type { Translator } from "../read/translator.ts";
 import { type GatheredRecords, type GatheredSession, stampTogether } from "./gathered.ts";
-import { LARGEST_DOCUMENT, TASK_MESSAGES } from "./source.ts";
+import { LARGEST_DOCUMENT, requireDocumentSize, TASK_MESSAGES } from "./source.ts";
 
 /** The list of all that is shown of a task. */
 export const TASK_SCREEN = "ui_messages.json";
@@ -33,9 +33,8 @@ function historyOf(file: string): string {
   return join(dirname(dirname(dirname(file))), "state", "taskHistory.json");
 }
 
-function recordsOf(disk: Disk, file: string, { form }: Translator): GatheredRecords {
-  if ((getInfo(disk, file)?.size ?? 0) > LARGEST_DOCUMENT)
-    throw new RangeError("The file is larger than one JSON document can be read.");
+function recordsOf(disk: Disk, file: string, { form, agent }: Translator): GatheredRecords {
+  requireDocumentSize(file, getInfo(disk, file)?.size ?? 0, agent);
   const document = readWhole(disk, file);
   const messages = form.kind === "document" ? [...form.records(document)] : [];
   const range = rangeOf(disk, file);

@@ -64,8 +64,8 @@ function manyIn(file: string, { translator }: TableFormat, sessions: readonly St
   const some = sessions.slice(0, MOST_NAMED).map(({ id }) => makePathWithin(file, id));
   const sentence =
     sessions.length === 0
-      ? `${file} is a database of ${title}'s without sessions.`
-      : `${file} is a database of ${title}'s with ${sessions.length} sessions. Name one by its path, such as ${some.join(", ")}; list_sessions with agents ["${agent}"] (list --agents ${agent}) lists them.`;
+      ? `${file} is a database of ${title} without sessions.`
+      : `${file} is a database of ${title} with ${sessions.length} sessions. Name one by its path, such as ${some.join(", ")}; list_sessions with agents ["${agent}"] (list --agents ${agent}) lists them.`;
   return new Failure("not_a_session", sentence, { sessionPath: file });
 }
 

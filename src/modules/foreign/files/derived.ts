@@ -14,7 +14,7 @@ import { getNameInFolders } from "../read/file-name.ts";
 import { LineRepairer, type SourceLine } from "../read/line-repair.ts";
 import type { AboutSession, SourceBase, TranslatedEntry, Translator } from "../read/translator.ts";
 import type { GatheredSession } from "./gathered.ts";
-import { LARGEST_DOCUMENT, type Reach, readFirstRecord, readLines } from "./source.ts";
+import { type Reach, readFirstRecord, readLines, requireDocumentSize } from "./source.ts";
 
 /** Bytes at the beginning and the end of the read part that detect a rewritten file. */
 const EDGE = 4096;
@@ -79,7 +79,7 @@ export class Derived {
       readLines(disk, fd, this.reach, take, { hasEnd: (rest) => repairer.hasEnd(rest) });
     else {
       const { size } = disk.infoOf(fd);
-      if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
+      requireDocumentSize(this.options.file, size, translator.agent);
       let number = 0;
       for (const record of translator.form.records(readAt(disk, fd, 0, size))) take(record, ++number, 0);
       this.reach.offset = size;

@@ -1,6 +1,7 @@
 /** Another agent's file: recognised by its beginning, and read as records. Nothing is ever written to it. */
 
 import { basename } from "node:path";
+import { Failure } from "../../../core/failure.ts";
 import { CURRENT_VERSION } from "../../../core/format/entry.ts";
 import { parse } from "../../../core/json/json.ts";
 import type { Disk } from "../../../storage/fs/disk.ts";
@@ -22,6 +23,13 @@ const HELD = 1 << 22;
 const LONGEST_LINE = 1 << 28;
 /** Bytes of a document beyond which it is not read. */
 export const LARGEST_DOCUMENT = 1 << 29;
+
+/** Throws not_a_session for a document that is too large to be read. */
+export function requireDocumentSize(sessionPath: string, size: number, format: string): void {
+  if (size <= LARGEST_DOCUMENT) return;
+  const sentence = `${sessionPath} is one JSON document of more than ${LARGEST_DOCUMENT >> 20} MB, which this program does not read. It was left as it is.`;
+  throw new Failure("not_a_session", sentence, { sessionPath, format });
+}
 
 /** Returns the translator that knows a file; undefined for a session of ours, and anything else. Throws errno errors. */
 export function recogniseFile(disk: Disk, file: string): Translator | undefined {

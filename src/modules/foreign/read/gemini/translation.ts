@@ -366,7 +366,8 @@ export class GeminiTranslation implements Translation {
     }
     // Gemini CLI itself forgets all then.
     this.cutTo(0);
-    const warning = "The message that was gone back to is not in the file. What comes next begins anew, as a branch.";
+    const warning =
+      "The user went back to a message that is not in the file. The next messages are a branch from the beginning.";
     return { kind, fidelity: "derived", warning };
   }
 

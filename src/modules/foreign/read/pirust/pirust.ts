@@ -81,7 +81,7 @@ class PiTranslation implements Translation {
       return { kind: "session", fidelity: "derived" };
     }
     if (isObject(value.pi_session_blobs)) {
-      const warning = "The database has a medium that is only there: migrate_session takes media along.";
+      const warning = "A picture or other medium is only in the database. migrate_session takes it along.";
       return { kind: "medium", fidelity: "dropped", warning };
     }
     if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");

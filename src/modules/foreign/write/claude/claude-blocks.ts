@@ -71,7 +71,7 @@ export function toCallArguments(args: unknown, losses: Losses): JsonObject {
 /** Returns a tool's name with the characters that providers take. */
 export function toToolName(name: string, losses: Losses): string {
   const taken = name.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 64) || "unknown";
-  if (taken !== name) losses.note("The name of a tool has other characters now, because providers take only some.");
+  if (taken !== name) losses.note("The name of a tool is changed: providers take at most 64 letters, digits, _ and -.");
   return taken;
 }
 
