@@ -88,6 +88,10 @@ export function startDrawing(): Drawn {
   return { turns: 0, model: "", answering: false };
 }
 
+/** Says to a reader who knows no agents why a stretch was compacted. */
+export const TOO_LONG =
+  "The conversation became too long for the model, so that it went on with a summary of this part";
+
 /** Walks through a branch; entries replaced by compactions stand between the beginning and the end of a fold. */
 export function* walkBranch({ folds, entries }: DrawnBranch): Generator<BranchStep> {
   const all = folds();
@@ -112,7 +116,7 @@ export function viewEntry(page: ExportPage, { body }: PageEntry, drawn: Drawn): 
     const isCompaction = body.type === "compaction";
     return {
       is: "summary",
-      title: isCompaction ? "Compaction" : "Summary of a branch",
+      title: isCompaction ? "Summary of what came before (compaction)" : "Summary of a branch",
       text: toShownText(body.summary),
       tokens: isCompaction ? toAmount(body.tokensBefore) : 0,
       from: isCompaction ? -1 : page.find(toStored(body.fromId)),
