@@ -3,11 +3,16 @@
 import type { Listed } from "../core/ports/catalog.ts";
 import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
+import { toAbsolutePath } from "../storage/fs/paths.ts";
+import { requireYes } from "./confirmed.ts";
+import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import { show } from "./terminal/text.ts";
+import { count, show } from "./terminal/text.ts";
+import { parseTimeFlag } from "./time-parser.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";
 import { type CommandError, CommandFailed, type VerbArguments, type VerbContext } from "./verb-context.ts";
+import { formatSessionTable, type ListedSession } from "./verbs/list.ts";
 
 /** Finds the sessions of all operands, before anything is done with the first. Throws as `sessionNamed`. */
 export async function findNamedSessions(
@@ -61,6 +66,105 @@ export function expectUnchangedSince({ modified, messageCount }: Pick<Listed, "m
   return { modified: formatTime(modified), messageCount };
 }
 
+// --- the sessions of a list --------------------------------------------------------------------------------------------
+
+/** Sessions that are shown before a question about them; of more, --dry-run shows all. */
+const MOST_SHOWN = 20;
+
+/** Options of a verb that takes the sessions of a list in place of named ones. */
+export const CHOOSING_FLAGS: Readonly<Record<string, Flag>> = {
+  "--until": { value: "time", meaning: "choose the sessions without a message since this time, such as 90d or 3mo" },
+  "--cwd": { ...CWD_FLAG, meaning: "choose the sessions of this working directory; alone, of the current one" },
+  "--dry-run": { meaning: "show the chosen sessions and change nothing" },
+};
+
+/** Returns the sessions that the options choose; undefined if none of them is given. Throws UsageError. */
+export async function findChosenSessions(
+  asking: VerbContext,
+  { operands, flags }: VerbArguments,
+): Promise<readonly ListedSession[] | undefined> {
+  const of = flags.get("--cwd");
+  if (!flags.has("--until") && of === undefined) {
+    if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --until or --cwd.");
+    return undefined;
+  }
+  if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
+  const { sessions } = await asking.ask("list_sessions", {
+    until: parseTimeFlag(flags, "--until", asking),
+    cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
+    holders: true,
+  });
+  return sessions;
+}
+
+/** A listed session, and the words for it. */
+interface ChosenSession {
+  readonly operand: string;
+  /** Params that change a session only if nothing was said in it since it was listed. */
+  readonly params: {
+    readonly sessionPath: string;
+    readonly expected: Pick<ListedSession, "modified" | "messageCount">;
+  };
+  readonly session: ListedSession;
+}
+
+/** The sessions that would be changed, as --dry-run shows them. */
+export interface WouldChange {
+  readonly sessions: readonly ListedSession[];
+}
+
+/** Shows the sessions and asks, unless the options say otherwise; then acts on each of them. Throws cancelled, UsageError. */
+export async function doEachListed<One extends { readonly operationId?: string }>(
+  asking: VerbContext,
+  { flags }: VerbArguments,
+  sessions: readonly ListedSession[],
+  { ask, refused }: { readonly ask: (what: string) => string; readonly refused: string },
+  act: (chosen: ChosenSession, group: string | undefined) => Promise<One>,
+): Promise<EachResult<One> | WouldChange> {
+  if (flags.has("--dry-run") || sessions.length === 0) return { sessions };
+  if (!flags.has("--yes")) {
+    const shown = formatSessionTable(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page());
+    const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
+    await requireYes(asking, `${[...shown].join("\n")}\n${ask(what)}`, {
+      alone: "There is no terminal to ask on. Use --yes, or --dry-run to see the sessions.",
+      refused,
+    });
+  }
+  const chosen = sessions.map((session): ChosenSession => {
+    const { sessionId, shortId = sessionId, sessionPath, modified, messageCount } = session;
+    return { operand: shortId, params: { sessionPath, expected: { modified, messageCount } }, session };
+  });
+  return doEach(chosen, act);
+}
+
+interface EachWords<One> {
+  readonly none?: string;
+  readonly would: string;
+  readonly did: (done: readonly One[]) => string;
+}
+
+/** Returns the lines about the sessions of a list: what would be done with them, or the number that it was done with. */
+export function formatEachListed<One extends object>(
+  result: EachResult<One> | WouldChange,
+  { none = "There are no such sessions.", would, did }: EachWords<One>,
+  page: OutputStyle,
+): string[] {
+  if ("sessions" in result) {
+    const { sessions } = result;
+    if (sessions.length === 0) return [none];
+    const end = `${count(sessions.length, "session", "sessions")} would ${would}.`;
+    return [...formatSessionTable(sessions, sessions.length, page), end];
+  }
+  const results = toResults(result);
+  const failed = results.filter(isFailed);
+  const done = results.filter((one): one is One => !isFailed(one));
+  return [
+    ...failed.map(({ operand, sentence }) => show`${operand}: ${sentence}`),
+    ...(failed.length > 0 ? [`${count(failed.length, "session is", "sessions are")} as before.`] : []),
+    ...(done.length > 0 ? [did(done)] : []),
+  ];
+}
+
 /** Returns the printing and the status of such a verb, from the lines about one session. */
 export function printEach<One extends object>(
   linesOf: (result: One, page: OutputStyle) => string[],
@@ -70,8 +174,13 @@ export function printEach<One extends object>(
       toResults(result).flatMap((one) =>
         isFailed(one) ? [show`${one.operand}: ${one.sentence}`] : linesOf(one, page),
       ),
-    status: (result) => (toResults(result).some(isFailed) ? FAILURE : OK),
+    status: getEachStatus,
   };
+}
+
+/** Returns the exit status of a change to each of several sessions. */
+export function getEachStatus(result: EachResult<object> | WouldChange): number {
+  return !("sessions" in result) && toResults(result).some(isFailed) ? FAILURE : OK;
 }
 
 /** Returns the results of all sessions, where the result of a single one stands alone. */

@@ -2,6 +2,7 @@
 
 import type { Candidate } from "../core/ports/stores.ts";
 import { findBeginningAmong } from "../core/search/listing.ts";
+import { describeShared } from "../core/search/named.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { cutTo, escapeLine, formatAge, getWidth, group, pad, shortenPath, show } from "./terminal/text.ts";
 
@@ -36,7 +37,6 @@ export function describeAmbiguity({ sessionId = "", matches, candidates = [] }: 
   const found = `${group(matches ?? candidates.length)} sessions have`;
   if (candidates.every((one) => one.sessionId === sessionId))
     return `${found} the id ${sessionId}. Name the one you mean by its path.`;
-  return candidates[0].sessionId.startsWith(sessionId)
-    ? `${found} an id that begins with ${sessionId}. Give more of it.`
-    : `${found} the name ${sessionId}. Use the beginning of the id.`;
+  const named = candidates.map(({ sessionId: id, name }) => ({ id, name }));
+  return `${found} ${describeShared(named, sessionId)}`;
 }

@@ -1,13 +1,16 @@
-/** Finds the entries that a person names: by id, by label, or by the beginning of an id. */
+/** Finds the entries that a person names: by id, as the leaf, by label, or by the beginning of an id. */
 
 import { Failure } from "../core/failure.ts";
 import { LEAST_OF_ID } from "../core/search/named.ts";
+import { SETTING_TYPES } from "../core/session/compare.ts";
 import { escapeLine } from "./terminal/text.ts";
-import { CommandFailed, type ResultOf, type VerbContext } from "./verb-context.ts";
+import { type AnyResult, CommandFailed, type ResultOf, type VerbArguments, type VerbContext } from "./verb-context.ts";
 
 /** An entry of a tree. */
 export type FlatNode = Omit<NonNullable<ResultOf<"get_tree">["nodes"]>[number], "childCount">;
 
+/** The name of the entry where the conversation stands. */
+const LEAF = "leaf";
 /** Entries that a sentence names at most. */
 const MOST_NAMED = 5;
 
@@ -29,7 +32,8 @@ export async function runWithEntry<Found>(
 
 /** Returns the id of an entry of the current session; undefined when none is named so. Throws when several are. */
 async function entryNamed({ ask }: VerbContext, given: string): Promise<string | undefined> {
-  const { nodes = [] } = await ask("get_tree", { format: "flat" });
+  const { nodes = [], leafId } = await ask("get_tree", { format: "flat" });
+  if (given === LEAF) return findLastSaid(nodes, leafId);
   const ways: ((node: FlatNode) => boolean)[] = [
     ({ id }) => id === given,
     ({ label }) => label === given,
@@ -47,4 +51,24 @@ async function entryNamed({ ask }: VerbContext, given: string): Promise<string |
     throw new Failure("entry_not_found", sentence, { entryId: given });
   }
   return undefined;
+}
+
+/** Returns where a conversation goes on at an entry: before what a user said, after anything else and with `--at`. */
+export async function findPosition(
+  { ask }: VerbContext,
+  entryId: string,
+  flags: VerbArguments["flags"],
+): Promise<"at" | "before"> {
+  if (flags.has("--at")) return "at";
+  const { entry } = await ask("get_entry", { entryId, images: "reference" });
+  return (entry as AnyResult).message?.role === "user" ? "before" : "at";
+}
+
+/** Returns the leaf or, if that is about the session, such as a label, the nearest entry of the conversation above it. */
+function findLastSaid(nodes: readonly FlatNode[], leafId: string | null): string | undefined {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  let at = leafId;
+  for (let node = byId.get(at ?? ""); node && SETTING_TYPES.has(node.type); node = byId.get(at ?? ""))
+    at = node.parentId;
+  return at ?? undefined;
 }

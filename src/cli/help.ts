@@ -30,7 +30,7 @@ ${paragraph("Other options of Pi are accepted and ignored.", width)}
 export function formatVerbsHelp(groups: readonly VerbGroup[], width = WIDEST): string {
   return `${usage(width, "pi-session-server <verb> [options]", "pi-session-server <verb> --help")}
 ${verbsText(groups, width)}
-${paragraph("A session is named by its path, its id, the first 4 or more characters of the id, or its name.", width)}
+${paragraph("A session is named by its path, its id, the first 4 or more characters of the id, its name, or a part of that.", width)}
 ${paragraph("pi-session-server --help also lists the options of the server.", width)}
 `;
 }

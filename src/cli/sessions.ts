@@ -4,10 +4,21 @@ import { resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { findAgentSessions } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
-import { findOurSessions, isPath, LEAST_OF_ID, type Preferred, requireOneSession } from "../core/search/named.ts";
+import {
+  findOurSessions,
+  isNamed,
+  isPath,
+  LEAST_OF_ID,
+  type Preferred,
+  requireOneSession,
+} from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
 import { UsageError } from "./options.ts";
+import { quoteTitle, shortenId } from "./terminal/text.ts";
 import { CommandFailed, type VerbContext } from "./verb-context.ts";
+
+/** Columns of a title in a sentence. */
+const TITLE = 40;
 
 /** Params that name a session in a command. */
 type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
@@ -36,8 +47,8 @@ export async function openNamedSession(asking: VerbContext, operand: string) {
     if (!isUnknown(error) && !isOfFleet(error)) throw error;
     const own = await ours(asking, operand, "listed");
     const found = own.length > 0 ? own : await theirs(asking, operand);
-    if (found.length === 0) throw isNoId(error) ? unknownSession(operand) : error;
-    return asking.ask("switch_session", { sessionPath: requireOneSession(found, operand).path });
+    if (found.length === 0) throw isUnknown(error) && !isPath(operand) ? unknownSession(operand) : error;
+    return asking.ask("switch_session", { sessionPath: chosenOf(asking, found, operand).path });
   }
 }
 
@@ -54,12 +65,31 @@ export async function findNamedSession(
     const [other] = await theirs(asking, operand);
     throw other ? notOurs(other) : unknownSession(operand);
   }
-  const listed = requireOneSession(found, operand);
+  const listed = chosenOf(asking, found, operand);
   const byName = !listed.id.startsWith(operand);
   if (!byName && listed.id !== operand && operand.length < LEAST_OF_ID)
     throw new UsageError(`${operand} is too little of an id. Give at least ${LEAST_OF_ID} characters of it.`);
   // By its whole id, a session is also found after an interrupted move, which leaves two names of it.
   return { operand, params: { sessionId: listed.id }, listed, byName };
+}
+
+/**
+ * Returns the params of a session that an operand names; also of one that is deleted, if that is named by its path or
+ * the beginning of its id.
+ */
+export async function findRecordedSession(asking: VerbContext, operand: string): Promise<SessionParams> {
+  const params = toSessionParams(operand);
+  const found = "sessionPath" in params ? [] : await ours(asking, operand, "both");
+  return found.length === 0 ? params : { sessionId: chosenOf(asking, found, operand).id };
+}
+
+/** Returns the session that an operand names; by a part of its name, the person is shown which. */
+function chosenOf({ say }: VerbContext, found: readonly Listed[], operand: string): Listed {
+  const listed = requireOneSession(found, operand);
+  const { id } = listed;
+  if (!id.startsWith(operand) && !isNamed(listed, operand))
+    say(`${operand} is ${quoteTitle(listed, TITLE)} (${shortenId(id)}).`);
+  return listed;
 }
 
 function isUnknown(error: unknown): boolean {
@@ -76,7 +106,7 @@ function isNoId(error: unknown): boolean {
 }
 
 function unknownSession(operand: string): Failure {
-  const sentence = `No session has the id or the name ${operand}. list shows those that exist.`;
+  const sentence = `No session has the id ${operand}, or that in its name. list_sessions shows those that exist. search_sessions finds words in them.`;
   return new Failure("session_not_found", sentence, { sessionId: operand });
 }
 

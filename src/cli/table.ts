@@ -14,9 +14,11 @@ import takeOut from "./verbs/export.ts";
 import fleet from "./verbs/fleet.ts";
 import follow from "./verbs/follow.ts";
 import fork from "./verbs/fork.ts";
+import goTo from "./verbs/goto.ts";
 import { defineHelp } from "./verbs/help.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
+import label from "./verbs/label.ts";
 import list from "./verbs/list.ts";
 import { mcp, recall } from "./verbs/mcp.ts";
 import merge from "./verbs/merge.ts";
@@ -43,7 +45,7 @@ export const groups: readonly VerbGroup[] = [
   { title: "Find and read", verbs: [list, search, show, tree, browse, view, compare, stats] },
   { title: "Go on with a session", verbs: [resume, follow] },
   { title: "Let agents remember", verbs: [mcp, recall] },
-  { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
+  { title: "Change", verbs: [rename, label, goTo, fork, merge, archive, unarchive, relocate] },
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
   { title: "Check and mend", verbs: [verify, repair, recover, doctor, prune] },
@@ -63,6 +65,8 @@ const complete = defineComplete(() => verbs);
 const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
   mv: "rename, or relocate",
   move: "relocate",
+  checkout: "goto",
+  tag: "label",
   cp: "fork",
   copy: "fork",
   clone: "fork",

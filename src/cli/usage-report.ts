@@ -18,7 +18,7 @@ import {
 import type { ResultOf } from "./verb.ts";
 
 /** The names of groups for summing usage, as they are typed. */
-export const GROUPS = ["day", "model", "project", "session"] as const;
+export const GROUPS = ["day", "week", "model", "project", "session"] as const;
 export type GroupName = (typeof GROUPS)[number];
 
 /** Text between two columns. */
@@ -35,7 +35,7 @@ type ReportedSums = Pick<ReportedRow, "messages" | "tokens" | "cost" | "inherite
 type TokenKind = keyof ReportedSums["tokens"];
 /** The members of a row that name its subject. */
 type RowSubject = Omit<ReportedRow, keyof ReportedSums>;
-/** A row of a chart, which may be a day without any usage. */
+/** A row of a chart, which may be a day or a week without any usage. */
 type ChartRow = RowSubject & { readonly cost: number; readonly tokens: Pick<ReportedSums["tokens"], "total"> };
 
 // --- labels ----------------------------------------------------------------------------------------------------------
@@ -51,6 +51,7 @@ interface RowLabel {
 
 const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
   day: [{ head: "DAY", least: 10, of: ({ day }) => day ?? "unknown" }],
+  week: [{ head: "WEEK OF", least: 10, of: ({ week }) => week ?? "unknown" }],
   project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortenPath(cwd ?? "none", home), cut: cutFront }],
   session: [
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
@@ -243,15 +244,16 @@ function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
 
 /** Parts of a full block, from an eighth on. */
 const PARTS = "▏▎▍▌▋▊▉█";
-/** Most days of a chart that also shows those without usage. */
-const MOST_DAYS = 400;
+/** Most days or weeks of a chart that also shows those without usage. */
+const MOST_TIMES = 400;
+const DAY = 86_400_000;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
 export function* drawChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
-  const rows: readonly ChartRow[] = by.join() === "day" ? withAllDays(result.rows) : result.rows;
+  const rows = withAllTimes(result.rows, by.join());
   const amountIn = (row: ChartRow): number => (isMoney ? row.cost : row.tokens.total);
   const textOf = (value: number): string => (isMoney ? formatMoney(value, digits) : group(value));
   if (rows.length > 0) {
@@ -286,17 +288,19 @@ function barOf(part: number, space: number, plain: boolean): string {
   return "█".repeat(Math.floor(eighths / 8)) + (rest === 0 ? "" : PARTS[rest - 1]);
 }
 
-/** Returns rows of days, the latest first, including days without usage. */
-function withAllDays(rows: readonly ReportedRow[]): ChartRow[] {
-  const byDay = new Map(rows.map((row) => [row.day ?? null, row]));
-  const days = rows.map(({ day }) => Date.parse(day ?? "")).filter((moment) => !Number.isNaN(moment));
-  const [first, last] = [Math.min(...days), Math.max(...days)];
-  const length = (last - first) / 86_400_000 + 1;
-  if (!(length <= MOST_DAYS)) return [...rows];
-  const all = Array.from({ length }, (_, n) => new Date(last - n * 86_400_000).toISOString().slice(0, 10));
+/** Returns rows of days or weeks, the latest first, including those without usage; other rows as they are. */
+function withAllTimes(rows: readonly ReportedRow[], by: string): readonly ChartRow[] {
+  if (by !== "day" && by !== "week") return rows;
+  const step = by === "day" ? DAY : 7 * DAY;
+  const byTime = new Map(rows.map((row) => [row[by] ?? null, row]));
+  const times = rows.map((row) => Date.parse(row[by] ?? "")).filter((moment) => !Number.isNaN(moment));
+  const [first, last] = [Math.min(...times), Math.max(...times)];
+  const length = (last - first) / step + 1;
+  if (!(length <= MOST_TIMES)) return rows;
+  const all = Array.from({ length }, (_, n) => new Date(last - n * step).toISOString().slice(0, 10));
   const empty = { tokens: { total: 0 }, cost: 0 };
-  const filled = all.map((day) => byDay.get(day) ?? { ...empty, day });
-  const unknown = byDay.get(null);
+  const filled = all.map((time) => byTime.get(time) ?? { ...empty, [by]: time });
+  const unknown = byTime.get(null);
   return unknown ? [...filled, unknown] : filled;
 }
 
@@ -306,6 +310,7 @@ const CSV_LABELS: Readonly<
   Record<GroupName, readonly [head: string, of: (row: RowSubject) => string | null | undefined][]>
 > = {
   day: [["day", ({ day }) => day]],
+  week: [["week", ({ week }) => week]],
   project: [["project", ({ cwd }) => cwd]],
   session: [
     ["session", ({ sessionId }) => sessionId],

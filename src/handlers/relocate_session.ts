@@ -1,5 +1,13 @@
 import * as z from "zod";
-import { findClosedSession, MOVE_FAILURES, movedResult, sessionChoice } from "./shared/closed-sessions.ts";
+import {
+  findClosedSession,
+  MOVE_FAILURES,
+  movedResult,
+  moveParams,
+  operationId,
+  sessionChoice,
+  toMoveOptions,
+} from "./shared/closed-sessions.ts";
 import { defineCommand } from "./shared/command.ts";
 import { directory } from "./shared/shapes.ts";
 
@@ -13,11 +21,13 @@ export default defineCommand({
   ofAny: true,
   params: {
     ...sessionChoice,
+    ...moveParams,
     cwd: directory.describe("the new working directory; it must exist"),
     allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
   result: () =>
     z.object({
+      operationId: operationId.optional(),
       ...movedResult,
       keptAt: z
         .string()
@@ -28,14 +38,15 @@ export default defineCommand({
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl", cwd: "/home/me/other" },
     result: {
+      operationId: "3f2a9c1077de",
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
       sessionPath: "/home/me/sessions/old.jsonl",
       movedTo: "/home/me/.pi/agent/sessions/--home-me-other--/old.jsonl",
       keptAt: "/home/me/.pi/agent/sessions/--home-me-other--/old.jsonl.relocated.bak",
     },
   },
-  async run({ workspace }, { cwd, allowMissing, ...where }) {
-    const file = await findClosedSession(workspace, where, { cwd });
-    return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing)) };
+  async run({ workspace }, { cwd, allowMissing, sessionPath, sessionId, ...wished }) {
+    const file = await findClosedSession(workspace, { sessionPath, sessionId }, { cwd });
+    return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing, toMoveOptions(wished))) };
   },
 });

@@ -13,6 +13,7 @@ import {
   type DrawnBranch,
   type EntryView,
   startDrawing,
+  TOO_LONG,
   viewEntry,
   walkBranch,
   writeBlocks,
@@ -63,8 +64,8 @@ function foldedHtml(page: ExportPage, { start, end, by }: PageFold): string {
   const link = `<a href="#${page.anchorOf(by)}">Read the summary</a>`;
   const what = formatCount(end - start, "entry", "entries");
   return (
-    `<p class="replaced">What follows was compacted. ${link}</p>` +
-    `<details class="past" data-by="${page.anchorOf(by)}"><summary>${what} that a compaction replaced</summary>\n`
+    `<p class="replaced">${TOO_LONG}. ${link}</p>` +
+    `<details class="past" data-by="${page.anchorOf(by)}"><summary>Read the ${what} that the summary replaced</summary>\n`
   );
 }
 

@@ -47,6 +47,10 @@ export function startDrawing(): Drawn {
   return { turns: 0, model: "", answering: false };
 }
 
+/** Says to a reader who knows no agents why a stretch was compacted. */
+export const TOO_LONG =
+  "The conversation became too long for the model, so that it went on with a summary of this part";
+
 /** Yields the entries of a branch with their results; those that a compaction replaced, between a fold and its end. */
 export function* walkBranch({ folds, entries }: DrawnBranch) {
   const all = folds();
@@ -71,7 +75,7 @@ export function viewEntry(page: ExportPage, { body }: PageEntry, drawn: Drawn) {
     const isCompaction = body.type === "compaction";
     return {
       is: "summary" as const,
-      title: isCompaction ? "Compaction" : "Summary of a branch",
+      title: isCompaction ? "Summary of what came before (compaction)" : "Summary of a branch",
       text: toShownText(body.summary),
       tokens: isCompaction ? toAmount(body.tokensBefore) : 0,
       // The position of the entry that was left, or -1.

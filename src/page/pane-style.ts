@@ -62,6 +62,14 @@ button:disabled{color:var(--dim);cursor:default;background:none;opacity:.75}
 .line>.dot,.line>.twist{position:relative}
 .rail.through{border-left-color:var(--rail)}
 .rail.turn::after{content:"";position:absolute;left:-1.5px;top:-2px;width:11px;height:15px;border:solid var(--rail);border-width:0 0 1.5px 1.5px;border-bottom-left-radius:8px}
+.reading{display:flex;flex-wrap:wrap;gap:.3rem .7rem;align-items:center;padding:.5rem .85rem;border-top:1px solid var(--line)}
+.reading label{display:inline-flex;gap:.3rem;align-items:center;cursor:pointer}
+.reading input{margin:0;accent-color:var(--userline)}
+.reading .small{margin-left:auto}
+.no-user .user,.no-answers .assistant>:is(.prose,.stop,img),.no-thinking .thinking,.no-tools :is(.call,article.tool),.no-notes .note,
+.no-answers .assistant:not(:has(>.call,>.thinking)),.no-tools .assistant:not(:has(>.prose,>.stop,>img,>.thinking)),.no-thinking .assistant:not(:has(>.prose,>.stop,>img,>.call)),
+.no-answers.no-tools .assistant:not(:has(>.thinking)),.no-answers.no-thinking .assistant:not(:has(>.call)),.no-tools.no-thinking .assistant:not(:has(>.prose,>.stop,>img)),
+.no-answers.no-tools.no-thinking .assistant{display:none}
 .chosen{border-top:1px solid var(--line);padding:.6rem .85rem .75rem;height:8.6rem;flex:none}
 .chosen p{margin:0}
 .chosen>p.dim{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}

@@ -147,7 +147,7 @@ describe("what is mistyped", () => {
 describe("the help", () => {
   test.each([20, 40, 60, 80, 3840])("fits %i columns", (width) => {
     // A word is not broken.
-    const most = Math.max(34, Math.min(width, 80));
+    const most = Math.max(36, Math.min(width, 80));
     for (const help of [formatHelp, formatVerbsHelp])
       for (const line of help(groups, getHelpWidth(width)).split("\n"))
         expect(line.length, line).toBeLessThanOrEqual(most);

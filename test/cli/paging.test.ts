@@ -19,7 +19,8 @@ function terminalWith(leftAfter = Number.POSITIVE_INFINITY, rows = 24) {
     pagers++;
     return { write: async (text: string) => shown.push(text) < leftAfter, end: async () => {} };
   };
-  return { terminal: { columns: 80, rows, startPager }, shown, pagers: () => pagers };
+  // A wider one shows times, too.
+  return { terminal: { columns: 79, rows, startPager }, shown, pagers: () => pagers };
 }
 
 describe("the pager", () => {

@@ -175,7 +175,7 @@ test("a name names a session when it is the only one with it, and never stands b
     $ archive 'Refactor auth' ::
     & !{auth} {twin} {old}
     $ show 'Refactor auth' :: Refactor the auth module
-    $ show 'no such name' !! No session has the id or the name no such name. list shows those that exist.
+    $ show 'no such name' !! No session has the id no such name, or that in its name. list shows those that exist. search finds words in them.
     $ unarchive 019aaaaa-1 ::`);
   said(place, "019dddd1", "x", "Refactor auth");
   // A session whose name is the beginning of another's id.
@@ -188,10 +188,53 @@ test("a name names a session when it is the only one with it, and never stands b
     !   {...}`);
 });
 
+test("a part of a name or, without one, of the first message, names a session in any case, and it is said which", async () => {
+  const { place, say } = ready();
+  const shown = `{....}Refactor the auth module.`;
+  await say(`
+    $ show 'refactor AUTH'
+    !0 refactor AUTH is "Refactor auth" (019aaaaa-1111).
+    ${shown}
+    $ show THING
+    !0 THING is "Something else." (019aaaaa-2222).
+    {....}Something else.
+    $ archive tor
+    !0 tor is "Refactor auth" (019aaaaa-1111).
+    {...} is in the archive now;{...}
+    & !{auth} {twin} {old}
+    $ operations tor --json | operations[].kind
+    !0 {...}
+    ["archive"]
+    $ undo --in tor
+    !0 {...}
+    {....}
+    & {auth}
+    $ show module !! No session has the id module
+    $ show au !! No session has the id au, or that in its name.
+    $ delete auth --yes
+    !2 {....}auth is a name, and the id is ${AUTH}.
+    & {auth}`);
+  said(place, "019cccc1", "Something about auth.");
+  await say(`
+    $ show auth
+    !0 auth is "Refactor auth" (019aaaaa-1111).
+    ${shown}
+    $ archive something
+    ! 2 sessions have something in their first message. Give more of it, or the beginning of the id.
+    !   {...}
+    !   {...}`);
+  said(place, "019dddd1", "x", "Auth of the client");
+  await say(`
+    $ rename auth Client
+    ! 2 sessions have auth in their name. Give more of it, or the beginning of the id.
+    !   {...}
+    !   {...}`);
+});
+
 test("delete by a name asks, whatever is given with it", () =>
   ready().say(`
     $ delete 'Refactor auth' --yes
-    !2 {...}the name of ${AUTH}{...}
+    !2 {...}is a name, and the id is ${AUTH}.
     & {auth} {twin} {old}
     $ delete 'Refactor auth'
     ? {...} => y
@@ -210,6 +253,9 @@ test("delete asks with the name, the messages, the directory and the age, once f
     ! {...}
     $ rm {auth}
     ? Delete "Refactor auth", 1 message, /home/me/app? [y/N] => n
+    ! {...}
+    $ rm {twin}
+    ? Delete "Something else.", 1 message, /home/me/app? [y/N] => n
     ! {...}
     $ delete 019eeee1
     ? Delete "\\u001b[2J\\u202eevil"{...} => n

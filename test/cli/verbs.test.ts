@@ -75,6 +75,8 @@ const ASKED: readonly (readonly [typed: string, asks: readonly Asked[], before?:
   ["compare {id} e g", [OPENED, ["compare_branches", { a: "e", b: "g" }]]],
   ["merge {id} e --summary 'It is blue.'", [OPENED, ["merge_branch", { from: "e", summary: "It is blue." }]]],
   ["rename {id} A name", [OPENED, ["set_session_name", { name: "A name" }]]],
+  ["label {id} e a good find", [OPENED, ["set_label", { entryId: "e", label: "a good find" }]]],
+  ["goto {id} d", [OPENED, ["branch", { entryId: "d", position: "at" }]]],
   ["fork {id} c", [OPENED, ["fork", { entryId: "c" }]]],
   ["delete {id} --yes", [["delete_session", ID]]],
   ["restore {id}", [["restore_session", ID]], ["delete_session", ID]],
@@ -309,7 +311,16 @@ describe("show and tree", () => {
       There is more: --cursor {cursor=}
       $ show {id} --limit 2 --cursor {cursor}
       user
-      Not that one.`);
+      Not that one.
+      $ show {id} --tail 1
+      There is more before this: --cursor {before=}
+
+      user
+      Not that one.
+      $ show {id} --tail 1 --cursor {before}
+      {...}
+      Blue.
+      $ show {id} --tail :: Name a colour`);
     sessionFile(place, [userText("a", null, `${"word ".repeat(40)}end`)], "s.jsonl");
     await say(place)(`
       $ @40 FORCE_COLOR=1 show s.jsonl --path --plain
@@ -326,6 +337,8 @@ describe("show and tree", () => {
         d  │  assistant: Let me look. [read: colours.txt]
         e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…
       * g  user: Not that one.
+      $ @80 NO_COLOR=1 tree {id} :: ^  a  01-24 16:22  user: Name a colour of the rainbow\\.$
+      $ @79 NO_COLOR=1 tree {id} :: ^  a  user: Name a colour of the rainbow\\.$
       $ tree {id} --all :: label: first answer$
       $ tree {id} --labels
       * b  assistant: Blue. [first answer]
@@ -582,8 +595,15 @@ describe("verify and repair", () => {
 describe("ends", () => {
   test.each<[status: number, typed: string, says?: string]>([
     [2, "archive", "archive needs <session...>"],
-    [2, "archive --until 90d {id}", "either sessions or --until"],
-    [2, "archive {id} --yes", "--yes goes with --until"],
+    [2, "archive --until 90d {id}", "not both"],
+    [2, "archive {id} --dry-run", "--dry-run goes with --until or --cwd"],
+    [2, "delete --cwd /x {id}", "not both"],
+    [2, "label {id} e", "e has no label"],
+    [1, "goto {id} nope"],
+    [2, "relocate --from /x", "--from takes the old directory"],
+    [2, "relocate {id} /x --dry-run", "--dry-run goes with --from"],
+    [2, "show {id} --tail 2 --limit 2", "Give one of them"],
+    [2, "show --tail {id}", "--tail took the word after it"],
     [1, "browse"],
     [2, "compare {id}"],
     [1, "compare {id} nowhere", "There is no entry nowhere. tree shows ids"],
@@ -622,7 +642,7 @@ describe("ends", () => {
     [2, "search x --since whenever", "--since takes a time"],
     [2, "search --tool ''", "--tool takes names"],
     [2, "show", "show needs <session>. Usage: "],
-    [2, "stats --by week", "--by takes day, model, project, session"],
+    [2, "stats --by year", "--by takes day, week, model, project, session"],
     [2, "stats {id} --by day", "--by is about all sessions"],
     [2, "stats {id} --csv", "--csv is about all sessions"],
     [2, "stats one two", "Usage"],

@@ -100,6 +100,48 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(page.happened).toEqual([]);
   });
 
+  test("x expands all thoughts, outputs and what a summary replaced, and folds them again", async () => {
+    const opened = `document.querySelectorAll("main section:not(.others) details[open]").length`;
+    const all = `document.querySelectorAll("main section:not(.others) details:not(.branch)").length`;
+    const hidden = `document.getElementById("54e4ffbe").checkVisibility()`;
+    await open();
+    expect([await page.evaluate(`${all} > 3`), await page.evaluate(opened), await page.evaluate(hidden)]).toEqual([
+      true,
+      0,
+      false,
+    ]);
+    await page.press("x");
+    expect([await page.evaluate(`${opened} === ${all}`), await page.evaluate(hidden)]).toEqual([true, true]);
+    // Another path is unfolded, too.
+    await page.evaluate(`location.hash = "#${BRANCH}"`);
+    await expectShown(...pathTo(BRANCH_END));
+    expect(await page.evaluate(`${opened} > 0`)).toBe(true);
+    await page.press("x");
+    expect(
+      await page.evaluate(`document.querySelectorAll("main details:is(.long,.more,.thinking)[open]").length`),
+    ).toBe(0);
+  });
+
+  test("shows the kinds of messages that are ticked, and all of them again for an entry that is looked for", async () => {
+    const seen = (what: string) =>
+      page.evaluate(
+        `[...document.querySelectorAll("#conversation\\\\.path ${what}")].some((one) => one.checkVisibility())`,
+      );
+    const tick = (kind: string) => page.evaluate(`document.querySelector("[data-kind=${kind}]").click()`);
+    await open();
+    const kinds = { user: "article.user", tools: ".call", notes: ".note", answers: ".assistant > .prose" };
+    for (const [kind, what] of Object.entries(kinds)) {
+      expect([kind, await seen(what)]).toEqual([kind, true]);
+      await tick(kind);
+      expect([kind, await seen(what)]).toEqual([kind, false]);
+    }
+    await tick("thinking");
+    expect(await seen("article:not(.summary)")).toBe(false);
+    await page.evaluate(`location.hash = "#${ON_PATH}"`);
+    await page.until(`document.getElementById("${ON_PATH}").checkVisibility()`);
+    expect(await page.evaluate(`[...document.querySelectorAll("[data-kind]")].every((box) => box.checked)`)).toBe(true);
+  });
+
   test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
     await expectShown(...pathTo(LEAF));

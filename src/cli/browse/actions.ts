@@ -2,8 +2,9 @@
 
 import { basename, extname, join } from "node:path";
 import { INVALID_PARAMS, NO_SUCH_METHOD } from "../../core/failure.ts";
+import { doEach, type EachResult, isFailed } from "../bulk.ts";
 import type { FlatNode } from "../entries.ts";
-import { cutTo, escapeLine } from "../terminal/text.ts";
+import { group, quoteTitle } from "../terminal/text.ts";
 import { CommandFailed, type ResultOf, type VerbContext } from "../verb.ts";
 import type { ExportFormat } from "../verbs/export.ts";
 import type {
@@ -42,7 +43,7 @@ export function createActions(asking: VerbContext): (effect: Action) => Promise<
   const waitForSearch = latest(SEARCH_WAIT);
   const waitForPreview = latest(PREVIEW_WAIT);
   const looking = new Set<string>();
-  const undoable: UndoableActions = { since: asking.page(0).now, paths: new Set() };
+  const undoable: UndoableActions = { since: asking.page(0).now, paths: new Set(), groups: new Set() };
   return async (effect) => {
     switch (effect.do) {
       case "list":
@@ -146,7 +147,6 @@ async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Pr
       ...item,
       itemPath: join(item.itemPath, basename(item.sessionPath)),
       messageCount: item.messageCount ?? undefined,
-      firstMessage: null,
       modified: item.deletedAt,
     }))
     .filter(({ name, sessionId, sessionPath }) => {
@@ -219,11 +219,12 @@ async function openTree({ ask }: VerbContext, session: BrowsedSession): Promise<
 // --- changing ----------------------------------------------------------------------------------------------------
 
 /** Returns the name of a session, so short that the rest of a notice has room. */
-function titleOf({ name, firstMessage, sessionId }: BrowsedSession): string {
-  return `"${cutTo(escapeLine(name ?? firstMessage ?? sessionId), 24)}"`;
+function titleOf(session: BrowsedSession): string {
+  return quoteTitle(session, 24, session.sessionId);
 }
 
 const TAKEN_BACK = "u takes it back.";
+const COPIED = " Text copied; q prints it.";
 
 async function carriedOut(
   asking: VerbContext,
@@ -241,13 +242,9 @@ async function carriedOut(
     case "label":
       return label(asking, change);
     case "archive":
-      await ask("archive_session", { sessionPath });
-      return { change, notice: `${title} is in the archive, which A shows. ${TAKEN_BACK}` };
     case "unarchive":
-      await ask("unarchive_session", { sessionPath });
-      return { change, notice: `${title} is back from the archive. ${TAKEN_BACK}` };
     case "delete":
-      return { change, notice: deletedNotice(title, await ask("delete_session", { sessionPath })) };
+      return moveAll(asking, change, undoable);
     case "restore": {
       const { movedTo } = await ask("restore_session", { sessionPath: change.session.itemPath });
       return { change, notice: `${title} is back. ${TAKEN_BACK} (${movedTo})` };
@@ -265,9 +262,40 @@ async function carriedOut(
   }
 }
 
-function deletedNotice(title: string, { trash, movedTo }: ResultOf<"delete_session">): string {
-  if (trash === "own") return `${title} is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
-  return trash === "desktop" ? `${title} is in the desktop's trash, which brings it back.` : `${title} is deleted.`;
+type Moving = Extract<BrowseChange, { readonly change: "archive" | "unarchive" | "delete" }>;
+type MovedOne = ResultOf<"archive_session"> & Pick<Partial<ResultOf<"delete_session">>, "trash">;
+
+/** Moves the sessions of a change by one operation, and says which of them were not moved. */
+async function moveAll({ ask }: VerbContext, change: Moving, undoable: UndoableActions): Promise<ChangeOutcome> {
+  const sessions = [change.session, ...(change.others ?? [])];
+  const targets = sessions.map((session) => ({ operand: titleOf(session), path: session.sessionPath }));
+  const result: EachResult<MovedOne> = await doEach(targets, ({ path: sessionPath }, group): Promise<MovedOne> => {
+    undoable.paths.add(sessionPath);
+    return change.change === "delete"
+      ? ask("delete_session", { sessionPath, group }).then((deleted) => ({ movedTo: "", ...deleted }))
+      : ask(`${change.change}_session`, { sessionPath, group });
+  });
+  if (!("results" in result)) return { change, notice: movedNotice(change, targets[0].operand, "is", result) };
+  const { results } = result;
+  const done = results.filter((one): one is MovedOne => !isFailed(one));
+  const [failure, ...others] = results.filter(isFailed);
+  const failed =
+    failure && `${failure.operand}${others.length > 0 ? ` and ${others.length} more` : ""}: ${failure.sentence}`;
+  if (done.length === 0) return { change, notice: `Nothing was changed. ${failed}`, moved: [] };
+  undoable.groups.add(done[0].operationId);
+  const notice = movedNotice(change, `${group(done.length)} sessions`, "are", done[0]);
+  const moved = targets.flatMap(({ path }, n) => (isFailed(results[n]) ? [] : [path]));
+  return { change, notice: failed ? `${notice} Not ${failed}` : notice, moved };
+}
+
+function movedNotice({ change }: Moving, what: string, is: "is" | "are", { trash, movedTo }: MovedOne): string {
+  const [back, them] = is === "is" ? [TAKEN_BACK, "it"] : ["u takes them back.", "them"];
+  if (change === "unarchive") return `${what} ${is} back from the archive. ${back}`;
+  if (change === "archive") return `${what} ${is} in the archive, which A shows. ${back}`;
+  if (trash === "own") return `${what} ${is} in the trash, which D shows. ${back}${is === "is" ? ` (${movedTo})` : ""}`;
+  return trash === "desktop"
+    ? `${what} ${is} in the desktop's trash, which brings ${them} back.`
+    : `${what} ${is} deleted.`;
 }
 
 /** Opens a session for a change and closes it behind it, so that others can write to it again. */
@@ -303,7 +331,7 @@ async function move(asking: VerbContext, change: BrowseChange & { change: "move"
   if (!durable)
     return { change, notice: "The move is not saved: another process is writing to the session, or it is read-only." };
   // The way back comes first, because a line that is too long is cut at its end.
-  const copied = text === undefined ? "" : " Text copied; q prints it.";
+  const copied = text === undefined ? "" : COPIED;
   return { change, leafId, text, notice: `The conversation goes on from here. ${TAKEN_BACK}${copied}` };
 }
 
@@ -321,18 +349,25 @@ async function exported({ ask }: VerbContext, change: BrowseChange & { change: "
   return { change, notice: `${titleOf(session)} is written to ${path}.` };
 }
 
-async function fork(
-  asking: VerbContext,
-  change: BrowseChange & { readonly session: BrowsedSession },
-): Promise<ChangeOutcome> {
+async function fork(asking: VerbContext, change: BrowseChange & { change: "fork" }): Promise<ChangeOutcome> {
   const { ask } = asking;
-  const made = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
+  const { entryId, position } = change;
+  const made: ResultOf<"clone"> & { readonly text?: string } = await within(
+    asking,
+    change.session.sessionPath,
+    (sessionId) =>
+      entryId === undefined ? ask("clone", { sessionId }) : ask("fork", { sessionId, entryId, position }),
+  );
   // The copy became the server's current session, which `browse` does not use.
   await ask("close_session", { sessionId: made.sessionId });
   return {
     change,
     made: made.sessionFile ?? undefined,
-    notice: `${titleOf(change.session)} is copied into a new session. d deletes the copy.`,
+    text: made.text || undefined,
+    notice:
+      entryId === undefined
+        ? `${titleOf(change.session)} is copied into a new session. d deletes the copy.`
+        : `${titleOf(change.session)} is copied up to here into a new session, which Esc shows.${made.text ? COPIED : ""}`,
   };
 }
 
@@ -340,6 +375,8 @@ async function fork(
 interface UndoableActions {
   readonly since: number;
   readonly paths: Set<string>;
+  /** The ids of those that changed several sessions. */
+  readonly groups: Set<string>;
 }
 
 /** Operations that are looked through for the one to take back. */
@@ -357,8 +394,9 @@ async function undo(
   if (!last) return { change, notice: "There is no change to take back." };
   if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
   const wanted = { change: "undo", operationId: last.operationId } as const;
-  // Several at once are the work of a verb.
-  if (last.size === undefined && Date.parse(last.at) >= undoable.since && undoable.paths.has(last.sessionPath))
+  const isOne =
+    last.size === undefined && Date.parse(last.at) >= undoable.since && undoable.paths.has(last.sessionPath);
+  if (isOne || undoable.groups.has(last.operationId))
     return undone(change, await ask("undo", { operationId: last.operationId }));
   return {
     change,
@@ -367,9 +405,11 @@ async function undo(
   };
 }
 
-function undone(change: BrowseChange, { text, kind, sessionPath }: ResultOf<"undo">): ChangeOutcome {
+function undone(change: BrowseChange, { text, kind, sessionPath, refused = [] }: ResultOf<"undo">): ChangeOutcome {
   const hint = change.change === "undo" ? "U does it again." : TAKEN_BACK;
-  return { change, notice: `${text} ${hint}`, undone: { kind, sessionPath } };
+  const [first] = refused;
+  const failed = first ? ` ${group(refused.length)} not: ${first.failure.message}` : "";
+  return { change, notice: `${text} ${hint}${failed}`, undone: { kind, sessionPath } };
 }
 
 /** Runs a change that a server without operations does not know. */

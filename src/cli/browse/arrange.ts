@@ -41,8 +41,9 @@ function hitsByPath(hits: readonly BrowsedHit[]): Map<string, BrowsedHit[]> {
 }
 
 /** Returns a session that is known by a hit alone. */
-function sessionOf({ sessionPath, sessionId, name, cwd, at }: BrowsedHit): BrowsedSession {
-  return { sessionPath, sessionId, cwd: cwd ?? null, name: name ?? null, firstMessage: null, modified: at ?? null };
+function sessionOf({ sessionPath, sessionId, shortId, name, firstMessage, cwd, at }: BrowsedHit): BrowsedSession {
+  const said = { name: name ?? null, firstMessage: firstMessage ?? null };
+  return { sessionPath, sessionId, shortId, cwd: cwd ?? null, ...said, modified: at ?? null };
 }
 
 /** Returns the sessions with forks below their originals. */

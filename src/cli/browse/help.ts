@@ -20,6 +20,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
     ["d", "delete"],
     ["u", "undo"],
     ["s", "sort"],
+    ["Space", "mark"],
     ["f", "fork"],
     ["e", "export"],
     ["p", "preview"],
@@ -58,6 +59,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
     ["?", "help"],
     ["f", "filter"],
     ["l", "label"],
+    ["F", "fork"],
     ["left right", "fold"],
     ["u", "undo"],
     ["p", "preview"],
@@ -94,6 +96,7 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
     [
       ["r", "renames; in the trash, restores"],
       ["l", "labels the last entry of the conversation, or the selected one of the tree"],
+      ["Space", "marks the session: a and d then act on all marked ones, as one change; Esc takes the marks away"],
       ["a", "archives, and brings back from the archive"],
       ["d or Ctrl+D", "deletes, after a question; the trash has it then"],
       ["f", "forks: copies the path to where the conversation stands into a new session"],
@@ -114,12 +117,14 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
       ["f or 1 to 5", "all that was said, no tools, only user messages, only labelled, everything"],
       ["/ n N", "looks for words, and further"],
       ["l", "sets or clears a label"],
+      ["F", "copies the path to the entry into a new session; from a user message, the path before it"],
       ["Esc", "back to the sessions"],
     ],
   ],
   [
     "Marks",
     [
+      ["+", "marked by Space"],
       ["*", "open in another process, or the leaf of a tree"],
       ["!", "damaged: verify says where"],
       ["#", "cannot be written"],

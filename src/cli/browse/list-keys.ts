@@ -1,8 +1,18 @@
 /** The keys of the list. */
 
 import type { Key } from "../terminal/keys.ts";
-import { count, cutTo, escapeLine, formatSize } from "../terminal/text.ts";
-import { beginTyping, getSelectedRow, isAwaited, moveInList, moveToNextHit, requery, typeFilter } from "./list.ts";
+import { count, formatSize, quoteTitle } from "../terminal/text.ts";
+import {
+  beginTyping,
+  getSelectedRow,
+  isAwaited,
+  markSession,
+  moveInList,
+  moveToNextHit,
+  requery,
+  typeFilter,
+  unmarkAll,
+} from "./list.ts";
 import {
   addEffect,
   askBefore,
@@ -35,8 +45,15 @@ export function handleListKey(state: BrowseState, key: Key): Step | undefined {
   const onSession = ON_SESSION[list.isTyping ? (key.name ?? "") : (key.name ?? key.text ?? "")];
   if (onSession) return session ? onSession(state, session) : toStep(state);
   if (key.name === "tab") return flipScope(state);
-  if (key.name === "escape") return list.query.words === "" ? leaveShelf(state) : requery(state, { words: "" });
+  if (key.name === "escape") return goBack(state);
   return moveInList(state, key);
+}
+
+/** Takes back what the list was narrowed by, then the marks, then leaves the archive or the trash. */
+function goBack(state: BrowseState): Step {
+  const { query, marked } = state.list;
+  if (query.words !== "") return requery(state, { words: "" });
+  return marked.size > 0 ? unmarkAll(state) : leaveShelf(state);
 }
 
 /** Returns true if a key acts on the rows, and not on the request for them. */
@@ -68,6 +85,7 @@ const ON_SESSION: Readonly<Record<string, OnSession>> = {
       ? change(state, { change: "restore", session })
       : askLine(state, "Name: ", session.name ?? "", { change: "rename", session }),
   l: askForLeafLabel,
+  " ": unlessTrashed((state, session) => (session.agent ? showNotice(state, FORK_FIRST) : markSession(state, session))),
   a: archive,
   d: askToDelete,
   "ctrl+d": askToDelete,
@@ -100,18 +118,52 @@ function askForLeafLabel(state: BrowseState, session: BrowsedSession): Step {
   return askLine(state, "Label of the last entry: ", "", { change: "label", session, entryId: leafId });
 }
 
-function archive(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
-  return change(state, { change: state.list.query.shelf === "archive" ? "unarchive" : "archive", session });
+/** Titles in a question about several sessions, and the columns of each. */
+const MOST_NAMED = 5;
+const TITLE = 24;
+
+interface Targets {
+  readonly session: BrowsedSession;
+  readonly others?: readonly BrowsedSession[];
 }
 
-function askToDelete(state: BrowseState, session: BrowsedSession): Step {
-  if (session.itemPath) return showNotice(state, "This session is deleted already. Press r to restore it.");
-  const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
+/** Returns the sessions that a change is about: the marked ones, else the selected one. */
+function toTargets({ list: { marked } }: BrowseState, selected: BrowsedSession): Targets {
+  const [session = selected, ...others] = marked.values();
+  return others.length > 0 ? { session, others } : { session };
+}
+
+function archive(state: BrowseState, selected: BrowsedSession): Step {
+  if (selected.itemPath) return showNotice(state, RESTORE_FIRST);
+  const isArchive = state.list.query.shelf === "archive";
+  const targets = toTargets(state, selected);
+  const wanted = { change: isArchive ? "unarchive" : "archive", ...targets } as const;
+  if (state.list.marked.size === 0) return change(state, wanted);
+  return askBefore(state, {
+    ask: "yes",
+    question: questionAbout(isArchive ? "Bring back" : "Archive", targets),
+    wanted,
+  });
+}
+
+function askToDelete(state: BrowseState, selected: BrowsedSession): Step {
+  if (selected.itemPath) return showNotice(state, "This session is deleted already. Press r to restore it.");
+  const targets = toTargets(state, selected);
+  const wanted = { change: "delete", ...targets } as const;
+  return askBefore(state, { ask: "yes", question: questionAbout("Delete", targets), wanted });
+}
+
+/** Returns a question with the names or first messages of the sessions. */
+function questionAbout(verb: string, { session, others }: Targets): string {
+  if (others !== undefined) {
+    const titles = [session, ...others].map((one) => quoteTitle(one, TITLE, one.sessionId));
+    const more = titles.length > MOST_NAMED ? ` and ${titles.length - MOST_NAMED} more` : "";
+    return `${verb} ${titles.length} sessions: ${titles.slice(0, MOST_NAMED).join(", ")}${more}?`;
+  }
+  const { messageCount, sizeBytes = 0, sessionId } = session;
   const facts =
-    messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${formatSize(sizeBytes ?? 0)}`;
-  const question = `Delete "${cutTo(escapeLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
-  return askBefore(state, { ask: "yes", question, wanted: { change: "delete", session } });
+    messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${formatSize(sizeBytes)}`;
+  return `${verb} ${quoteTitle(session, 40, sessionId)}${facts}?`;
 }
 
 function copied(state: BrowseState, text: string): Step {

@@ -44,6 +44,7 @@ export function makeEmptyList(query: ListQuery): ListState {
     selected: 0,
     top: 0,
     wanted: undefined,
+    marked: new Map(),
   };
 }
 
@@ -166,6 +167,8 @@ function more(state: BrowseState): Step {
 }
 
 function followed(step: Step): Step {
+  // The preview is that of the tree's entry.
+  if (step.state.tree) return step;
   return joinSteps(step, previewSelected(step.state));
 }
 
@@ -243,7 +246,10 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   const isSame = Object.entries(change).every(([name, value]) => state.list.query[name as keyof ListQuery] === value);
   if (isSame) return toStep(state);
   // The possible changes depend on the shelf, so sessions of another shelf do not stay on the screen.
-  const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
+  const emptied =
+    query.shelf === state.list.query.shelf
+      ? {}
+      : { sessions: [], rows: [], total: 0, cursor: undefined, marked: new Map() };
   const isOther = (["words", "cwd", "shelf", "agents"] as const).some((name) => query[name] !== state.list.query[name]);
   const found = isOther ? undefined : state.list.found;
   const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, found, ...emptied }));
@@ -266,16 +272,32 @@ export function beginTyping(state: BrowseState): Step {
   return toStep(withList(state, { isTyping: true }));
 }
 
-/** Takes a session out of the list, which is somewhere else now. */
-export function removeSession(state: BrowseState, sessionPath: string): Step {
+/** Marks the selected session, or takes its mark away, and goes to the next one. */
+export function markSession(state: BrowseState, session: BrowsedSession): Step {
+  const marked = new Map(state.list.marked);
+  if (!marked.delete(session.sessionPath)) marked.set(session.sessionPath, session);
+  const next = withList(state, { marked });
+  return moveInList(next, { name: "down" }) ?? toStep(next);
+}
+
+/** Takes all marks away. */
+export function unmarkAll(state: BrowseState): Step {
+  return toStep(withList(state, { marked: new Map() }));
+}
+
+/** Takes sessions out of the list, which are somewhere else now. */
+export function removeSessions(state: BrowseState, paths: readonly string[]): Step {
   const { list } = state;
-  const sessions = list.sessions.filter((session) => session.sessionPath !== sessionPath);
-  const hits = list.found?.hits.filter((hit) => hit.sessionPath !== sessionPath);
+  const gone = new Set(paths);
+  const isKept = ({ sessionPath }: { readonly sessionPath: string }): boolean => !gone.has(sessionPath);
+  const sessions = list.sessions.filter(isKept);
+  const hits = list.found?.hits.filter(isKept);
   const next = rearranged(state, {
     sessions,
     total: list.total - (list.sessions.length - sessions.length),
-    whole: list.whole.filter((session) => session.sessionPath !== sessionPath),
+    whole: list.whole.filter(isKept),
     found: hits && list.found && { ...list.found, hits },
+    marked: new Map([...list.marked].filter(([, session]) => isKept(session))),
   });
   return requestLookup(followed(more(next)));
 }

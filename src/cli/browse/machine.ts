@@ -12,7 +12,7 @@ import {
   makeEmptyList,
   previewSelected,
   reload,
-  removeSession,
+  removeSessions,
   requery,
   showHits,
   showListed,
@@ -37,6 +37,7 @@ import {
 import {
   askForLabel,
   askToMove,
+  forkFrom,
   handleTreeKey,
   leaveTree,
   showOpenedTree,
@@ -44,10 +45,11 @@ import {
   updateTreeAfter,
 } from "./tree.ts";
 
-/** Begins with the sessions of a directory. */
-export function begin(rows: number, columns: number, cwd: string): Step {
-  const list = makeEmptyList({ shelf: "sessions", cwd, words: "", sort: "modified", isNamed: false });
-  return askForFirst({
+/** Begins with the sessions of a directory; with words, with those of all directories that fit them. */
+export function begin(rows: number, columns: number, cwd: string, words = ""): Step {
+  const of = words === "" ? cwd : undefined;
+  const list = makeEmptyList({ shelf: "sessions", cwd: of, words: "", sort: "modified", isNamed: false });
+  const state: BrowseState = {
     rows,
     columns,
     cwd,
@@ -70,7 +72,8 @@ export function begin(rows: number, columns: number, cwd: string): Step {
     help: undefined,
     notice: "",
     text: undefined,
-  });
+  };
+  return words === "" ? askForFirst(state) : requery(state, { words });
 }
 
 export function step(state: BrowseState, event: BrowseEvent): Step {
@@ -156,7 +159,7 @@ function treeStep(step: Step, outcome: ChangeOutcome): Step {
   return joinSteps(step, updateTreeAfter(state, outcome));
 }
 
-function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
+function listStep(state: BrowseState, { change, made, moved }: ChangeOutcome): Step {
   switch (change.change) {
     case "rename":
       return toStep(amendSession(state, change.session.sessionPath, { name: change.name }));
@@ -164,7 +167,7 @@ function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
     case "unarchive":
     case "delete":
     case "restore":
-      return removeSession(state, change.session.sessionPath);
+      return removeSessions(state, moved ?? [change.session.sessionPath]);
     case "fork":
       return reload(state, made);
     case "undo":
@@ -207,6 +210,7 @@ function own(state: BrowseState, key: Key): Step | undefined {
     if (key.name === "escape" || key.name === "tab") return leaveTree(state);
     if (key.name === "enter") return askToMove(state, tree);
     if (key.text === "l") return askForLabel(state, tree);
+    if (key.text === "F") return forkFrom(state, tree);
   }
   return handleTreeKey(state, tree, key);
 }

@@ -73,6 +73,8 @@ export interface ListState {
   readonly top: number;
   /** Path of the session to select when the list comes. */
   readonly wanted: string | undefined;
+  /** The sessions that the person marked to be changed together, by their paths. */
+  readonly marked: ReadonlyMap<string, BrowsedSession>;
 }
 
 /** Facts that are learned of a session by looking at it. */
@@ -139,7 +141,20 @@ export type BrowseChange =
   | { readonly change: "rename"; readonly session: BrowsedSession; readonly name: string }
   | { readonly change: "label"; readonly session: BrowsedSession; readonly entryId: string; readonly label: string }
   | { readonly change: "export"; readonly session: BrowsedSession; readonly file: string }
-  | { readonly change: "archive" | "unarchive" | "delete" | "restore" | "fork"; readonly session: BrowsedSession }
+  | {
+      readonly change: "archive" | "unarchive" | "delete";
+      readonly session: BrowsedSession;
+      /** Further sessions, which are changed by the same operation. */
+      readonly others?: readonly BrowsedSession[];
+    }
+  | { readonly change: "restore"; readonly session: BrowsedSession }
+  | {
+      readonly change: "fork";
+      readonly session: BrowsedSession;
+      /** The entry that the copy ends with, or before; the leaf by default. */
+      readonly entryId?: string;
+      readonly position?: "at" | "before";
+    }
   | {
       readonly change: "move";
       readonly session: BrowsedSession;
@@ -215,6 +230,8 @@ export interface ChangeOutcome {
   readonly text?: string;
   /** Path of a session that was made. */
   readonly made?: string;
+  /** Paths of the sessions that are somewhere else now; by default, that of the change. */
+  readonly moved?: readonly string[];
   /** Asked before anything is done, because the change would be one that was not made here. */
   readonly question?: Prompt;
   /** The operation that was taken back or done again. */
@@ -264,8 +281,9 @@ export function showNotice(state: BrowseState, notice: string): Step {
   return toStep({ ...state, notice });
 }
 
-/** Returns the path of the session that a question would change; undefined when it changes none. */
+/** Returns the path of the session that a question would change; undefined when it changes none, or several. */
 export function getChangedSession({ wanted }: Prompt): string | undefined {
+  if ("others" in wanted && wanted.others?.length) return undefined;
   return "session" in wanted && wanted.change !== "export" ? wanted.session.sessionPath : undefined;
 }
 

@@ -2,7 +2,7 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Colour, OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, escapeLine, getWidth, group, highlightWords, pad, show } from "../terminal/text.ts";
+import { count, cutTo, escapeLine, formatClock, getWidth, group, highlightWords, pad, show } from "../terminal/text.ts";
 import type { Branches } from "./branches.ts";
 
 /** Columns of one indent. */
@@ -86,6 +86,8 @@ function rails(level: number, isHead: boolean, width: number): string {
 interface RowStyle {
   /** Columns of ids that are alike; longer ones take more. 0: none are shown. */
   readonly idWidth: number;
+  /** Columns of times, see {@link getClockWidth}; none are shown without it. */
+  readonly clockWidth?: number;
   /** Words to highlight. */
   readonly words?: string;
   /** Names of the heads that stand at a row, by the row. */
@@ -98,6 +100,19 @@ export function formatHeads(names: readonly string[] | undefined): string {
   return ` (${names.length === 1 ? "head" : "heads"} ${names.map(escapeLine).join(", ")})`;
 }
 
+/** Columns of a page with room for times, of a time of this year, and of one with its year. */
+const WITH_TIMES = 80;
+const THIS_YEAR = 11;
+const ANY_YEAR = 16;
+
+/** Returns the columns that the times of a tree take on a page; 0 if it has no room for them. */
+export function getClockWidth(nodes: readonly FlatNode[], { width, now }: OutputStyle): number {
+  const ends = [nodes[0], nodes[nodes.length - 1]].map((node) => formatClock(node?.timestamp)).filter(Boolean);
+  if (width < WITH_TIMES || ends.length === 0) return 0;
+  const year = formatClock(now).slice(0, 4);
+  return ends.every((clock) => clock.startsWith(year)) ? THIS_YEAR : ANY_YEAR;
+}
+
 export function formatTreeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const { paint, width } = page;
   const node = branches.node(row);
@@ -105,14 +120,16 @@ export function formatTreeRow(branches: Branches, row: number, page: OutputStyle
   const own = show`${node.id}`;
   const hasId = style.idWidth > 0 && width >= READABLE;
   const id = hasId ? `${pad(own, Math.min(Math.max(style.idWidth, getWidth(own)), Math.floor(width / 2)))}  ` : "";
-  const space = Math.max(0, width - 2 - getWidth(id));
+  const clock = formatClock(node.timestamp).slice(-(style.clockWidth ?? 0));
+  const time = style.clockWidth ? `${clock.padEnd(style.clockWidth)}  ` : "";
+  const space = Math.max(0, width - 2 - getWidth(id) - time.length);
   const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
   const left = space - getWidth(lines);
   const text =
     branches.lineLength(row) > 0
       ? lineText(branches, row, page, left, style)
       : rowText(branches, row, page, left, style);
-  return `${paint("green", isLeaf ? "*" : " ")} ${paint("dim", id)}${paint("dim", lines)}${text}`;
+  return `${paint("green", isLeaf ? "*" : " ")} ${paint("dim", `${id}${time}${lines}`)}${text}`;
 }
 
 /** Returns the text of a row that stands for a line of entries. */

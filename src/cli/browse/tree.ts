@@ -13,6 +13,7 @@ import {
   type BrowseEvent,
   type BrowseState,
   type ChangeOutcome,
+  change,
   editLine,
   joinSteps,
   moveSelection,
@@ -190,6 +191,8 @@ function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = fa
   return selectRow(state, { ...tree, branches: shown }, Math.max(0, shown.row(id)));
 }
 
+const RESTORE_FIRST = "It is in the trash: Esc, then r brings it back.";
+
 /** Asks whether the conversation shall go on from the selected entry. */
 export function askToMove(state: BrowseState, tree: TreeState): Step {
   const { branches, selected, session, leafId } = tree;
@@ -197,14 +200,30 @@ export function askToMove(state: BrowseState, tree: TreeState): Step {
   if (!node) return toStep(state);
   if (session.itemPath) return showNotice(state, "This session is in the trash. Press Esc, then r to restore it.");
   if (branches.lineLength(selected) > 0) return unfold(state, tree);
-  const isAnew = node.type === "message" && node.role === "user";
+  const position = getPosition(node);
+  const isAnew = position === "before";
   if (!isAnew && node.id === leafId) return showNotice(state, "The conversation goes on from here already.");
   const words = cutTo(getEntryWords(node), 40);
   const question = isAnew
     ? `Go back to before "${words}", and take its text along?`
     : `Continue after "${words === "" ? escapeLine(node.type) : words}"?`;
-  const wanted = { change: "move", session, entryId: node.id, position: isAnew ? "before" : "at", leafId } as const;
+  const wanted = { change: "move", session, entryId: node.id, position, leafId } as const;
   return askBefore(state, { ask: "yes", question, wanted });
+}
+
+/** Forks the session from the selected entry: from before what a user said, from after anything else. */
+export function forkFrom(state: BrowseState, tree: TreeState): Step {
+  const { branches, selected, session } = tree;
+  const node = nodeAt(tree);
+  if (!node) return toStep(state);
+  if (session.itemPath) return showNotice(state, RESTORE_FIRST);
+  if (branches.lineLength(selected) > 0) return unfold(state, tree);
+  return change(state, { change: "fork", session, entryId: node.id, position: getPosition(node) });
+}
+
+/** Returns where a conversation goes on from an entry: before what a user said, so that it can be asked anew. */
+function getPosition({ type, role }: FlatNode): "at" | "before" {
+  return type === "message" && role === "user" ? "before" : "at";
 }
 
 export function askForLabel(state: BrowseState, tree: TreeState): Step {
@@ -220,11 +239,11 @@ export function askForLabel(state: BrowseState, tree: TreeState): Step {
 }
 
 /** Changes the tree as a change of its session did. */
-export function updateTreeAfter(state: BrowseState, { change, leafId }: ChangeOutcome): Step {
+export function updateTreeAfter(state: BrowseState, { change: done, leafId }: ChangeOutcome): Step {
   const { tree } = state;
   if (!tree) return toStep(state);
   let { branches } = tree;
-  if (change.change === "label") branches = branches.labelled(change.entryId, change.label || undefined);
+  if (done.change === "label") branches = branches.labelled(done.entryId, done.label || undefined);
   if (leafId === undefined) return regrown(state, tree, branches);
   branches = branches.with({ leafId });
   const step = regrown(state, { ...tree, leafId }, branches);

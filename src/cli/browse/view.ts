@@ -7,6 +7,7 @@ import {
   cutTo,
   escapeLine,
   formatAge,
+  formatClock,
   formatMoney,
   formatSize,
   getWidth,
@@ -22,7 +23,7 @@ import { getSelectedRow } from "./list.ts";
 import { getSortName } from "./list-keys.ts";
 import { formatPreview } from "./preview.ts";
 import type { BrowsedSession, BrowseState, ListRow, Sort, TreeState } from "./state.ts";
-import { formatTreeRow } from "./tree-rows.ts";
+import { formatTreeRow, getClockWidth } from "./tree-rows.ts";
 
 /** Returns the lines of the screen, none wider than it. */
 export function renderScreen(state: BrowseState, page: OutputStyle): string[] {
@@ -84,13 +85,15 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
   const head = formatListHead(columns, age, query.sort.toUpperCase(), page.width);
   const lines = visible.map((row, i) => {
     const isSelected = top + i === selected;
-    return marked(isSelected, (paint) => rowLine(state, row, columns, { ...page, paint }), page);
+    const sign = list.marked.has(row.session.sessionPath) ? "+" : " ";
+    return marked(isSelected, (paint) => rowLine(state, row, columns, { ...page, paint }), page, sign);
   });
   if (rows.length === 0 && !list.asked) lines.push(cutTo(`  ${emptySentence(state)}`, page.width));
   while (lines.length < height) lines.push("");
   const total =
     query.words.trim() === "" ? Math.max(list.total, rows.length) : rows.length + list.total - list.sessions.length;
-  const place = rows.length === 0 ? "" : `${group(selected + 1)} of ${group(total)}`;
+  const marks = list.marked.size === 0 ? "" : `${group(list.marked.size)} marked  `;
+  const place = rows.length === 0 ? marks : `${marks}${group(selected + 1)} of ${group(total)}`;
   return [
     titleLine(titleOf(state, page), place, page),
     page.paint("dim", cutTo(`${" ".repeat(CURSOR + MARKS)}${head}`, page.width)),
@@ -177,7 +180,11 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
   const height = computeLayout(state).treeHeight;
   const inner = { ...page, width: Math.max(1, page.width - CURSOR) };
   const lines: string[] = [];
-  const style = { idWidth: page.width >= 100 ? ENTRY_ID : 0, words };
+  const style = {
+    idWidth: page.width >= 100 ? ENTRY_ID : 0,
+    clockWidth: page.width >= 100 ? getClockWidth(branches.nodes, page) : 0,
+    words,
+  };
   for (let row = top; row < Math.min(top + height, branches.rows); row++)
     lines.push(marked(row === selected, (paint) => formatTreeRow(branches, row, { ...inner, paint }, style), page));
   if (branches.rows === 0)
@@ -190,7 +197,9 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
   while (lines.length < height) lines.push("");
   const search = isTyping || words !== "" ? show`Search: ${words}${isTyping ? "_" : ""}  ` : "";
   const title = `${search}${escapeLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
-  const place = branches.rows === 0 ? filter : `${filter}  ${group(selected + 1)} of ${group(branches.rows)}`;
+  const time = branches.rows === 0 ? "" : formatClock(branches.node(selected).timestamp);
+  const at = branches.rows === 0 ? "" : `${group(selected + 1)} of ${group(branches.rows)}`;
+  const place = [time, filter, at].filter(Boolean).join("  ");
   return [titleLine(title, place, page), ...lines];
 }
 
@@ -202,19 +211,19 @@ function titleLine(title: string, place: string, { width, paint }: OutputStyle):
   return `${paint("bold", pad(title, available))}  ${paint("dim", place)}`;
 }
 
-/** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
+/** Returns a line of the screen. The selected one begins with `>` for people who see no colours; `sign` follows. */
 function marked(
   isSelected: boolean,
   text: (paint: OutputStyle["paint"]) => string,
   { paint, width }: OutputStyle,
+  sign = " ",
 ): string {
-  if (!isSelected) return cutWhole(`  ${text(paint)}`, text, width);
-  return paint("inverse", pad(`> ${text(plain)}`, width));
+  if (!isSelected) return cutWhole(` ${sign}${text(paint)}`, ` ${sign}${text(plain)}`, width);
+  return paint("inverse", pad(`>${sign}${text(plain)}`, width));
 }
 
 /** Returns a painted line if it fits, else the same without paint, cut: only screens of a few columns need that. */
-function cutWhole(line: string, text: (paint: OutputStyle["paint"]) => string, width: number): string {
-  const bare = `  ${text(plain)}`;
+function cutWhole(line: string, bare: string, width: number): string {
   return getWidth(bare) <= width ? line : cutTo(bare, width);
 }
 

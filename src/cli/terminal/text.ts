@@ -188,6 +188,15 @@ export function shortenPath(path: string, home: string): string {
   return escapeControls(own ? `~${path.slice(home.length)}` : path);
 }
 
+/** Returns the name or the first message of a session in quotation marks. */
+export function quoteTitle(
+  { name, firstMessage }: { readonly name: string | null; readonly firstMessage: string | null },
+  width: number,
+  otherwise = "(nothing said)",
+): string {
+  return `"${cutTo(escapeLine(name || firstMessage || otherwise), width)}"`;
+}
+
 /** Characters of an id that distinguish sessions begun in different seconds. */
 const ID = 13;
 

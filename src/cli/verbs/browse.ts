@@ -12,23 +12,23 @@ import { CommandFailed, defineVerb, FAILURE, OK, type VerbContext } from "../ver
 export default defineVerb({
   name: "browse",
   meaning: "look through sessions on the whole screen, and pick one",
-  operands: [],
+  operands: ["[words...]"],
   more: `  pi --session "$(pi-session-server browse)"
 
 The sessions of the current directory come first; Tab shows those of all. Enter opens the \
 session in your agent, as resume does; where the output is no terminal, as above, it prints the path. ? lists the keys, and the last line shows the most needed.
-/ filters by names and by all that was said; the preview shows where.
+/ filters by names and by all that was said, as words on the command line do; the preview shows where.
 t shows the session's tree. There, Enter asks whether the conversation shall continue from the entry; from a user \
 message it continues before it, and the message's text is copied.
-Only keys that say so change a session, and u takes the last change back.
+Space marks sessions that a archives, or d deletes, together. Only keys that say so change a session, and u takes the last change back.
 q and Ctrl+C end with status 1, print nothing and start nothing.`,
-  async run(asking, { flags }) {
+  async run(asking, { operands, flags }) {
     const screen = asking.openScreen();
     if (screen === undefined)
       throw new Failure("unsupported_command", "browse needs a terminal to draw on. list prints the sessions.");
     let picked: Picked;
     try {
-      picked = await pick(asking, screen);
+      picked = await pick(asking, screen, operands.join(" "));
     } finally {
       screen.close();
     }
@@ -64,10 +64,10 @@ async function resumed(asking: VerbContext, sessionPath: string): Promise<Picked
 }
 
 /** Resolves to the session that is picked, if any. */
-function pick(asking: VerbContext, screen: Screen): Promise<Picked> {
+function pick(asking: VerbContext, screen: Screen, words: string): Promise<Picked> {
   const act = createActions(asking);
   return new Promise((resolve, reject) => {
-    let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd);
+    let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd, words);
     // Keys that were sent before the screen was closed are ignored.
     let isOver = false;
     const end = (sessionPath: string | null): void => {

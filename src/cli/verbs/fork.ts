@@ -1,5 +1,5 @@
-import { runWithEntry } from "../entries.ts";
-import { toRawPath } from "../terminal/text.ts";
+import { findPosition, runWithEntry } from "../entries.ts";
+import { shortenId, toRawPath } from "../terminal/text.ts";
 import { defineVerb, openNamedSession } from "../verb.ts";
 
 export default defineVerb({
@@ -7,16 +7,21 @@ export default defineVerb({
   meaning: "copy a path into a new session",
   operands: ["<session>", "[entry]"],
   onInterrupt: "The session is as it was; list shows whether its copy was finished.",
-  flags: { "--at": { meaning: "end the copy with the entry, whatever its type" } },
-  more: "It prints the path of the new session. Without an entry, it copies the path to the leaf. With a user message, the copy ends before that message, so that you can ask differently.",
+  flags: { "--at": { meaning: "end the copy with the entry, also if it is a user message" } },
+  more: "It prints the path of the new session. Without an entry, it copies the path to the leaf. With a user message, the copy ends before that message, so that you can ask differently; with any other entry, after it.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
     await openNamedSession(asking, session);
     if (entryId === undefined) return asking.ask("clone");
-    const position = flags.has("--at") ? "at" : undefined;
-    return runWithEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));
+    return runWithEntry(asking, entryId, async (id) =>
+      asking.ask("fork", { entryId: id, position: await findPosition(asking, id, flags) }),
+    );
   },
   isExact: () => true,
-  print: ({ sessionFile }, _given, { isTerminal }) =>
-    sessionFile === null ? ["The copy was in memory only and is lost."] : [toRawPath(sessionFile, isTerminal)],
+  print({ sessionFile, sessionId }, _given, { isTerminal }) {
+    if (sessionFile === null) return ["The copy was in memory only and is lost."];
+    // A person goes on by the id, a program by the path.
+    const next = isTerminal ? [`resume ${shortenId(sessionId)} goes on with it; undo takes it back.`] : [];
+    return [toRawPath(sessionFile, isTerminal), ...next];
+  },
 });

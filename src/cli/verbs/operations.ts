@@ -1,10 +1,19 @@
 /** Verbs for what happened: the list of it, and the ways back and forth. */
 
 import { parsePositive } from "../options.ts";
+import { findRecordedSession } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { cutTo, escapeLine, formatAge, pad, shortenPath, show, wrap } from "../terminal/text.ts";
 import { parseTimeFlag } from "../time-parser.ts";
-import { CommandFailed, defineVerb, FAILURE, OK, type ResultOf, toSessionParams, type Verb } from "../verb.ts";
+import {
+  CommandFailed,
+  defineVerb,
+  FAILURE,
+  OK,
+  type ResultOf,
+  type VerbArguments,
+  type VerbContext,
+} from "../verb.ts";
 import { rewordAsVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
@@ -18,7 +27,7 @@ const SESSION = 20;
 const WIDE = 72;
 const GAP = "  ";
 
-const IN = { value: "session", meaning: "choose among operations on this session, by its path or id" };
+const IN = { value: "session", meaning: "choose among operations on this session" };
 const REFUSES =
   "An id from operations, or 4 characters of it, names another one. Where something has changed since, it refuses and says what.";
 
@@ -32,10 +41,10 @@ export const operations = defineVerb({
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   more: "It lists moves of the leaf, names, labels, forks, merges, archiving, deleting, relocating, migrating, repairing and importing, by any process. undo takes an id from here.",
-  run(asking, { operands: [session], flags }) {
+  async run(asking, { operands: [session], flags }) {
     const { ask, isTerminal } = asking;
     return ask("list_operations", {
-      ...(session === undefined ? {} : toSessionParams(session)),
+      ...(session === undefined ? {} : await findRecordedSession(asking, session)),
       // The record has each with its own id; a person thinks of changes made at once as one.
       grouped: flags.has("--json") ? undefined : true,
       since: parseTimeFlag(flags, "--since", asking),
@@ -75,7 +84,7 @@ export const undo = defineVerb({
   more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. ${REFUSES}`,
   async run(asking, given) {
     try {
-      return await asking.ask("undo", wanted(given));
+      return await asking.ask("undo", await wanted(asking, given));
     } catch (error) {
       // The last operation has no way back, and the error names the one before it.
       if (!(error instanceof CommandFailed)) throw error;
@@ -94,14 +103,14 @@ export const redo = defineVerb({
   operands: ["[id]"],
   flags: { "--in": IN },
   more: `Without an id, it repeats what undo took back last, if nothing was done since. ${REFUSES}`,
-  run: (asking, given) => asking.ask("redo", wanted(given)),
+  run: async (asking, given) => asking.ask("redo", await wanted(asking, given)),
   print: (result, _given, page) => lines(result, page, ["undo takes it back again.", "undo takes them back again."]),
   status,
 });
 
-function wanted({ operands: [operationId], flags }: Parameters<Verb["run"]>[1]) {
+async function wanted(asking: VerbContext, { operands: [operationId], flags }: VerbArguments) {
   const session = flags.get("--in");
-  return { operationId, ...(session === undefined ? {} : toSessionParams(session)) };
+  return { operationId, ...(session === undefined ? {} : await findRecordedSession(asking, session)) };
 }
 
 function status({ refused = [] }: ResultOf<"undo">): number {

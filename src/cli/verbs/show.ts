@@ -1,6 +1,6 @@
 import { BEFORE_ALL, formatEntry, formatMessage } from "../conversation.ts";
 import { runWithEntry } from "../entries.ts";
-import { parsePositive } from "../options.ts";
+import { parsePositive, UsageError } from "../options.ts";
 import { show, wrap } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type ResultOf } from "../verb.ts";
 import { formatNewerVersion } from "./verify.ts";
@@ -10,6 +10,9 @@ type ShownPage = (
   | (ResultOf<"get_messages"> & { readonly entries?: undefined })
   | (ResultOf<"get_path"> & { readonly messages?: undefined })
 ) & { readonly newer?: { readonly reason: string }; readonly hasMore?: boolean };
+
+/** Messages that --tail prints without a number. */
+const TAIL = 10;
 
 export default defineVerb({
   name: "show",
@@ -22,6 +25,11 @@ export default defineVerb({
     },
     "--entry": { value: "id", meaning: "print the path to the entry with this id or label; implies --path" },
     "--full": { meaning: "print the whole output of tools" },
+    "--tail": {
+      value: "n",
+      otherwise: `${TAIL}`,
+      meaning: `print the last messages or entries only; ${TAIL} if no number follows`,
+    },
     "--limit": { value: "n", meaning: "print at most this many messages or entries, from the oldest on" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
@@ -30,7 +38,11 @@ export default defineVerb({
     const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
     const images = flags.has("--json") ? undefined : ("reference" as const);
-    const page = { limit: parsePositive(flags, "--limit"), cursor: flags.get("--cursor"), images };
+    const tail = parsePositive(flags, "--tail");
+    if (tail !== undefined && flags.has("--limit"))
+      throw new UsageError("--tail prints the last messages, --limit the first. Give one of them.");
+    const limit = tail ?? parsePositive(flags, "--limit");
+    const page = { fromEnd: tail === undefined ? undefined : true, limit, cursor: flags.get("--cursor"), images };
     const entryId = flags.get("--entry");
     const isBeforeAll = entryId === undefined && leafId === null;
     const newer = diagnostics.find(({ kind }) => kind === "newer_version");
@@ -48,12 +60,16 @@ export default defineVerb({
     if (newer) yield* [...wrap(formatNewerVersion(newer), page.width), ""];
     if (newer && items.length === 0) yield "Nothing in it is known here.";
     else if (items.length === 0) yield hasMore ? BEFORE_ALL : "Nothing was said yet.";
+    const cursor = page.paint(
+      "dim",
+      show`There is more${flags.has("--tail") ? " before this" : ""}: --cursor ${nextCursor ?? ""}`,
+    );
+    const [before, after] = nextCursor === undefined ? [] : flags.has("--tail") ? [cursor] : [undefined, cursor];
+    if (before !== undefined) yield* [before, ""];
     for (const [i, item] of items.entries()) {
       if (i > 0) yield "";
       yield* messages ? formatMessage(item, page, isWhole) : formatEntry(item, page, isWhole);
     }
-    if (nextCursor === undefined) return;
-    yield "";
-    yield page.paint("dim", show`There is more: --cursor ${nextCursor}`);
+    if (after !== undefined) yield* ["", after];
   },
 });

@@ -31,18 +31,24 @@ export function* formatTrash(
     return;
   }
   const id = idWidth(items);
-  yield page.paint("dim", cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR PATH"]), page.width));
+  yield page.paint(
+    "dim",
+    cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR FIRST MESSAGE"]), page.width),
+  );
   for (const item of items) yield row(item, id, page);
   const sum = `${count(total, "item", "items")}, ${formatSize(totalBytes)}. restore <id> brings a session back.`;
   yield page.paint("dim", cutTo(sum, page.width));
 }
 
 function row(
-  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: ListedTrash,
+  { deletedAt, messageCount, sizeBytes, sessionId, name, firstMessage, sessionPath, fileCount }: ListedTrash,
   id: number,
   page: OutputStyle,
 ) {
-  const title = fileCount === undefined ? name : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
+  const title =
+    fileCount === undefined
+      ? (name ?? firstMessage)
+      : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
   return cutTo(
     cells(page, [
       formatAge(page.now - Date.parse(deletedAt)),

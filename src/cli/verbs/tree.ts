@@ -1,5 +1,5 @@
 import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
-import { formatHeads, formatPlainRow, formatTreeRow } from "../browse/tree-rows.ts";
+import { formatHeads, formatPlainRow, formatTreeRow, getClockWidth } from "../browse/tree-rows.ts";
 import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
 
 /** Filters as they are typed. */
@@ -33,7 +33,7 @@ export default defineVerb({
   },
   more:
     "A star marks the leaf, where the conversation continues; the path to it is in the first column. On a terminal, entries " +
-    "between two questions are folded into one line. fork, show and compare take the ids.",
+    "between two questions are folded into one line, and a wide one shows times. fork, show and compare take the ids.",
   async run(asking, { operands, flags }) {
     await openNamedSession(asking, operands[0]);
     const tree = await asking.ask("get_tree", { format: "flat" });
@@ -51,7 +51,8 @@ export default defineVerb({
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
     const longest = nodes.reduce((width, { id }) => Math.max(width, id.length), 0);
     const draw = isPlain ? formatPlainRow : formatTreeRow;
-    const style = { idWidth: Math.min(longest, ID), heads: byRow(branches, heads) };
+    const clockWidth = page.isTerminal ? getClockWidth(nodes, page) : 0;
+    const style = { idWidth: Math.min(longest, ID), clockWidth, heads: byRow(branches, heads) };
     for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, style);
   },
 });

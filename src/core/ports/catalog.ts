@@ -194,7 +194,7 @@ export interface FoundHits extends PerhapsLimited {
 }
 
 /** A property that groups usage. */
-export type UsageGroup = "day" | "model" | "cwd" | "session";
+export type UsageGroup = "day" | "week" | "model" | "cwd" | "session";
 
 export interface UsageRequest extends AboutFleet {
   readonly groupBy: readonly UsageGroup[];
@@ -232,6 +232,8 @@ interface UsageSums extends Readonly<Spent> {
 export interface UsageRow extends UsageSums, Partial<ModelUsed> {
   /** Null if no time is known. */
   readonly day?: string | null;
+  /** The Monday that it begins with. */
+  readonly week?: string | null;
   readonly cwd?: string | null;
   readonly session?: Listed;
 }

@@ -55,6 +55,8 @@ export interface Deleted {
 }
 
 export interface Relocated extends MovedSession {
+  /** Missing if nothing was changed, or a relocation that was interrupted was completed. */
+  readonly operationId?: string;
   /** Path of the kept original file; null if nothing of it was changed. */
   readonly keptAt: string | null;
 }
@@ -90,8 +92,10 @@ export interface Trashed {
   readonly sizeBytes: number;
   /** Paths of leftovers before; null for a session. */
   readonly files: readonly string[] | null;
-  /** Both are null for leftovers. */
+  /** These are null for leftovers. */
   readonly name: string | null;
+  /** The first characters of what the user said first. */
+  readonly firstMessage: string | null;
   readonly messageCount: number | null;
 }
 
@@ -137,7 +141,7 @@ export interface LifeCycle {
   /**
    * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
    */
-  relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
+  relocate(file: string, cwd: string, allowMissing?: boolean, options?: MoveOptions): Promise<Relocated>;
   /** Imports a session file, also another agent's. Throws not_a_session, and corrupt for a damaged header. */
   import(path: string, progress?: Progress): Promise<Imported>;
   readonly leftovers: Leftovers;

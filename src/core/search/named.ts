@@ -1,11 +1,17 @@
 /** Finds our sessions that a person names: by an id, by the beginning of one, or by name. */
 
 import { Failure } from "../failure.ts";
+import { toBytes } from "../json/json.ts";
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
 import { formatTime } from "./listing.ts";
+import { fold } from "./query.ts";
 
 /** Characters of an id that name a session which is moved or deleted; with fewer, a slip of the hand names another. */
 export const LEAST_OF_ID = 4;
+/** Bytes of a part of a name. */
+const LEAST_OF_NAME = 3;
+/** Characters of a first message that stand for the name of a session without one. */
+const TITLE = 100;
 /** Sessions that are listed at most when several fit. */
 const MOST_LISTED = 10;
 
@@ -14,6 +20,9 @@ export type Preferred = "listed" | "archived" | "both";
 
 /** Kinds of names: whole ids; these and their beginnings; these and session names. */
 export type Naming = "whole" | "id" | "name";
+
+/** The ways to find a session for each kind of name, in their order. */
+const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, name: 6 };
 
 /** Returns whether a word names a session by its path. */
 export function isPath(word: string): boolean {
@@ -32,36 +41,56 @@ export async function findOurSessions(
   return filterByName([...listed.found, ...archived.found], word, preferred, "name");
 }
 
-/** Returns the sessions with an id, else those with an id that begins so, else those with this name. */
-export function filterByName(
-  sessions: readonly Listed[],
+/**
+ * Returns the sessions with an id, else those with an id that begins so, else those with this name, also in another case,
+ * else those with the word in their name, else those without a name that have it in their first message.
+ */
+export function filterByName<One extends Pick<Listed, "id" | "name" | "firstMessage" | "archived">>(
+  sessions: readonly One[],
   word: string,
   preferred: Preferred,
   by: Naming,
-): readonly Listed[] {
+): readonly One[] {
   const text = word.trim();
   if (text === "") return [];
-  const ways: readonly [Naming, (listed: Listed) => boolean][] = [
-    ["whole", ({ id }) => id === word],
-    ["id", ({ id }) => id.startsWith(word)],
-    ["name", ({ name }) => name?.trim() === text],
+  const folded = fold(text);
+  const isLong = toBytes(folded).length >= LEAST_OF_NAME;
+  const ways: readonly ((listed: One) => boolean)[] = [
+    ({ id }) => id === word,
+    ({ id }) => id.startsWith(word),
+    (listed) => isNamed(listed, text),
+    ({ name }) => fold(name?.trim() ?? "") === folded,
+    ({ name }) => isLong && fold(name ?? "").includes(folded),
+    ({ name, firstMessage }) => isLong && name === null && fold(firstMessage?.slice(0, TITLE) ?? "").includes(folded),
   ];
-  for (const [naming, way] of ways) {
+  for (const way of ways.slice(0, WAYS[by])) {
     const found = sessions.filter(way);
     const first = found.filter(({ archived }) => preferred === "both" || archived === (preferred === "archived"));
     if (found.length > 0) return first.length > 0 ? first : found;
-    if (naming === by) break;
   }
   return [];
 }
 
+/** Returns whether a word is the name of a session as it stands. */
+export function isNamed({ name }: Pick<Listed, "name">, word: string): boolean {
+  return name?.trim() === word.trim();
+}
+
+/** Returns what several sessions have in common that a word names, and what distinguishes them. */
+export function describeShared(found: readonly Pick<Listed, "id" | "name">[], word: string): string {
+  if (found[0].id.startsWith(word)) return `an id that begins with ${word}. Give more of it.`;
+  if (found.every((one) => isNamed(one, word))) return `the name ${word}. Use the beginning of the id.`;
+  const where = found[0].name === null ? "first message" : "name";
+  return `${word} in their ${where}. Give more of it, or the beginning of the id.`;
+}
+
+/** The facts of a session that distinguish it from others which a word names, too. */
+type NamedFacts = Pick<Listed, "id" | "path" | "name" | "firstMessage" | "cwd" | "modified">;
+
 /** Returns the session that all of these are. Throws ambiguous_id, with the sessions as candidates. */
-export function requireOneSession(found: readonly Listed[], word: string): Listed {
+export function requireOneSession<One extends NamedFacts>(found: readonly One[], word: string): One {
   if (found.every(({ id }) => id === found[0].id)) return found[0];
-  const isId = found[0].id.startsWith(word);
-  const sentence = isId
-    ? `${found.length} sessions have an id that begins with ${word}. Give more of it.`
-    : `${found.length} sessions have the name ${word}. Use the beginning of the id.`;
+  const sentence = `${found.length} sessions have ${describeShared(found, word)}`;
   const candidates = found.slice(0, MOST_LISTED).map(({ id, path, name, firstMessage, cwd, modified }) => ({
     sessionId: id,
     sessionPath: path,

@@ -160,6 +160,15 @@ function spentAt(sums: Float64Array, base: number) {
   return { messages, tokens: { input, output, cacheRead, cacheWrite, total }, cost };
 }
 
+/** Returns the Monday of the week of a day, both counted from 1970, which began on a Thursday. */
+function toMonday(day: number): number {
+  return day === NO_DAY ? NO_DAY : day - ((day + 3) % 7);
+}
+
+function toDate(day: number): string | null {
+  return day === NO_DAY ? null : new Date(day * DAY).toISOString().slice(0, 10);
+}
+
 /** The groups of one request. Their sums are in one list of numbers, and rows are made only of those that are read. */
 class Groups {
   private readonly by: ReadonlySet<UsageGroup>;
@@ -191,7 +200,7 @@ class Groups {
 
   add(owner: number, rows: readonly number[], at: number): void {
     const quarter = rows[at];
-    const day = !this.by.has("day") ? 0 : quarter === NO_QUARTER ? NO_DAY : this.dayOf(quarter);
+    const day = this.dayFor(quarter);
     const model = this.by.has("model") ? rows[at + AT.model] : 0;
     // Exact: whole numbers are up to 9e15, which is two million owners.
     const key = (owner * MANY_DAYS + day + 1) * MANY_MODELS + model;
@@ -206,6 +215,15 @@ class Groups {
       }
     }
     addNumbers(this.sums, group * 2 * SUMMED, rows, at);
+  }
+
+  /** Returns the day that a quarter counts for: that of its week is the Monday. */
+  private dayFor(quarter: number): number {
+    const { by } = this;
+    if (!by.has("day") && !by.has("week")) return 0;
+    if (quarter === NO_QUARTER) return NO_DAY;
+    const day = this.dayOf(quarter);
+    return by.has("day") ? day : toMonday(day);
   }
 
   /** Returns the rows, the latest day first, on each day the highest cost first, and then the most tokens. */
@@ -228,7 +246,8 @@ class Groups {
     const { owner, day, model } = this.keys[group];
     const listed = this.owners[owner];
     return {
-      ...(by.has("day") ? { day: day === NO_DAY ? null : new Date(day * DAY).toISOString().slice(0, 10) } : {}),
+      ...(by.has("day") ? { day: toDate(day) } : {}),
+      ...(by.has("week") ? { week: toDate(toMonday(day)) } : {}),
       ...(by.has("model") ? this.models[model] : {}),
       ...(by.has("cwd") || by.has("session") ? { cwd: listed.cwd } : {}),
       ...(by.has("session") ? { session: listed } : {}),
@@ -248,14 +267,14 @@ function nameOf({ provider, model }: ModelUsed): string {
 }
 
 /** The part of a row that orders rows. */
-type Place = Pick<UsageRow, "day" | "provider" | "model" | "cwd" | "cost"> & {
+type Place = Pick<UsageRow, "day" | "week" | "provider" | "model" | "cwd" | "cost"> & {
   readonly tokens: { readonly total: number };
   readonly session?: Pick<Listed, "path">;
 };
 
 function compareRows(a: Place, b: Place): number {
   return (
-    compare(b.day ?? "", a.day ?? "") ||
+    compare(b.day ?? b.week ?? "", a.day ?? a.week ?? "") ||
     b.cost - a.cost ||
     b.tokens.total - a.tokens.total ||
     compare(identity(a), identity(b))
@@ -269,7 +288,7 @@ function identity({ provider, model, cwd, session }: Place): string {
 
 /** Returns the cursor of the page after a row. */
 export function makeRowCursor(row: UsageRow, groupBy: readonly UsageGroup[]): string {
-  const { day, provider, model, cwd, session, cost, tokens } = row;
+  const { week, day = week, provider, model, cwd, session, cost, tokens } = row;
   return packCursor([groupBy.join(), day, provider, model, cwd, session?.path, cost, tokens.total]);
 }
 

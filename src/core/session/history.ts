@@ -17,7 +17,12 @@ export const SHORTEST_ID = 4;
 const MOST_LISTED = 3;
 
 /** Beginnings of sentences about operations on several sessions as one. */
-export const DID = { archive: "Archived", unarchive: "Brought back from the archive:", delete: "Deleted" } as const;
+export const DID = {
+  archive: "Archived",
+  unarchive: "Brought back from the archive:",
+  delete: "Deleted",
+  relocate: "Relocated",
+} as const;
 
 /** Members of each step that must be strings. */
 const NEEDED: Readonly<Record<OperationStep["do"], readonly string[]>> = {

@@ -8,6 +8,7 @@ import {
   type DrawnBranch,
   type EntryView,
   startDrawing,
+  TOO_LONG,
   viewEntry,
   walkBranch,
   writeBlocks,
@@ -30,8 +31,8 @@ export function* writeBranch(page: ExportPage, branch: DrawnBranch): Generator<s
     if (step.is === "end") yield FOLD_END;
     else if (step.is === "fold") {
       const count = formatCount(step.fold.end - step.fold.start, "entry", "entries");
-      yield `What follows was compacted: [read the summary](#${page.anchorOf(step.fold.by)}).\n\n`;
-      yield writeFoldStart(`${count} that a compaction replaced`);
+      yield `${TOO_LONG}: [read the summary](#${page.anchorOf(step.fold.by)}).\n\n`;
+      yield writeFoldStart(`Read the ${count} that the summary replaced`);
     } else {
       const { entry, results } = step;
       yield entryMarkdown(page, entry, viewEntry(page, entry, written), results);

@@ -13,6 +13,7 @@ import { type PagePlace, parsePlace, toHash } from "./links.ts";
 import { NONE, TreeModel } from "./model.ts";
 import { TreePane } from "./pane.ts";
 import { PathMarks } from "./path.ts";
+import { ReadingChoice } from "./reading.ts";
 import { describeSpeaker, formatTime, KIND_NAMES } from "./say.ts";
 import { PageSearch } from "./search.ts";
 import { ENTRY } from "./text.ts";
@@ -42,6 +43,7 @@ export class PageApp {
   });
   private readonly pane = create("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
   private readonly finder = new SearchField(this.search, this.tree);
+  private readonly reading = new ReadingChoice();
   private readonly chosen = create("div", { class: "chosen" });
   private readonly toast = create("div", { class: "toast", role: "status" });
   private readonly opener = makeButton("Tree", "opener", () => this.toggle());
@@ -95,10 +97,11 @@ export class PageApp {
   // --- the entries ------------------------------------------------------------------------------------------------
 
   private build(): void {
-    const { pane, finder, tree, chosen } = this;
+    const { pane, finder, tree, reading, chosen } = this;
     const help = makeButton("?", "icon", showHelp, "Keys (?)");
     const close = makeButton("×", "icon close", () => this.toggle(false), "Close the tree (Esc)");
-    pane.append(create("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
+    const head = create("div", { class: "pane-head" }, finder.element, help, close);
+    pane.append(head, tree.filters, tree.tree, reading.element, chosen);
     for (const icon of pane.querySelectorAll<HTMLElement>(".icon")) icon.setAttribute("aria-label", icon.title);
     this.opener.setAttribute("aria-controls", pane.id);
     this.opener.setAttribute("aria-expanded", "false");
@@ -141,6 +144,7 @@ export class PageApp {
 
   private dress({ element }: PageBlock): void {
     dressEntries(element);
+    this.reading.unfoldIn(element);
     this.marks.updateIn(element);
   }
 
@@ -197,6 +201,7 @@ export class PageApp {
   private showPath(end: number, isAsked: boolean): void {
     if (isAsked && end === NONE) return;
     this.blocks.show(end);
+    this.reading.unfoldIn(this.blocks.stage);
     this.marks.update();
     this.tree.update();
     if (!isAsked) return;
@@ -231,6 +236,7 @@ export class PageApp {
     const element = blocks.elementOf(row);
     if (!element) return;
     openAround(element);
+    if (!element.checkVisibility()) this.reading.showAll();
     document.querySelector(".here")?.classList.remove("here");
     element.classList.add("here");
     this.brought = element;
@@ -355,6 +361,7 @@ export class PageApp {
       l: () => this.showPath(this.startEnd(), true),
       y: () => this.copyLink(at()),
       f: () => this.tree.turn(),
+      x: () => this.reading.turn(),
       t: () => this.toggle(),
       "?": showHelp,
       Escape: () => this.escape(),

@@ -16,6 +16,7 @@ const HELP: readonly (readonly [keys: string, meaning: string])[] = [
   ["l", "back to the leaf"],
   ["y", "copy the link to this entry"],
   ["f", "next filter of the tree"],
+  ["x", "expand all, or fold all"],
   ["t", "show or hide the tree"],
   ["Esc", "close, or end the search"],
 ];

@@ -48,9 +48,9 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       runExclusively(deps, file, "bringing the session back", (locked) =>
         moveBetween(deps, locked, archive, home, { ...options, kind: "unarchive" }),
       ),
-    relocate: (file, cwd, allowMissing = false) =>
+    relocate: (file, cwd, allowMissing = false, options = {}) =>
       runExclusively(deps, file, "relocating the session", (locked) =>
-        relocateSession(deps, locked, cwd, allowMissing),
+        relocateSession(deps, locked, cwd, allowMissing, options),
       ),
     import: (path, progress) => importAny(deps, path, progress),
     leftovers: makeLeftovers(deps),

@@ -1,7 +1,7 @@
 /** Changes of whole sessions as operations: recorded before they begin, and checked if their end is not recorded. */
 
 import { Failure } from "../../core/failure.ts";
-import { getContentText } from "../../core/format/message.ts";
+import { getContentText, toPreview } from "../../core/format/message.ts";
 import { parse } from "../../core/json/json.ts";
 import type {
   BegunOperation,
@@ -28,9 +28,14 @@ import { findItemFrom, findOwnItem, isInTrash, readItem } from "./trash-items.ts
 const NAME = KNOWN_TYPES.indexOf("session_info");
 const MESSAGE = KNOWN_TYPES.indexOf("message");
 
+/** Characters of a first message that help a person to recognize a session. */
+const FIRST_MESSAGE = 200;
+
 /** Facts by which a person recognizes a session. */
 export interface TitleFacts {
   readonly name: string | null;
+  /** The first characters of what the user said first. */
+  readonly firstMessage: string | null;
   /** Its name or first words, as a quotation, else its id. */
   readonly title: string;
   readonly messageCount: number;
@@ -47,7 +52,8 @@ export function getTitleFacts(log: Log): TitleFacts {
   let first = 0;
   while (first < nodes.count && nodes.role(first) !== "user") first++;
   const said = first < nodes.count ? textOf(log, first, (entry) => getContentText(entry.message?.content)) : null;
-  return { name, title: makeTitle(name ?? said, log.header.id), messageCount };
+  const firstMessage = said === null ? null : toPreview(said, FIRST_MESSAGE);
+  return { name, firstMessage, title: makeTitle(name ?? said, log.header.id), messageCount };
 }
 
 interface SomeEntry {

@@ -5,8 +5,9 @@ import { toUnfinishedFailure } from "../../core/errno.ts";
 import { BadParams, describeUnchanged, Failure } from "../../core/failure.ts";
 import { replaceMember } from "../../core/format/entry.ts";
 import { areSameBytes, toBytes } from "../../core/json/json.ts";
-import type { MovedSession, Relocated } from "../../core/ports/lifecycle.ts";
+import type { MovedSession, MoveOptions, Relocated } from "../../core/ports/lifecycle.ts";
 import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
+import { DID } from "../../core/session/history.ts";
 import { copyBytes, cutBack, hasSameBytes } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, getInfoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
@@ -17,7 +18,7 @@ import { isOneFile, isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLock, type Lock } from "../locks/contract.ts";
 import { locateLockInFolder } from "../locks/lock-paths.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
-import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { type LifecycleDeps, type LockedSession, requireAsSeen } from "./exclusive.ts";
 import { getPreviousCwd, readHeaderLine, readHeaderText, requireHeaderText } from "./header-lines.ts";
 import { findBelongings, makeTakenFailure, moveTogether, type PathChange, requireFreePaths } from "./move.ts";
 import { describeSession, getTitleFacts, runRecorded } from "./recorded.ts";
@@ -33,7 +34,9 @@ export async function relocateSession(
   locked: LockedSession,
   wanted: string,
   allowMissing: boolean,
+  options: MoveOptions,
 ): Promise<Relocated> {
+  requireAsSeen(deps, locked, options);
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
   const facts = getTitleFacts(locked.log);
@@ -53,10 +56,11 @@ export async function relocateSession(
     cwd,
     header: headerBefore(deps, locked, cwd),
   };
+  const text = `${DID.relocate} ${facts.title} to ${cwd}.`;
   return runRecorded(
     deps,
-    { kind: "relocate", ...describeSession(locked, facts), text: `Relocated ${facts.title} to ${cwd}.`, step },
-    () => relocate(deps, locked, house),
+    { kind: "relocate", group: options.group, ...describeSession(locked, facts), text, step },
+    async ({ id: operationId }) => ({ operationId, ...(await relocate(deps, locked, house)) }),
     ({ movedTo, keptAt }) => ({ step: { ...step, to: movedTo, keptAt } }),
   );
 }

@@ -22,6 +22,7 @@ export interface TrashRecord {
   readonly leafId?: string | null;
   readonly operationId?: string;
   readonly name?: string | null;
+  readonly firstMessage?: string | null;
   readonly messageCount?: number;
   /** For leftovers, which belong to no deleted session: their former paths. */
   readonly files?: readonly string[];
@@ -138,9 +139,16 @@ export function measureFolder(disk: Disk, folder: string): number {
 function readRecord(disk: Disk, item: string): TrashRecord | undefined {
   try {
     const record = parse(readWhole(disk, join(item, RECORD))) as Partial<TrashRecord> | null;
-    const { sessionId, path, deletedAt, files = [], name = null } = record ?? {};
-    const texts = [sessionId, path, deletedAt, ...(Array.isArray(files) ? files : [null])];
-    const isWhole = texts.every((value) => typeof value === "string") && (name === null || typeof name === "string");
+    const { sessionId, path, deletedAt, files = [], name, firstMessage } = record ?? {};
+    const texts = [
+      sessionId,
+      path,
+      deletedAt,
+      name ?? "",
+      firstMessage ?? "",
+      ...(Array.isArray(files) ? files : [null]),
+    ];
+    const isWhole = texts.every((value) => typeof value === "string");
     return isWhole ? (record as TrashRecord) : undefined;
   } catch {
     // The folder is not ours, or a crash left it without its record.

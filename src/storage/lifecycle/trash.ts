@@ -161,13 +161,14 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
 async function toItem(
   deps: LifecycleDeps,
   locked: LockedSession,
-  { name, messageCount }: TitleFacts,
+  { name, firstMessage, messageCount }: TitleFacts,
   { id, at }: Deletion,
   paths: readonly string[],
 ): Promise<string> {
   const { disk } = deps;
   const { sessionId, file: path, leafId } = locked;
-  const record: TrashRecord = { sessionId, path, deletedAt: at, leafId, operationId: id, name, messageCount };
+  const said = { name, firstMessage, messageCount };
+  const record: TrashRecord = { sessionId, path, deletedAt: at, leafId, operationId: id, ...said };
   const begun = begunItem(deps, locked);
   if (begun !== undefined) await writeRecord(disk, begun, record);
   const item = begun ?? (await makeItem(disk, deps.paths, SESSION_ID.test(sessionId) ? sessionId : "session", record));
@@ -310,7 +311,7 @@ export function listTrashed(deps: LifecycleDeps): Trashed[] {
   const { disk } = deps;
   const found: Trashed[] = [];
   for (const { item, record } of listItems(deps)) {
-    const { sessionId, path, deletedAt, files, name = null, messageCount = null } = record;
+    const { sessionId, path, deletedAt, files, name = null, firstMessage = null, messageCount = null } = record;
     if (!isInTrash(disk, item) || ![path, ...(files ?? [])].every((file) => isAllowed(deps, file))) continue;
     found.push({
       itemPath: item,
@@ -320,6 +321,7 @@ export function listTrashed(deps: LifecycleDeps): Trashed[] {
       sizeBytes: measureFolder(disk, item),
       files: files ?? null,
       name,
+      firstMessage,
       messageCount,
     });
   }

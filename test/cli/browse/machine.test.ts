@@ -54,8 +54,14 @@ function inShort(effect: BrowseEffect): string {
     case "preview":
       return joined("preview", n(effect.place.sessionPath), effect.place.entryId, `#${effect.ticket}`);
     case "change": {
-      const { change, session, ...rest } = effect.change as BrowseChange & { session?: Json };
-      return joined(change, session && n(session.sessionPath), ...Object.values(rest).map((value) => value || "''"));
+      const {
+        change,
+        session,
+        others = [],
+        ...rest
+      } = effect.change as BrowseChange & { session?: Json; others?: Json };
+      const paths = [...(session ? [session] : []), ...others].map(({ sessionPath }) => n(sessionPath));
+      return joined(change, ...paths, ...Object.values(rest).map((value) => value || "''"));
     }
     case "open":
       return joined("open", n(effect.session.sessionPath));
@@ -83,8 +89,8 @@ class Browsing {
   readonly asked: BrowseEffect[];
   private change: BrowseChange | undefined;
 
-  constructor(rows = 13, columns = 80) {
-    const { state, effects } = begin(rows, columns, CWD);
+  constructor(rows = 13, columns = 80, words = "") {
+    const { state, effects } = begin(rows, columns, CWD, words);
     this.state = state;
     this.asked = [...effects];
   }
@@ -153,7 +159,7 @@ class Browsing {
   walk(script: string): this {
     for (const line of script.trim().split("\n")) {
       const [acts, ...looks] = line.trim().split(/(?:^| +)\| /);
-      for (const act of acts.match(/\[[^\]]*\]|'[^']*'|[^\s]+/g) ?? []) {
+      for (const act of acts.match(/\[(?:[^\][]|\[[^\]]*\])*\]|'[^']*'|[^\s]+/g) ?? []) {
         if (/^\[.*\]$/.test(act)) this.answer(act.slice(1, -1));
         else this.press(act.replace(/^'(.*)'$/, "$1").replace("<space>", " "));
       }
@@ -339,6 +345,13 @@ describe("the filter", () => {
       [1-2] | = end 1`,
   });
 
+  test("begins with words, and with the sessions of all folders that fit them", () => {
+    new Browsing(13, 80, "pear").walk(`
+      <enter> | = list all folders "pear"; search pear all folders | 0: Filter: pear  Sessions of all folders
+      [] | _ Reading the sessions…
+      [found pear: 77d {"hits":[{"sessionPath":"/s/77.jsonl","sessionId":"x","entryId":"d","firstMessage":"Fruit"}]}] | = end 77`);
+  });
+
   test("loses a word by Ctrl+W, and all by Ctrl+U", () => {
     const browsing = ready().press("/", "one two", "<ctrl+w>");
     expect(browsing.state.list.query.words).toBe("one ");
@@ -416,6 +429,32 @@ describe("changes", () => {
       [0-2] a | = unarchive 0`,
     "y copies the id and Y the path, and the line shows it": `
       y Y | = copy id-000000; copy /s/0.jsonl | _ Copied: /s/0.jsonl`,
+  });
+
+  testScripts({
+    "several marked are archived after a question, and unmarked ones stay": `
+      <space> j <space> | 0: *2 marked  4 of 20 | > Name 3 | 2: *+*Name 0 | 4: *+*first 2
+      a | _ Archive 2 sessions: "Name 0", "first 2"? y/n
+      n | _ Nothing was changed.
+      a y | = archive 0 2
+      [done: 2 sessions are in the archive. {"moved":["/s/0.jsonl","/s/2.jsonl"]}] | # 18 | > Name 3 | 0: *~/app   *
+      a | = archive 3`,
+    "those that were not moved stay marked": `
+      <space> <space> d | _ Delete 2 sessions: "Name 0", "first 1"? y/n
+      y | = delete 0 1
+      [done: 1 session. {"moved":["/s/0.jsonl"]}] d | _ Delete "first 1", 1 message, 1.0 kB? y/n`,
+    "marks stay while the list is filtered; Esc ends the filter, then the marks, and another shelf has none": `
+      <space> / q | = list "q"
+      [7-9] <down> <space> | 0: *2 marked* | # 2
+      <escape> | = list | 0: *2 marked*
+      [0-20] G k <space> | 0: *3 marked* | @ 19
+      k <space> | 0: *2 marked*
+      <escape> | 0: Sessions of ~/app *
+      <space> A | = list archive
+      [0-5] a | = unarchive 0`,
+    "keys for marking wait for the list, too": `
+      <tab> <space> | = list all folders
+      [5-9] | 0: *1 marked* | 2: *+*first 5*`,
   });
 
   test("that fail say why, and all stays; of the last one mark the one before it", () => {
@@ -580,6 +619,11 @@ describe("the tree", () => {
       / q | 0: Search: q_*
       <escape> | 0: Name 0*`,
     "leads back to the list as it was by Esc": "<escape> | > Name 0",
+    "copies the path to an entry by F, from before what a user said": `
+      k F | = fork 0 b at
+      [done: It is copied. {"made":"/s/50.jsonl"}] | = list | _ It is copied. | > two
+      [0-3] j j F | = fork 0 d before
+      [done: {"made":"/s/51.jsonl","text":"next"}] | = copy next; list`,
     "ends by q": "q | = end",
     "is read again when something in it was taken back": `
       u | = undo

@@ -197,6 +197,61 @@ describe("browse", () => {
     expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
   });
 
+  test("archives and deletes marked sessions as one change, which u takes back; one in use stays", async () => {
+    const place = temporaryPlace();
+    const files = ["one", "two", "three"].map((id) => said(place, id, `about ${id}`));
+    const there = (): boolean[] => files.map((file) => existsSync(file));
+    const server = serveHere(["--session", files[0], "--events", "none"], { place });
+    const { glass, done } = browsing(place);
+    await glass.walk(
+      ["", "1 of 3"],
+      ["  ", "2 marked"],
+      ["a", /Archive 2 sessions: "about \w+", "about \w+"\? y\/n/],
+      ["y", "2 sessions are in the archive, which A shows. u takes them back."],
+    );
+    expect(there().filter(Boolean)).toHaveLength(1);
+    await glass.walk(["u", "Took back: Archived 2 sessions."], ["", " of 3"]);
+    expect(there()).toEqual([true, true, true]);
+    await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
+    await glass.walk(
+      ["g   ", "3 marked"],
+      ["dy", "2 sessions are in the trash"],
+      ["", 'Not "about one":'],
+      ["", "1 marked"],
+    );
+    expect(there()).toEqual([true, false, false]);
+    await server.finish();
+    await glass.walk(["u", "Took back: Deleted 2 sessions."], ["q"]);
+    expect(there()).toEqual([true, true, true]);
+    await done;
+  });
+
+  test("F in the tree copies the path to the entry, from before what a user said", async () => {
+    const place = temporaryPlace();
+    question(place, [userText("d", "c", "and\nthen?")]);
+    const { glass, done } = browsing(place);
+    await glass.walk(
+      ["", "1 of 1"],
+      ["t", "4 of 4"],
+      ["F", "is copied up to here into a new session"],
+      [ESCAPE, "2 of 2"],
+      ["t", "default  2 of 2"],
+      ["", "a better answer"],
+      ["q"],
+    );
+    expect(glass.copied).toEqual(["and\nthen?"]);
+    await done;
+  });
+
+  test("begins with the words of the command line, in all folders", async () => {
+    const place = temporaryPlace();
+    said(place, "one", "about apples", place.cwd);
+    said(place, "two", "about pears");
+    const { glass, done } = browsing(place, "PEARS");
+    await glass.walk(["", /Filter: PEARS +Sessions of all folders(?:.|\n)*about pears/], ["", "1 of 1"], ["q"]);
+    await done;
+  });
+
   test.each([
     ["asks nothing about a session that another program has, in the list and in its tree", ["--attach", "off"]],
     ["moves the leaf in a session that another server shares there, too", []],

@@ -61,8 +61,8 @@ test("operations tells what happened, undo takes it back one by one, and redo br
 test("the trash is listed with sizes and ages, by either verb, and a short id gets a session back", async () => {
   const { place } = await used();
   const before = Object.keys(contentsOf(rootOf(place))).length;
-  const trash = ` AGE    MSGS      SIZE  ID        NAME OR PATH
-      2h       3     {...} B  {short}  ~/.pi/agent/sessions/{...}
+  const trash = ` AGE    MSGS      SIZE  ID        NAME OR FIRST MESSAGE
+      2h       3     {...} B  {short}  say a0000000
     1 item, {...} B. restore <id> brings a session back.`;
   await say(place)(`
     $ trash
@@ -72,6 +72,8 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     $ list --trash --json | total
     1
     $ trash ffff :: ^There is nothing in the trash\\.$
+    $ restore SAY ::
+    $ undo ::
     $ restore ${TWO.slice(0, 4)} ::
     $ trash
     There is nothing in the trash.`);
@@ -94,7 +96,7 @@ test("delete asks with the way back that there will be", async () => {
   const file = putSession(place, 3);
   await say(place)(`
     $ PATH= delete ${file}
-    ? Delete ${file}, 3 messages, /home/me/project? [y/N] => n
+    ? Delete "say a0000000", 3 messages, /home/me/project? [y/N] => n
     ! {...}
     $ PATH=${bin} delete ${file}
     ? {...}undo cannot bring it back{...} => n
@@ -131,6 +133,7 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     $ archive --until 90d --dry-run --plain
     + ${ONE.slice(0, 8)}
     + ${TWO.slice(0, 8)}
+    + ^2 sessions would be archived\\.$
     $ archive --until 90d !2 --yes
     $ list --archived --json | total
     0

@@ -46,6 +46,14 @@ test("is a table by day, the latest first, or by model, project and session, fro
     2026-01-24     3  4,000       3          27   4,030  $11.50
     total          4  6,000       4          36   6,040  $11.75
     The cost of 1 message is not known and counts as $0: anthropic/llama (1).
+    $ stats --by week
+    WEEK OF     MSGS {...}
+    2026-01-26     1 {...}
+    2026-01-19     3 {...}
+    total {...}
+    {...}
+    $ stats --by week,day --json | rows[].week
+    ["2026-01-26","2026-01-19"]
     $ stats --by 'project, model'
     PROJECT {...} MODEL {...} MSGS {...}
     /home/me/=other {...} anthropic/opus {...} 1 {...}$10.00

@@ -73,11 +73,11 @@ export function makeFleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeC
     },
     archive: (file, options) => move(file, (now) => own.archive(now, options)),
     unarchive: (file, options) => move(file, (now) => own.unarchive(now, options)),
-    async relocate(file, cwd, allowMissing) {
+    async relocate(file, cwd, allowMissing, options) {
       return withSession(
         place,
         findCurrentPath(own, place, file),
-        (now) => own.relocate(now, cwd, allowMissing),
+        (now) => own.relocate(now, cwd, allowMissing, options),
         ({ movedTo }) => toChangedDisposition(place, movedTo),
         { prepare: completeCopy, brings: true },
       );

@@ -1,0 +1,119 @@
+/** Changes to many sessions at once: chosen by age and directory, or those of a renamed directory. */
+
+import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { userText } from "../../support/lines.ts";
+import { serveHere, temporaryPlace } from "../../support/server.ts";
+import { playVerbs, stored } from "../../support/verbs.ts";
+
+const NOW = Date.parse("2026-05-04T00:00:00.000Z");
+
+/** Sessions of a directory that was renamed, of one in it, of one next to it, and an archived one. */
+async function renamed() {
+  const place = temporaryPlace();
+  const [old, now] = ["old app", "new app"].map((name) => join(place.cwd, name));
+  mkdirSync(join(now, "web"), { recursive: true });
+  symlinkSync(now, join(place.cwd, "link"));
+  const put = (id: string, cwd: string): string => stored(place, id, [userText("a", null, `about ${id}`)], { cwd });
+  const files = {
+    one: put("one", old),
+    two: put("two", join(old, "web")),
+    near: put("near", `${old}-2`),
+    kept: put("kept", old),
+  };
+  const say = playVerbs(place, { ...files, now }, { now: NOW });
+  await say("$ archive kept ::");
+  return { place, now, old, ...files, say };
+}
+
+test("relocate --from moves the sessions of a renamed directory, and of those in it, by one operation", async () => {
+  const { one, two, say } = await renamed();
+  const before = [one, two].map((file) => readFileSync(file, "utf8"));
+  const archived = "1 archived session stays as before. unarchive them, and do this again.";
+  await say(`
+    $ relocate --from 'old app/' link --dry-run
+    {....}about two{....}about one{....}
+    2 sessions would be relocated to {...}new app.
+    ${archived}
+    $ relocate --from 'old app/' link
+    ? {....}about two{....}about one{....}Relocate these 2 sessions to {...}new app? [y/N] => n
+    ! Nothing was relocated.
+    $ relocate --from 'old app/' link !2 Use --yes
+    & {one} {two} {near}
+    $ relocate --from 'old app/' link
+    ? {....} => y
+    2 sessions are in {...}new app now; undo takes them back.
+    ${archived}
+    $ list --cwd 'new app' --json | sessions[].sessionId
+    ["one"]
+    $ list --cwd 'link/web/' --json | sessions[].sessionId
+    ["two"]
+    & !{one} !{two} {near}
+    $ relocate --from 'old app' 'new app' --yes
+    No session has the directory {...}old app, or one in it.
+    ${archived}
+    $ operations --limit 1 :: 2 sessions +Relocated 2 sessions\\.$
+    $ undo
+    Took back: Relocated 2 sessions.
+    redo brings them back.
+    & {one} {two} {near}`);
+  expect([one, two].map((file) => readFileSync(file, "utf8"))).toEqual(before);
+});
+
+test("relocate --from leaves out sessions in the new directory, and wants another one that exists", async () => {
+  const { say } = await renamed();
+  await say(`
+    $ relocate --from 'old app' 'old app/web' !2 There is no folder
+    $ relocate --from 'new app' link !2 Both directories are {now}.
+    $ relocate --from 'old app' 'old app/web' --yes --allow-missing
+    {...}
+    {...}
+    $ list --cwd 'old app/web' --json | sessions[].sessionId
+    ["two","one"]`);
+});
+
+test("a session that another process has open stays, the rest moves, and undo takes that back", async () => {
+  const { place, one, two, say } = await renamed();
+  const server = serveHere(["--session", two, "--events", "none"], { place });
+  await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
+  await say(`
+    $ relocate --from 'old app' 'new app' --yes
+    two: {...} is writing to this session.{...}
+    1 session is as before.
+    1 session is in {...}new app now; undo takes it back.
+    {...}
+    = 1
+    & !{one} {two}
+    $ undo ::
+    & {one} {two}`);
+  await server.finish();
+  expect(one).not.toBe(two);
+});
+
+test("delete --until and --cwd show their sessions, ask, and are one operation", async () => {
+  const { say } = await renamed();
+  await say(`
+    $ delete --until 90d !2 Use --yes
+    $ delete --until 90d --cwd 'old app-2' --dry-run
+    {....}about near{....}
+    1 session would be deleted.
+    $ delete --cwd 'old app-2/'
+    ? {....}about near{....}Delete this session? [y/N] => y
+    1 session is in the trash; undo brings it back, and so does restore.
+    & !{near} {one} {two}
+    $ delete --until 90d
+    ? {....}about two{....}about one{....}Delete these 2 sessions? [y/N] => y
+    2 sessions are in the trash; undo brings them back, and so does restore.
+    & !{one} !{two}
+    $ undo
+    Took back: Deleted 2 sessions.
+    redo brings them back.
+    & {one} {two} !{near}
+    $ restore NEAR ::
+    & {near}
+    $ delete --cwd 'old app' --permanent
+    ? {....}for good? It cannot be restored. [y/N] => y
+    1 session is deleted for good.
+    & !{one}`);
+});
