@@ -133,15 +133,18 @@ export class Segments {
     watched.note(now);
   }
 
-  /** Forgets earlier checks if a segment is not as it was seen: a write of ours gives it a stamp that no longer tells. */
+  /**
+   * Forgets earlier checks if a segment is not as it was seen, before a write of ours gives it another stamp. A segment
+   * with entries that nothing has read or written here was never seen.
+   */
   compare(seq: number, info: FileInfo): void {
-    const seen = this.watched.get(seq)?.seen;
-    if (seen && !isSameStamp(info, seen)) this.forgetChecks();
+    const { seen } = this.watchedSegment(seq);
+    if (info.size > 0 && !(seen && isSameStamp(info, seen))) this.forgetChecks();
   }
 
   /** Records the stamp that our own write gave to a segment. */
   note(seq: number, info: FileInfo): void {
-    this.watched.get(seq)?.note(info);
+    this.watchedSegment(seq).note(info);
   }
 
   /** Closes a segment, which is opened again when it is read next. */

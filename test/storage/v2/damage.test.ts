@@ -24,7 +24,7 @@ import { makeSnapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
-import type { FaultDisk } from "../../support/disk.ts";
+import { FaultDisk } from "../../support/disk.ts";
 import { disturbed, wrapped } from "../../support/disturbed.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
@@ -869,6 +869,28 @@ describe("another process", () => {
     log.append(bytes(userText(id(51), id(50))));
     await log.commit();
     expect(JSON.parse(decodeText(log.read(COUNT)))).toMatchObject({ id: id(50), damaged: true });
+    log.close();
+  });
+
+  test("that overwrites an entry of ours which nothing read is found, though we write after it", async () => {
+    const disk = new FaultDisk();
+    disk.makeFolder(FOLDER);
+    const log = v2On(disk).create(beginning(headerText(), CONTAINER));
+    for (const line of chain(3)) {
+      log.append(bytes(line));
+      await log.commit();
+    }
+    const content = Buffer.from(disk.content(SEGMENT) as Uint8Array);
+    const at = content.indexOf(`say ${id(1)}`);
+    const fd = disk.openAppend(SEGMENT);
+    disk.truncate(fd, at);
+    disk.write(fd, Buffer.concat([Buffer.alloc(8), content.subarray(at + 8)]));
+    disk.close(fd);
+    log.append(bytes(userText(id(50), id(2))));
+    await log.commit();
+    // By now all stamps are old.
+    disk.clock = () => 1_000_000;
+    expect(JSON.parse(decodeText(log.read(1)))).toMatchObject({ id: id(1), damaged: true });
     log.close();
   });
 
