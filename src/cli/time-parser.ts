@@ -5,25 +5,23 @@ import type { VerbContext } from "./verb.ts";
 
 const SECOND = 1000;
 const DAY = 86_400_000;
-/** Milliseconds of units of constant length. */
-const LENGTHS: Readonly<Record<string, number>> = {
-  s: SECOND,
-  sec: SECOND,
-  second: SECOND,
-  m: 60_000,
-  min: 60_000,
-  minute: 60_000,
-  h: 3_600_000,
-  hr: 3_600_000,
-  hour: 3_600_000,
-  d: DAY,
-  day: DAY,
-  w: 7 * DAY,
-  wk: 7 * DAY,
-  week: 7 * DAY,
-};
-/** Months of the others. */
-const MONTHS_OF: Readonly<Record<string, number>> = { mo: 1, mon: 1, month: 1, y: 12, yr: 12, year: 12 };
+/** Units by their names: milliseconds of those of constant length, and months of the others. */
+const UNITS = new Map(
+  (
+    [
+      ["s sec second", SECOND, 0],
+      ["m min minute", 60_000, 0],
+      ["h hr hour", 3_600_000, 0],
+      ["d day", DAY, 0],
+      ["w wk week", 7 * DAY, 0],
+      ["mo mon month", 0, 1],
+      ["y yr year", 0, 12],
+    ] as const
+  ).flatMap(([names, length, months]) => names.split(" ").map((name) => [name, { length, months }] as const)),
+);
+/** Returns a unit by its name or the plural of it. */
+const findUnit = (name = "") => UNITS.get(name) ?? UNITS.get(name.replace(/(?<=..)s$/, ""));
+
 const WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 const MONTHS = "january february march april may june july august september october november december".split(" ");
 
@@ -80,22 +78,18 @@ export function resolveTimeZone(name: string | undefined): string {
 /** Returns the milliseconds of a duration: `30m`, `2 hours`, `1d`; undefined if it is none. */
 export function parseDuration(text: string): number | undefined {
   const [, count, unit] = /^(\d{1,6}) ?([a-z]+)$/.exec(text.trim().toLowerCase()) ?? [];
-  if (unit === undefined) return undefined;
-  const one = Object.hasOwn(LENGTHS, unit) ? unit : unit.replace(/s$/, "");
-  const length = Object.hasOwn(LENGTHS, one) ? Number(count) * LENGTHS[one] : 0;
-  return length > 0 ? length : undefined;
+  return Number(count) * (findUnit(unit)?.length ?? 0) || undefined;
 }
 
 /** Returns how long ago: `2d`, `3 hours ago`, `1mo`. */
 function agoIn(words: string, now: number, zone: string): number | undefined {
-  const [, count, unit] = /^(?:(?:last|past|previous) )?(\d{1,6}|an?|one) ?([a-z]+?)(?: ago)?$/.exec(words) ?? [];
-  if (unit === undefined) return undefined;
+  const [, count, name] = /^(?:(?:last|past|previous) )?(\d{1,6}|an?|one) ?([a-z]+?)(?: ago)?$/.exec(words) ?? [];
+  const unit = findUnit(name);
+  if (!unit) return undefined;
   const number = /\d/.test(count) ? Number(count) : 1;
-  const one = Object.hasOwn(LENGTHS, unit) || Object.hasOwn(MONTHS_OF, unit) ? unit : unit.replace(/s$/, "");
-  if (Object.hasOwn(LENGTHS, one)) return now - number * LENGTHS[one];
-  if (!Object.hasOwn(MONTHS_OF, one)) return undefined;
+  if (unit.length > 0) return now - number * unit.length;
   const there = calendarAt(now, zone);
-  const month = there.month - number * MONTHS_OF[one];
+  const month = there.month - number * unit.months;
   // A month ago on the 31st of March is the last of February.
   const last = new Date(Date.UTC(there.year, month + 1, 0)).getUTCDate();
   return instantOf({ ...there, month, day: Math.min(there.day, last) }, zone);
