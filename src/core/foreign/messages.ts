@@ -1,10 +1,9 @@
 /** The messages that translators make, complete with all that Pi needs in one. */
 
-export type JsonObject = Readonly<Record<string, unknown>>;
+import { isObject, type LooseMembers } from "../format/loose.ts";
 
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
+export { isObject };
+export type JsonObject = LooseMembers;
 
 export function toText(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;

@@ -2,8 +2,12 @@
 
 export type LooseMembers = Readonly<Record<string, unknown>>;
 
+export function isObject(value: unknown): value is LooseMembers {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 export function toMembers(value: unknown): LooseMembers {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as LooseMembers) : {};
+  return isObject(value) ? value : {};
 }
 
 /** Returns the first of these members that is a text. */

@@ -14,6 +14,7 @@ import {
   type Role,
 } from "../tree/nodes.ts";
 import { endsInHead, LineEnds } from "./line-ends.ts";
+import { isObject } from "./loose.ts";
 
 /** `customType` of the entry that makes a leaf position last (session-format reference, section 5). */
 export const LEAF_MARKER = "pi-session-server.leaf";
@@ -117,8 +118,7 @@ export function getBodyHead(name: string, body: Readonly<Record<string, unknown>
   if (type === CUSTOM_CODE) return { type, role: 0, flags: body.customType === LEAF_MARKER ? HEAD_MARKER : 0 };
   if (type !== MESSAGE_CODE) return { type, role: 0, flags: 0 };
   const { message } = body;
-  const isObject = typeof message === "object" && message !== null && !Array.isArray(message);
-  if (!isObject) return { type, role: 0, flags: HEAD_NO_MESSAGE };
+  if (!isObject(message)) return { type, role: 0, flags: HEAD_NO_MESSAGE };
   return { type, role: ROLES.indexOf(toRole((message as { role?: unknown }).role)), flags: 0 };
 }
 

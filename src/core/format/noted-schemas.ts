@@ -5,6 +5,7 @@
  */
 
 import type * as zod from "zod";
+import { isObject } from "./loose.ts";
 import * as library from "./schema-library.ts";
 
 /** Result for a value that a note does not accept: zod validates it. */
@@ -155,8 +156,7 @@ const sizeOf = (value: unknown): number => (typeof value === "number" ? value : 
 function membersOf(shape: NotedMembers, others: "refused" | "left out" | "kept"): Accept {
   const members = Object.entries(shape);
   return (value) => {
-    if (typeof value !== "object" || value === null || Array.isArray(value) || Object.hasOwn(value, "__proto__"))
-      return UNUSUAL;
+    if (!isObject(value) || Object.hasOwn(value, "__proto__")) return UNUSUAL;
     const object = value as GivenObject;
     const accepted: Record<string, unknown> = {};
     for (const [name, member] of members) {

@@ -3,6 +3,7 @@
 import { findBoundaryDamage } from "../context/context.ts";
 import { type Damage, makeEntryDamage, NO_DAMAGE } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
+import { isObject } from "../format/loose.ts";
 import { toShownText } from "../format/message.ts";
 import { limitMembers } from "../json/few-members.ts";
 import { parseAbridged } from "../json/json.ts";
@@ -111,9 +112,9 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
   // A placeholder for a damaged body, which is reported already.
   if (entry.type !== "message" || entry.damaged === true) return null;
   const { message } = entry;
-  if (typeof message !== "object" || message === null || Array.isArray(message))
+  if (!isObject(message))
     return makeEntryDamage(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
-  const gap = findGap(message as Readonly<Record<string, unknown>>);
+  const gap = findGap(message);
   if (gap === null) return null;
   const reason = `the message has no ${gap} as Pi reads it, and Pi's interface fails without it; repair_session adds it`;
   return makeEntryDamage(entryId, "incomplete_message", reason);

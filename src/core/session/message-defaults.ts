@@ -6,6 +6,7 @@
 import type { Model } from "../context/context.ts";
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
+import { isObject } from "../format/loose.ts";
 import { getToolCalls, wrapInTextBlock } from "../format/message.ts";
 import { concat, findMember, getMembers, type Range, toBytes } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
@@ -109,10 +110,6 @@ const ZERO = toBytes("0");
 function valueIn(object: Uint8Array, name: string): Uint8Array {
   const member = findMember(getMembers(object) ?? [], name);
   return member ? object.subarray(member.start, member.end) : EMPTY;
-}
-
-function isObject(value: unknown): value is Members {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 export function getSpeaker(session: Session, position: number): Speaker | null {

@@ -6,6 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
+import { isObject } from "../../core/format/loose.ts";
 import { findKnownValueEnd, getElements, getMembers, toBytes, toOneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import { type SharedClient, type SharedHolder, toSharedClient, toShownName } from "../../core/ports/attach.ts";
@@ -582,8 +583,4 @@ function isEvent({ event, payload }: Value): boolean {
 /** Returns whether this version knows an event. */
 function isKnownEvent(event: string): event is EventName {
   return (eventNames as readonly string[]).includes(event);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

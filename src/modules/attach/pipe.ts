@@ -1,6 +1,7 @@
 /** Messages between a holder and its guests: JSON objects over a stream, framed by Content-Length. */
 
 import type { Duplex } from "node:stream";
+import { isObject } from "../../core/format/loose.ts";
 import { findKnownValueEnd, findMember, getMembers, parseText } from "../../core/json/json.ts";
 import { AutoDecoder, countBytes, type Decoder, frames } from "../../server/connection/framing.ts";
 
@@ -156,9 +157,9 @@ function joinPieces(pieces: (string | Uint8Array)[]): string | Uint8Array {
 /** Parses a message. Throws SyntaxError if it is not a JSON object. */
 function parseMessage(bytes: Buffer): PipeMessage {
   const value = parseText(bytes.toString("utf8"));
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new SyntaxError("no message");
+  if (!isObject(value)) throw new SyntaxError("no message");
   return {
-    value: value as PipeMessage["value"],
+    value,
     text(name) {
       const found = findMember(getMembers(bytes, 0, bytes.length, findKnownValueEnd) ?? [], name);
       return found && bytes.subarray(found.start, found.end);

@@ -1,5 +1,6 @@
 /** Pi's own line dialect (protocol, section 2; Pi reference, section 2.1). */
 
+import { isObject } from "../../core/format/loose.ts";
 import { toPlainText, toTextPieces } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, getIdText } from "./call.ts";
@@ -20,9 +21,8 @@ export const piDialect: Dialect = {
 
   decode(value, bytes) {
     const range = { start: 0, end: bytes.length };
-    if (typeof value !== "object" || value === null || Array.isArray(value))
-      return refusal("parse", undefined, "A command is an object with a type.", "invalid_request");
-    const { id, type, hook, ...params } = value as Record<string, unknown>;
+    if (!isObject(value)) return refusal("parse", undefined, "A command is an object with a type.", "invalid_request");
+    const { id, type, hook, ...params } = value;
     const idText = id === undefined ? undefined : getIdText(id, bytes, range);
     if (typeof type !== "string") {
       const isJsonrpc = "jsonrpc" in params || "method" in params;

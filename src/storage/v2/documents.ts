@@ -6,6 +6,7 @@
 
 import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
+import { isObject } from "../../core/format/loose.ts";
 import { concat, parse, toBytes } from "../../core/json/json.ts";
 import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
 import { putInPlaceNow, readIfFile, useFile } from "../fs/files.ts";
@@ -84,17 +85,15 @@ function optional<T>(shape: Shape<T>): Optional<T> {
 /** Accepts objects with these members and no others. */
 function object<S extends Readonly<Record<string, Shape<unknown>>>>(members: S): Shape<ObjectOf<S>> {
   const check: Shape<ObjectOf<S>> = (value, path) => {
-    if (typeof value !== "object" || value === null || Array.isArray(value))
-      throw new Malformed(`${path} is not a JSON object`);
+    if (!isObject(value)) throw new Malformed(`${path} is not a JSON object`);
     for (const name of Object.keys(value))
       if (!Object.hasOwn(members, name)) throw new Malformed(`${path} has no member ${name}`);
-    const given = value as Readonly<Record<string, unknown>>;
     const result: Record<string, unknown> = {};
     for (const [name, shape] of Object.entries(members)) {
-      const isAbsent = (given[name] ?? null) === null;
+      const isAbsent = (value[name] ?? null) === null;
       if (isAbsent && "isOptional" in shape) continue;
-      if (given[name] === undefined) throw new Malformed(`${path}: the member ${name} is missing`);
-      result[name] = shape(given[name], `${path}.${name}`);
+      if (value[name] === undefined) throw new Malformed(`${path}: the member ${name} is missing`);
+      result[name] = shape(value[name], `${path}.${name}`);
     }
     return result as ObjectOf<S>;
   };

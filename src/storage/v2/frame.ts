@@ -5,6 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
+import { isObject } from "../../core/format/loose.ts";
 import { decodeText, findMember, findValueEnd, getMembers, parse, toBytes } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
@@ -295,11 +296,9 @@ function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
   } catch {
     throw new Malformed("the line is not JSON");
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new Malformed("the line is not a JSON object");
-  const row = value as Readonly<Record<string, unknown>>;
-  if (row.state !== "active") throw new Malformed("the state is not active");
-  return rowOf(valuesBy((name) => row[name], Object.keys(row), ROW_FIELDS, ROW_SCHEMA, "state"));
+  if (!isObject(value)) throw new Malformed("the line is not a JSON object");
+  if (value.state !== "active") throw new Malformed("the state is not active");
+  return rowOf(valuesBy((name) => value[name], Object.keys(value), ROW_FIELDS, ROW_SCHEMA, "state"));
 }
 
 /**

@@ -1,7 +1,7 @@
 /** An agent of the Agent Client Protocol behind our conversation with an editor. The history is ours. */
 
 import { Failure } from "../../../core/failure.ts";
-import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { isObject, type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { toStored } from "../../../core/format/message.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Call } from "../../../server/connection/call.ts";
@@ -69,7 +69,7 @@ export class AcpBackend implements AgentBackend, Gate {
     try {
       const { capabilities, authMethods } = await this.connect();
       const known = Object.fromEntries(
-        PASSED_ON.filter((name) => isMembers(capabilities[name])).map((name) => [name, capabilities[name]]),
+        PASSED_ON.filter((name) => isObject(capabilities[name])).map((name) => [name, capabilities[name]]),
       );
       return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
     } catch {
@@ -122,7 +122,7 @@ export class AcpBackend implements AgentBackend, Gate {
         throw makeFailure(`speaks version ${String(protocolVersion)} of the protocol, and not 1`);
       const info = toMembers(begun.agentInfo);
       const capabilities = toMembers(begun.agentCapabilities);
-      if (isMembers(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
+      if (isObject(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
       return { link, info, name: toStored(info.name) || "acp", capabilities, authMethods: begun.authMethods };
     } catch (error) {
       // The next request starts another agent.
@@ -260,10 +260,6 @@ export class AcpBackend implements AgentBackend, Gate {
 }
 
 const AUTH_REQUIRED = -32000;
-
-function isMembers(value: unknown): value is LooseMembers {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 function makeFailure(how: string): Failure {
   return new Failure("agent_failed", `The agent ${how}. Look for a newer version of it, or name another with --agent.`);

@@ -3,7 +3,7 @@
  * by their results, and all other updates are kept raw.
  */
 
-import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { isObject, type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import type { MessageValue } from "../behind/messages.ts";
 import type { Recorder } from "../behind/recorder.ts";
 
@@ -191,7 +191,7 @@ function makeMessageDraft(message: MessageValue): AcpDraft {
 }
 
 function getArguments({ rawInput, title, locations }: LooseMembers): LooseMembers {
-  if (typeof rawInput === "object" && rawInput !== null && !Array.isArray(rawInput)) return rawInput as LooseMembers;
+  if (isObject(rawInput)) return rawInput;
   return {
     title,
     ...(rawInput === undefined ? {} : { input: rawInput }),

@@ -1,7 +1,7 @@
 /** The conversation with an editor in the Agent Client Protocol: requests of both sides, replies, updates. */
 
 import { Failure, INVALID_REQUEST, NO_SUCH_METHOD } from "../../../core/failure.ts";
-import { type LooseMembers, toMembers } from "../../../core/format/loose.ts";
+import { isObject, type LooseMembers, toMembers } from "../../../core/format/loose.ts";
 import { replaceHalves } from "../../../core/json/halves.ts";
 import { toJsonText } from "../../../core/json/json.ts";
 import type { EditorFacts } from "../../../server/agents-module.ts";
@@ -90,9 +90,9 @@ export class AcpConversation implements Face {
   // --- input ---------------------------------------------------------------------------------------------------
 
   receive(value: unknown, bytes: Buffer): void {
-    if (typeof value !== "object" || value === null || Array.isArray(value))
+    if (!isObject(value))
       return this.refuse("null", new AcpError(INVALID_REQUEST, "A message is one JSON object a line, and no batch."));
-    const { jsonrpc, id, method, params } = value as LooseMembers;
+    const { jsonrpc, id, method, params } = value;
     const isLegal = id === null || typeof id === "string" || typeof id === "number";
     const idText = isLegal ? getIdText(id, bytes, { start: 0, end: bytes.length }) : "null";
     if (jsonrpc !== "2.0")

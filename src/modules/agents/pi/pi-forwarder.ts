@@ -1,6 +1,7 @@
 /** Connects an agent that speaks Pi's dialect to its host: forwards lines in both directions. */
 
 import type { Failure } from "../../../core/failure.ts";
+import { isObject } from "../../../core/format/loose.ts";
 import type { Session } from "../../../core/session/session.ts";
 import type { Command, CommandContext, RunnableCommand } from "../../../handlers/shared/command.ts";
 import { findCommand } from "../../../handlers/shared/find.ts";
@@ -54,7 +55,7 @@ export class PiForwarder implements AgentClient, PiBehind {
 
   /** Handles a message of the host that the agent answers, at least in part. Returns whether it is one. */
   accept(value: unknown, bytes: Buffer): boolean {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+    if (!isObject(value)) return false;
     const { id, type } = value as HostParams;
     if (typeof type !== "string" || type === "hook_response") return false;
     if (type === "extension_ui_response") {
