@@ -5,7 +5,7 @@ import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
-import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetAdmin,
@@ -25,7 +25,7 @@ import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
-import { requireFailure } from "../postgres/failures.ts";
+import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, type RecordedEnd } from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";
@@ -525,15 +525,22 @@ export class FleetAdminService implements FleetAdmin {
       const facts = new CopyFacts(log);
       let before = NOTHING;
       let bytes = 0;
+      let description: FleetDescription | undefined;
       for await (const lines of fleet.lines(id, 0, end.entries)) {
         log.append(lines);
         bytes += lines.reduce((sum, { length }) => sum + length, 0);
         if (bytes < atOnce && log.nodes.count < end.entries) continue;
         bytes = 0;
         const after = computeEnd(log, log.nodes.count, before);
-        const found = facts.between(before, after);
+        const { counts, texts, spendings, ...found } = facts.between(before, after);
         facts.committed(after);
-        if (!(await adminQueries.addFacts(id, epoch, found, before.entries, after.entries))) return false;
+        description = found.description ?? description;
+        const [from, to] = [before.entries, after.entries];
+        const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, texts, spendings });
+        if (outcome.kind === "refused") return false;
+        // What was added without an answer is gathered anew by the next run.
+        if (outcome.kind !== "committed") throw makeAwayFailure(outcome.reason);
+        if (to === end.entries && !(await adminQueries.describe(id, epoch, { counts, description }))) return false;
         before = after;
         log.forget();
       }
