@@ -96,8 +96,8 @@ export interface AdminQueries {
   checked(sessionId: string): Promise<CheckedRow | null>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
-  /** Adds facts of entries between two positions to such a session, whose earlier ones have them. Returns whether it was done. */
-  addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean>;
+  /** Changes what lists show of such a session. Returns whether it was done. */
+  describe(sessionId: string, epoch: number, facts: Pick<FleetFacts, "counts" | "description">): Promise<boolean>;
   /** Returns a session with missing facts that no process is adding, and reserves it for a while; null without one. */
   claimBehind(): Promise<BehindSession | null>;
   /** Analyses the tables after a bulk import, so that queries on them are fast. */

@@ -219,6 +219,16 @@ test("where the database is away, a spoilt copy stays, and the failure says so",
   expect(await one.ids()).toEqual(["one"]);
 });
 
+test("where the fleet's header of its session cannot be read, a spoilt copy stays", async () => {
+  const one = machine("jsonl");
+  const { sessionFile } = await one.make(["one"]);
+  for (const row of one.fleet.table.rows.values()) row.headerLine = Buffer.from("{");
+  writeFileSync(sessionFile, "");
+  await one.start();
+  await one.refused("switch_session", { sessionPath: sessionFile });
+  expect([existsSync(sessionFile), backupsIn(dirname(sessionFile))]).toEqual([true, []]);
+});
+
 describe.each(["jsonl", "v2"])("a copy of more than a megabyte with damage in an early entry (%s)", (store) => {
   const TEXT = "x".repeat(600);
   const damagedIn = async (): Promise<[FleetServer, string, string[]]> => {

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { toStorageFailure } from "../../../core/errno.ts";
 import { Failure } from "../../../core/failure.ts";
 import { parseSessionHeader, type SessionHeader, toReadableHeader } from "../../../core/format/entry.ts";
-import { trimLine } from "../../../core/json/json.ts";
 import type { Listed, Progress } from "../../../core/ports/catalog.ts";
-import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetEnd, FleetTally, JournaledSession } from "../../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetAdmin,
@@ -24,16 +23,15 @@ import { useAndClose } from "../../../storage/fs/files.ts";
 import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
 import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { sha256 } from "../../../storage/v2/frame.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
-import { requireFailure } from "../postgres/failures.ts";
+import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, type RecordedEnd } from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
 import { FleetReplica } from "../replica/fleet-replica.ts";
-import { finishFacts, LateSweep } from "../replica/late-facts.ts";
+import { finishFacts, sweepLateFacts } from "../replica/late-facts.ts";
 import type { FleetOptions } from "../replica/options.ts";
 import { fetchSessionLines } from "../replica/transfer.ts";
 import {
@@ -165,49 +163,29 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   /** Returns how many entries before an acknowledged end the fleet lacks; null if the copy is no proof. */
-  private async countLost(one: RecordedEnd, row?: FleetRow): Promise<number | null> {
-    const lack = await this.countLostAtEnd(one, row);
-    const { lost, last, sessionId } = one;
-    if (lack === 0 || last === undefined || !row) return lack;
-    // They may be in a branch, which another machine or a person has added.
-    for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
-      if (lines.some((line) => hashLine(line) === last)) return 0;
-    return lost ?? lack;
-  }
-
-  private async countLostAtEnd(
-    { sessionId, sessionPath, end, last }: RecordedEnd,
-    row?: FleetRow,
-  ): Promise<number | null> {
+  private async countLost(recorded: RecordedEnd, row?: FleetRow): Promise<number | null> {
+    const { sessionId, sessionPath, end, last, lost } = recorded;
+    const { fleet } = this.place;
     if (!row || row.state === "filling") return end.entries;
     if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
     if (last !== undefined && row.end.entries > end.entries)
-      for await (const [line] of this.place.fleet.lines(sessionId, end.entries - 1, end.entries))
+      for await (const [line] of fleet.lines(sessionId, end.entries - 1, end.entries))
         if (hashLine(line) === last) return 0;
+    const there = new Set<string>();
+    let reached = NOTHING;
+    for await (const lines of fleet.lines(sessionId, 0, row.end.entries)) {
+      for (const line of lines) there.add(hashLine(line));
+      reached = extendEnd(reached, lines.slice(0, Math.max(0, end.entries - reached.entries)));
+    }
+    // They may be in a branch, which another machine or a person has added.
+    if (isSameEnd(reached, end) || (last !== undefined && there.has(last))) return 0;
+    if (lost !== undefined) return lost;
     const log = this.openQuietly(sessionPath);
     try {
-      const isWhole =
-        log?.header.id === sessionId &&
-        log.nodes.count >= end.entries &&
-        isSameEnd(computeEnd(log, end.entries, NOTHING), end);
-      if (row.end.entries > end.entries) {
-        // If the copy has all lines of both ends, no line is fetched.
-        if (
-          log &&
-          isWhole &&
-          log.nodes.count >= row.end.entries &&
-          isSameEnd(computeEnd(log, row.end.entries, end), row.end)
-        )
-          return 0;
-        if (isSameEnd(await this.endOf(sessionId, end.entries), end)) return 0;
-      }
-      if (!log || !isWhole) return row.end.entries < end.entries ? end.entries - row.end.entries : null;
-      // They may be in a branch.
-      const there = new Set<string>();
-      for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
-        for (const line of lines) there.add(sha256(trimLine(line)));
-      const here = linesIn(log, 0, end.entries);
-      return here.filter((line) => !there.has(sha256(trimLine(line)))).length;
+      const isOne = log?.header.id === sessionId && log.nodes.count >= end.entries;
+      if (!log || !isOne || !isSameEnd(computeEnd(log, end.entries, NOTHING), end))
+        return row.end.entries < end.entries ? end.entries - row.end.entries : null;
+      return linesIn(log, 0, end.entries).filter((line) => !there.has(hashLine(line))).length;
     } finally {
       log?.close();
     }
@@ -524,8 +502,7 @@ export class FleetAdminService implements FleetAdmin {
   }
 
   startSweep(first?: number): () => void {
-    const sweep = new LateSweep(() => this.finishLate(), first);
-    return () => sweep.end();
+    return sweepLateFacts(() => this.finishLate(), first);
   }
 
   async finishLate(): Promise<boolean> {
@@ -548,15 +525,22 @@ export class FleetAdminService implements FleetAdmin {
       const facts = new CopyFacts(log);
       let before = NOTHING;
       let bytes = 0;
+      let description: FleetDescription | undefined;
       for await (const lines of fleet.lines(id, 0, end.entries)) {
         log.append(lines);
         bytes += lines.reduce((sum, { length }) => sum + length, 0);
         if (bytes < atOnce && log.nodes.count < end.entries) continue;
         bytes = 0;
         const after = computeEnd(log, log.nodes.count, before);
-        const found = facts.between(before, after);
+        const { counts, texts, spendings, ...found } = facts.between(before, after);
         facts.committed(after);
-        if (!(await adminQueries.addFacts(id, epoch, found, before.entries, after.entries))) return false;
+        description = found.description ?? description;
+        const [from, to] = [before.entries, after.entries];
+        const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, texts, spendings });
+        if (outcome.kind === "refused") return false;
+        // What was added without an answer is gathered anew by the next run.
+        if (outcome.kind !== "committed") throw makeAwayFailure(outcome.reason);
+        if (to === end.entries && !(await adminQueries.describe(id, epoch, { counts, description }))) return false;
         before = after;
         log.forget();
       }

@@ -8,7 +8,7 @@ import { Failure } from "../../../core/failure.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
-import { makeUnfitFailure, ValueRefusal } from "./failures.ts";
+import { makeUnfitFailure } from "./failures.ts";
 import { explainMismatch, type KnownStore, makeKnownStore, requireSameStore } from "./identity.ts";
 import {
   explainForgetting,
@@ -465,8 +465,7 @@ export function explainRefusal(answer: SqlAnswer): string | undefined {
 /** Returns the failure of a statement that was not carried out. */
 export function toSqlFailure(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
   const refusal = explainRefusal(answer);
-  if (refusal !== undefined)
-    return makeUnfitFailure(refusal, isValueRefused(answer) ? new ValueRefusal(refusal) : undefined);
+  if (refusal !== undefined) return makeUnfitFailure(refusal);
   const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
   return new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
 }

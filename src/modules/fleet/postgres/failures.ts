@@ -21,13 +21,10 @@ export function makeAwayFailure(reason: string): Failure {
  * Returns the failure for a refusal of the database, with advice. It is no outage: waiting, or working on alone, would
  * never end.
  */
-export function makeUnfitFailure(reason: string, cause?: ValueRefusal): Failure {
+export function makeUnfitFailure(reason: string): Failure {
   const text = describeUnchanged(`The fleet cannot do it, however often it is asked: ${reason}.`, "");
-  return new Failure("storage_failed", text, { fleet: true }, { cause, retryable: false });
+  return new Failure("storage_failed", text, { fleet: true }, { retryable: false });
 }
-
-/** The cause of such a failure if the database refuses a value. */
-export class ValueRefusal extends Error {}
 
 /** Returns what a failure says without the state of the data: the first part of the change is done. */
 export function getFailureReason({ text: { what, advice } }: Failure): string {

@@ -19,17 +19,7 @@ import { CLAIM } from "./append-statement.ts";
 import { BULK_TIMEOUT, type Connections, toSqlFailure } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { parseEnd } from "./ends.ts";
-import {
-  dropSearchFacts,
-  dropWords,
-  isFound,
-  makeFactParts,
-  makeWordlessCondition,
-  toDescriptionRow,
-  toStorableText,
-} from "./fact-parts.ts";
-import { ValueRefusal } from "./failures.ts";
-import { listAsciiWords } from "./known-words.ts";
+import { makeFactParts, makeWordlessCondition, toDescriptionRow, toStorableText } from "./fact-parts.ts";
 import { makeBeginsAgainCondition, makeNotedWordsStatement, SESSION_ROWS } from "./schema.ts";
 import { makeServerColumn } from "./server-fact.ts";
 import { HOLDER, parseHolderRow, type SqlRow, SqlValues } from "./sql-values.ts";
@@ -299,29 +289,16 @@ export class SqlAdminQueries implements AdminQueries {
     return this.change(HELD("indexed = 0"), ["said", "spent"].map(REMOVED), this.whose(sessionId, epoch));
   }
 
-  async addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean> {
-    try {
-      return await this.addAll(sessionId, epoch, facts, from, to);
-    } catch (error) {
-      const isOfValue = error instanceof Failure && error.cause instanceof ValueRefusal;
-      if (!isOfValue || !isFound(facts)) throw error;
-      return this.addAll(sessionId, epoch, dropSearchFacts(facts), from, to);
-    }
-  }
-
-  private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
-    const { counts, description, texts, spendings } = this.keepsWords ? facts : dropWords(facts);
-    const placed = description && toDescriptionRow(sessionId, description);
+  describe(
+    sessionId: string,
+    epoch: number,
+    { counts, description }: Pick<FleetFacts, "counts" | "description">,
+  ): Promise<boolean> {
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
-    const set = [
-      `messages = ${values.add(messages)}, modified = ${values.add(modified)}`,
-      `is_plain = ${values.add(isPlain)}, indexed = ${values.add(to)}`,
-    ];
-    const held = HELD(set.join(", "), `and indexed = ${values.add(from)}`);
-    const parts = makeFactParts([{ placed, texts, words: listAsciiWords(texts), spendings }], values);
-    const isAdded = await this.change(held, [...parts, `${REMOVED("behind")} and held.indexed = held.entries`], values);
-    return isAdded || this.is(sessionId, "epoch = $3 and holder = $4 and indexed = $5", epoch, this.holder, to);
+    const set = `messages = ${values.add(messages)}, modified = ${values.add(modified)}, is_plain = ${values.add(isPlain)}`;
+    const placed = description && toDescriptionRow(sessionId, description);
+    return this.change(HELD(set), makeFactParts([{ placed }], values), values);
   }
 
   async claimBehind(): Promise<BehindSession | null> {

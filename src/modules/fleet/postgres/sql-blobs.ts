@@ -31,8 +31,7 @@ const BROKEN = `with broken as (update pi_fleet.blob set is_whole = false
     where tenant = $1 and sha256 = $2 and ${TOUCHED} = $3 returning 1)
   , gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and exists (select from broken))
   select 1 from broken`;
-const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts,
-    ${TOUCHED} as touched
+const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
 const HASHED = `select (select pg_catalog.encode(pg_catalog.sha256(coalesce(pg_catalog.string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
     from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found, ${TOUCHED} as touched
@@ -53,8 +52,6 @@ export class SqlBlobs {
   private readonly known = new Map<string, number>();
   /** Times that it was forgotten. */
   forgotten = 0;
-  /** Digests with wrong content, each with the time of its last touch, and when that was seen. */
-  private readonly damaged = new Map<string, { readonly touched: unknown; readonly since: number }>();
 
   constructor(connections: Connections, tenant: string, now: () => number) {
     this.connections = connections;
@@ -113,22 +110,14 @@ export class SqlBlobs {
 
   async read(sha256: string): Promise<Uint8Array | null> {
     const [whole] = await this.ask(PARTS, sha256);
-    if (!whole || this.isDamaged(sha256, whole.touched)) return null;
+    if (!whole) return null;
     const pieces: Uint8Array[] = [];
     for (let part = 0; part < Number(whole.parts); part++) {
       const [row] = await this.ask(READ, sha256, part);
       if (row) pieces.push(row.bytes as Uint8Array);
     }
     const bytes = Buffer.concat(pieces);
-    if (digestOf(bytes) === sha256) return bytes;
-    this.damaged.set(sha256, { touched: whole.touched, since: this.now() });
-    return null;
-  }
-
-  /** Returns whether it was found damaged a short time ago, and was not sent since. */
-  private isDamaged(sha256: string, touched: unknown): boolean {
-    const seen = this.damaged.get(sha256);
-    return seen?.touched === touched && seen !== undefined && Math.abs(this.now() - seen.since) < REMEMBERED;
+    return digestOf(bytes) === sha256 ? bytes : null;
   }
 
   async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {

@@ -134,20 +134,8 @@ export class SqlCatalog implements FleetCatalog {
     const sessions = rows.map(listedOf);
     const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: Number(one.key) })) : sessions;
     // No row has the total after the last session.
-    const total = rows[0]?.total ?? (after || most === 0 ? await this.count(request) : 0);
+    const total = rows[0]?.total ?? (after || most === 0 ? (await this.list(request, undefined, 1)).total : 0);
     return { sessions: counted, total: Number(total) };
-  }
-
-  private async count(request: Omit<ListRequest, "cursor" | "agents">): Promise<number> {
-    const values = new SqlValues();
-    const tenant = values.add(this.tenant);
-    const text = `select count(*) as total
-      from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
-      where s.tenant = ${tenant} and s.state = 1 ${filtersOf(request, values)
-        .map((one) => `and ${one}`)
-        .join(" ")}`;
-    const [row] = await this.connections.read({ text, values: values.all });
-    return Number(row.total);
   }
 
   async known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>> {

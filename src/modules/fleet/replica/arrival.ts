@@ -316,7 +316,7 @@ async function refetch(
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
   if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
-  if (!(await mayBeOf(place, session, file))) return false;
+  if (!parseSessionHeader(session.headerLine) || !(await mayBeOf(place, session, file))) return false;
   const backup = place.moveToBackup(file);
   if (!backup) return false;
   try {

@@ -64,8 +64,6 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private readonly pending: PendingUploads;
   /** The end up to which hosts of this machine got an acknowledgement. */
   private acknowledged: AcknowledgedEnd | undefined;
-  /** The digest of the last line that was sent, and the number of entries with it. */
-  private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
   /** The acknowledged end that this process recorded, hence an end of this very log. */
   private notedEnd = NOTHING;
   /** The commit that ran last. */
@@ -341,7 +339,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
     let last: string | undefined;
     try {
-      last = this.lastSent.count === count || count === 0 ? this.lastSent.last : hashLine(log.read(count - 1));
+      if (count > 0) last = hashLine(log.read(count - 1));
       this.notedEnd = known.entries === count ? known.now : computeEnd(log, count, before);
     } catch {
       // The disk does not read them. An earlier end is known.
@@ -669,9 +667,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
     return outcome.reason;
   }
 
-  private committed({ after, facts, lines }: FleetBatch, durability: "replicated" | "primary"): void {
-    const line = lines.at(-1);
-    if (line) this.lastSent = { count: after.entries, last: hashLine(line) };
+  private committed({ after, facts }: FleetBatch, durability: "replicated" | "primary"): void {
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
     this.known.durability = durability;

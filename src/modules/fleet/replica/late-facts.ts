@@ -155,35 +155,28 @@ const FIRST_LOOK = 10_000;
  */
 const EVERY = 900_000;
 
-/** Searches for sessions whose facts a process left behind that has ended. */
-export class LateSweep {
-  private readonly finish: () => Promise<boolean>;
-  private timer: NodeJS.Timeout;
-  private isOver = false;
-
-  /** `finish` adds the facts of one session, and returns whether there was one. */
-  constructor(finish: () => Promise<boolean>, first = FIRST_LOOK) {
-    this.finish = finish;
-    this.timer = this.after(first);
-  }
-
-  private after(milliseconds: number): NodeJS.Timeout {
-    return setTimeout(() => void this.look(), milliseconds).unref();
-  }
-
-  private async look(): Promise<void> {
-    try {
-      while (!this.isOver && (await this.finish())) {
-        // The next one.
+/**
+ * Searches, now and then, for sessions whose facts a process left behind that has ended. `finish` adds the facts of one, and
+ * returns whether there was one. Returns a function that ends the search.
+ */
+export function sweepLateFacts(finish: () => Promise<boolean>, first = FIRST_LOOK): () => void {
+  let isOver = false;
+  let timer: NodeJS.Timeout;
+  const lookAfter = (milliseconds: number): void => {
+    timer = setTimeout(async () => {
+      try {
+        while (!isOver && (await finish())) {
+          // The next one.
+        }
+      } catch {
+        // The database is unreachable, or its tables have another version; it is tried again later.
       }
-    } catch {
-      // The database is unreachable, or its tables have another version; it is tried again later.
-    }
-    if (!this.isOver) this.timer = this.after(EVERY * (0.5 + Math.random()));
-  }
-
-  end(): void {
-    this.isOver = true;
-    clearTimeout(this.timer);
-  }
+      if (!isOver) lookAfter(EVERY * (0.5 + Math.random()));
+    }, milliseconds).unref();
+  };
+  lookAfter(first);
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
 }
