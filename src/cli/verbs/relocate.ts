@@ -29,7 +29,7 @@ export default defineVerb<RelocatedOne | RelocatedAll>({
   flags: {
     "--from": {
       value: "dir",
-      meaning: "relocate all sessions of this directory, and of those in it, which was renamed",
+      meaning: "relocate all sessions of this directory, which was renamed, and of those in it",
     },
     "--dry-run": { meaning: "with --from: show the sessions and change nothing" },
     "--yes": { meaning: "with --from: do not ask; required without a terminal" },

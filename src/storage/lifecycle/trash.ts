@@ -207,14 +207,14 @@ export async function restoreSession(
       "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
-  const { sessionId, path, name = null } = found.record;
+  const { sessionId, path, name = null, firstMessage = null } = found.record;
   await requireFit({ sessionId, file: found.file });
   const operation = {
     kind: "restore" as const,
     sessionId,
     sessionPath: path,
     name,
-    text: `Restored ${makeTitle(name, sessionId)}.`,
+    text: `Restored ${makeTitle(name ?? firstMessage, sessionId)}.`,
     step: { do: "appear" as const, to: path, item: found.item },
     // Undoing that would remove a file that existed before.
     ...(isAlreadyRestored(deps, found)
@@ -289,7 +289,9 @@ function beginningWith(deps: LifecycleDeps, there: readonly TrashItem[], id: str
   if (byId.size === 1) return newestOf(found);
   const listed = [...byId.values()]
     .slice(0, MOST_LISTED)
-    .map(({ record: { sessionId, name = null } }) => `${sessionId} (${makeTitle(name, sessionId)})`);
+    .map(({ record: { sessionId, name = null, firstMessage = null } }) => {
+      return `${sessionId} (${makeTitle(name ?? firstMessage, sessionId)})`;
+    });
   const more = byId.size > MOST_LISTED ? ` and ${byId.size - MOST_LISTED} more` : "";
   const sentence = `Several sessions in the trash have ids that begin with this: ${listed.join(", ")}${more}. Give more of it.`;
   throw new Failure("ambiguous_id", sentence, { sessionId: id, matches: byId.size });

@@ -73,7 +73,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     1
     $ trash ffff :: ^There is nothing in the trash\\.$
     $ restore SAY ::
-    $ undo ::
+    $ undo :: ^Took back: Restored "say a0000000"\\.$
     $ restore ${TWO.slice(0, 4)} ::
     $ trash
     There is nothing in the trash.`);
