@@ -93,7 +93,7 @@ async function main(): Promise<number> {
   let settings: ServerSettings;
   try {
     const [verb, ...rest] = verbFirst(process.argv.slice(2));
-    const ofRecall = verb === "mcp" ? parseMcpArguments(rest) : undefined;
+    const ofRecall = verb === "mcp" ? parseMcpArguments(rest.filter((word) => !OF_VERBS.test(word))) : undefined;
     if (!ofRecall && verb !== undefined && /^[^-]/.test(verb) && !isPath(verb)) return await runNamed(verb, rest);
     settings = ofRecall ?? parseArguments(process.argv.slice(2));
   } catch (error) {

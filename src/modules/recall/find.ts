@@ -33,7 +33,7 @@ const NEAR = 8;
 const OF_NEIGHBOUR = 160;
 const READ_OF_NEIGHBOUR = 600;
 /** Hits of a page that come with it. */
-const MOST_WITH_NEIGHBOUR = 5;
+const MOST_WITH_NEIGHBOUR = 3;
 
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   said: ["user", "assistant"],

@@ -73,6 +73,8 @@ const AT_ONCE = 1000;
 /** Sessions that fit a name and are listed. */
 const MOST_CANDIDATES = 5;
 const OUR_OWN = "pi";
+/** Ids have digits, but for a beginning of one in hexadecimal. */
+const LIKE_AN_ID = /\d|^[a-f]+$|^ses_/i;
 /** Failures that are about one source of several. */
 const OF_A_SOURCE = /^(?:storage_failed|not_a_session|corrupt|path_outside_root)$/;
 const FOREIGN = "claude codex copilot gemini opencode goose cline roo pirust omp".split(" ");
@@ -260,11 +262,10 @@ export class Library {
     const text = word.trim();
     if (text === "" || text.includes("\0")) return [];
     if (isPath(text)) return this.atPath(text);
-    const isId = /^[\w.:-]{4,}$/.test(text);
+    const isId = /^[\w.:-]{4,}$/.test(text) && LIKE_AN_ID.test(text);
     for (const archived of [false, true]) {
       const near: RecallSession[] = [];
-      // No id has a space.
-      const wanted = /\s/.test(text) ? { name: text } : { query: text };
+      const wanted = isId ? { query: text } : { name: text };
       for await (const session of this.each({ ...wanted, headerOnly: true, archived })) near.push(session);
       const ways: ((session: RecallSession) => boolean)[] = [
         ({ sessionId }) => sessionId === text,

@@ -290,6 +290,8 @@ export class Search {
       // No word is, or begins with it. One may have it within.
       return match(toExpressions([term.stem], (part) => file.texts.wordsWith(part)).parts);
     });
+    const { cwds } = this;
+    const paths = cwds && [...this.rows.values()].filter(({ cwd }) => cwds.includes(cwd ?? "")).map(({ path }) => path);
     const weights = given?.weights ?? found.map(({ count }, n) => weighTerm(count, ceiling, terms[n].share));
     const { limit } = this.request;
     const hits: FoundText[] = [];
@@ -298,7 +300,7 @@ export class Search {
     for (;;) {
       const places = file.texts.findBest({
         ...this.request,
-        cwds: this.cwds,
+        paths,
         kinds,
         terms: found.map(({ ids }, n) => ({ ids, weight: weights[n] })),
         shares: getSpeakerShares(),

@@ -93,7 +93,9 @@ export interface Matches {
 }
 
 /** A request for the best texts by their words alone. */
-interface Best extends Omit<Asked, "expression"> {
+interface Best extends Omit<Asked, "expression" | "cwds"> {
+  /** The sessions; undefined: any. */
+  readonly paths: readonly string[] | undefined;
   readonly terms: readonly { readonly ids: Float64Array; readonly weight: number }[];
   /** By speaker, in hundredths. */
   readonly shares: Readonly<Record<string, number>>;
@@ -238,12 +240,12 @@ export class TextTable {
   }
 
   /** Returns the places of the texts with any of the terms, those with the most telling ones first. Throws CatalogDamaged. */
-  findBest({ kinds, terms, shares, below, above, cwds, since, until, count }: Best): Ranked[] {
+  findBest({ kinds, terms, shares, below, above, paths, since, until, count }: Best): Ranked[] {
     const telling = below < MANY_TEXTS ? [] : terms.filter(({ weight }) => weight >= TOO_COMMON);
-    const all = sumWeights(terms, telling.length > 0 ? telling : terms);
+    const weighed = sumWeights(terms, telling.length > 0 ? telling : terms);
+    const all = paths ? this.ofSessions(weighed, paths) : weighed;
     const roles = [...kinds].flatMap(([kind, role]) => (role === undefined ? [] : { kind: KINDS.indexOf(kind), role }));
     const limits: [condition: string, values: readonly (string | number | undefined)[]][] = [
-      ["f.head ->> 1 IN (SELECT value FROM json_each(?))", [cwds && JSON.stringify(cwds)]],
       ["s.time >= ?", [since]],
       ["s.time <= ?", [until]],
       ...roles.map(({ kind, role }) => ["(s.kind <> ? OR s.role = ?)", [kind, role]] as [string, (string | number)[]]),
@@ -258,6 +260,16 @@ export class TextTable {
         WHERE rank < ? OR (rank = ? AND id < ?) ORDER BY rank DESC, id DESC LIMIT ?`,
     ).all(JSON.stringify(ranked), rank, rank, id, count) as (Omit<Ranked, "kind"> & { kind: number; sum: string })[];
     return rows.map((row) => ({ ...this.checked(row), rank: row.rank }));
+  }
+
+  /** Yields the weighed texts of sessions. */
+  private *ofSessions(weighed: Iterable<number>, paths: readonly string[]): Generator<number> {
+    const ids = this.list(
+      "SELECT s.id FROM json_each(?) j CROSS JOIN files f ON f.path = j.value CROSS JOIN said s ON s.file = f.id",
+      [JSON.stringify(paths)],
+    );
+    const wanted = new Set(ids);
+    for (const one of weighed) if (wanted.has(Math.floor(one / (1 << WEIGHT_BITS)))) yield one;
   }
 
   /** Returns the first of weighed texts that fit all conditions. */
