@@ -15,9 +15,9 @@ export function getProgram(home, withoutSqlite) {
 
 export class Server {
   /** `given`: options of the server, and `variables` of its environment. */
-  constructor(program, home, { given = ["--no-session"], variables = {} } = {}) {
+  constructor(program, home, { given = ["--no-session"], dialect = "jsonrpc", variables = {} } = {}) {
     const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state"), ...variables };
-    const args = [program, ...given, "--dialect", "jsonrpc", "--framing", "lines"];
+    const args = [program, ...given, "--dialect", dialect, "--framing", "lines"];
     this.process = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
     this.waiting = new Map();
     this.progress = 0;

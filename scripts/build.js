@@ -49,7 +49,7 @@ const OTHERS_URL = require("node:url").pathToFileURL(__filename).href;`;
 try {
   const { text } = await buildProgram(`${fresh}/bin`);
   // start.ts runs them.
-  for (const file of ["program", "storage", "later"].map((name) => `${fresh}/bin/${name}.js`))
+  for (const file of ["program", "storage", "later", "recall"].map((name) => `${fresh}/bin/${name}.js`))
     writeFileSync(file, `(function (require, module, PROGRAM_URL) {${readFileSync(file, "utf8")}\n})`);
   await build({
     ...OPTIONS,

@@ -1,6 +1,7 @@
 // The parts of the program that few processes need: files of their own, which the first call into them loads. storage.js
-// has lists, containers and other agents' sessions; later.js has verbs, agents and the fleet, and may use storage.js.
-// A file of the sources is in one part only: the others take it from there.
+// has lists, containers and other agents' sessions; later.js has verbs, agents and the fleet; recall.js has recall, whose
+// clients start many processes. Both may use storage.js. A file of the program or of storage.js is in no other part: the
+// others take it from there.
 import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 
@@ -22,22 +23,17 @@ const STORAGE = {
 };
 const LATER = {
   "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
-  "src/cli/main.ts": [
-    "./table.ts",
-    "./verbs/mcp.ts",
-    "./run-verb.ts",
-    "./help.ts",
-    "./paging.ts",
-    "./agent-version.ts",
-  ],
-  "src/compose.ts": ["./modules/agents/index.ts", "./modules/fleet/index.ts", "./modules/recall/index.ts"],
+  "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
+  "src/compose.ts": ["./modules/agents/index.ts", "./modules/fleet/index.ts"],
   "src/server/main.ts": ["./openrpc.ts"],
   "src/storage/stores.ts": ["./quarantined-entries.ts"],
 };
 
+const RECALL = { "src/compose.ts": ["./modules/recall/index.ts"] };
+
 const edgesOf = (part, files) =>
   Object.entries(files).flatMap(([by, paths]) => paths.map((path) => ({ part, by, path, file: join(by, "..", path) })));
-const edges = [...edgesOf("storage", STORAGE), ...edgesOf("later", LATER)];
+const edges = [...edgesOf("storage", STORAGE), ...edgesOf("later", LATER), ...edgesOf("recall", RECALL)];
 
 /** The files through which the program enters a part. */
 export const getEntryFiles = (part) => [...new Set(edges.filter((edge) => edge.part === part).map(({ file }) => file))];
@@ -74,7 +70,7 @@ export const loadPartsLater = (shared) => ({
   name: "parts in the program",
   setup({ onResolve, onLoad, onEnd }) {
     const met = new Set();
-    onResolve({ filter: /^\.\/(storage|later)\.js$/ }, ({ path }) => ({ path, external: true }));
+    onResolve({ filter: /^\.\/(storage|later|recall)\.js$/ }, ({ path }) => ({ path, external: true }));
     onResolve({ filter: /^later$/ }, ({ path }) => ({ path, namespace: "later" }));
     onResolve({ filter: /^\./ }, ({ path, importer, kind }) => {
       const edge = edges.find((one) => one.by === relative(".", importer) && one.path === path);
@@ -90,10 +86,11 @@ export const loadPartsLater = (shared) => ({
       contents: `
         const shared = ${loading(shared)};
         const ofProgram = (name) => shared[name]();
-        let files, more;
+        let files, more, past;
         export const storage = (path) => (files ??= require("./storage.js")(ofProgram, import.meta.url))[path]();
         const ofBoth = (name) => (shared[name] ?? (() => storage(name)))();
-        export const later = (path) => (more ??= require("./later.js")(ofBoth, import.meta.url))[path]();`,
+        export const later = (path) => (more ??= require("./later.js")(ofBoth, import.meta.url))[path]();
+        export const recall = (path) => (past ??= require("./recall.js")(ofBoth, import.meta.url))[path]();`,
       resolveDir: process.cwd(),
     }));
     onLoad({ filter: /./, namespace: "imported later" }, ({ path, pluginData: { part } }) => ({

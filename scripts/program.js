@@ -143,7 +143,7 @@ export const OPTIONS = {
 const PARTS = { conformance: "conformance", redact: "core/redact", page: "page", view: "view" };
 
 /** The names of the files that buildProgram writes. */
-export const FILES = ["program", "storage", "later", ...Object.keys(PARTS)];
+export const FILES = ["program", "storage", "later", "recall", ...Object.keys(PARTS)];
 
 /**
  * Writes the program and its parts into a folder. With `isWhole` they need nothing but Node, and say where they stand by
@@ -189,14 +189,17 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     });
   const ofStorage = new Set(inputsOf(await storagePart(getEntryFiles("storage"), { write: false })));
   const taken = new Set();
-  const later = await build({
-    ...OPTIONS,
-    ...whole,
-    ...makePart(getEntryFiles("later")),
-    plugins: [takeSharedFiles(new Set([...ofProgram, ...ofStorage]), taken), ...programPlugins],
-    define,
-    outfile: `${folder}/later.js`,
-  });
+  const partBesides = (name) =>
+    build({
+      ...OPTIONS,
+      ...whole,
+      ...makePart(getEntryFiles(name)),
+      plugins: [takeSharedFiles(new Set([...ofProgram, ...ofStorage]), taken), ...programPlugins],
+      define,
+      outfile: `${folder}/${name}.js`,
+    });
+  const later = await partBesides("later");
+  const recall = await partBesides("recall");
   const storage = await storagePart([
     ...new Set([...getEntryFiles("storage"), ...[...taken].filter((file) => !ofProgram.has(file))]),
   ]);
@@ -220,11 +223,12 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     metafile,
     storage.metafile,
     later.metafile,
+    recall.metafile,
     await part("conformance", isWhole ? {} : kit),
     await part("redact"),
     ofPage,
     await part("view", { plugins: [besides("page")] }),
   ];
-  const texts = ["storage", "later"].map((name) => readFileSync(`${folder}/${name}.js`, "utf8"));
+  const texts = ["storage", "later", "recall"].map((name) => readFileSync(`${folder}/${name}.js`, "utf8"));
   return { text: [text, ...texts].join(""), metafiles: made };
 }

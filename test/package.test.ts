@@ -244,7 +244,10 @@ export function rest(
 
   test("what most servers are asked for needs the first file of the program alone", () => {
     const bin = join(mkdtempSync(join(tmpdir(), "pi-session-server-first-")), "bin");
-    cpSync(join(ROOT, "dist/bin"), bin, { recursive: true, filter: (path) => !/(storage|later)\.js$/.test(path) });
+    cpSync(join(ROOT, "dist/bin"), bin, {
+      recursive: true,
+      filter: (path) => !/(storage|later|recall)\.js$/.test(path),
+    });
     const entries = [{ type: "message", message: { role: "user", content: "Hello" } }];
     const methods = ["append", "get_state", "get_messages", "get_tree", "new_session", "list_sessions"];
     const requests = methods.map((method, id) => {

@@ -12,7 +12,7 @@ import { AddressError } from "../storage/fleet-module.ts";
 import { type Disk, hasReader, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
-import { parseArguments, UsageError } from "./options.ts";
+import { parseArguments, parseMcpArguments, UsageError } from "./options.ts";
 
 /**
  * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from
@@ -65,8 +65,7 @@ function verbFirst(words: readonly string[]): readonly string[] {
 
 /** Runs the verb of a name. Throws UsageError. */
 async function runNamed(name: string, rest: readonly string[]): Promise<number> {
-  // A client waits for the first answer of `mcp`: the other verbs are not loaded for it.
-  const verb = name === "mcp" ? (await import("./verbs/mcp.ts")).mcp : (await import("./table.ts")).requireVerb(name);
+  const verb = (await import("./table.ts")).requireVerb(name);
   const { runVerb } = await import("./run-verb.ts");
   const { getRealTerminal: realTerminal } = await import("./terminal/streams.ts");
   return runVerb(verb, rest, { ...WORLD, ...realTerminal() });
@@ -94,8 +93,9 @@ async function main(): Promise<number> {
   let settings: ServerSettings;
   try {
     const [verb, ...rest] = verbFirst(process.argv.slice(2));
-    if (verb !== undefined && /^[^-]/.test(verb) && !isPath(verb)) return await runNamed(verb, rest);
-    settings = parseArguments(process.argv.slice(2));
+    const ofRecall = verb === "mcp" ? parseMcpArguments(rest.filter((word) => !OF_VERBS.test(word))) : undefined;
+    if (!ofRecall && verb !== undefined && /^[^-]/.test(verb) && !isPath(verb)) return await runNamed(verb, rest);
+    settings = ofRecall ?? parseArguments(process.argv.slice(2));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     WORLD.printError((await import("./terminal/text.ts")).show`${error.message}`);

@@ -41,6 +41,17 @@ export const AGENTS_FLAG: Flag = {
   meaning: "add sessions of other agents, such as claude,codex; pi means our own; alone, of all agents",
 };
 
+/** The options of verbs that show past sessions to agents. */
+export const RECALL_FLAGS: Readonly<Record<string, Flag>> = {
+  "--exclude": {
+    value: "dir",
+    isRepeated: true,
+    meaning:
+      "keep sessions of projects in this folder, and those stored in it, out of every answer; several times for several",
+  },
+  "--no-redact": { meaning: "leave secrets in the answers, which are removed otherwise" },
+};
+
 export function parseAgents(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
   const names = flags.get("--agents");
   return names === undefined || names === "all" ? names : names.split(",").map((name) => name.trim());
@@ -54,6 +65,8 @@ export function getChoice<Value extends string>(flags: ReadonlyMap<string, strin
 export interface Option extends Flag {
   readonly names: readonly string[];
 }
+
+const DIALECTS = ["auto", "jsonrpc", "pi", "acp", "mcp"] as const;
 
 /** The options of this program, as `--help` shows them; dots behind a value: it can be given several times. */
 export const OPTIONS: readonly Option[] = `
@@ -70,7 +83,7 @@ export const OPTIONS: readonly Option[] = `
 --fleet-away <refuse|journal>  while the database is away, refuse writes (refuse, default), or keep them here and send them later (journal)
 --fleet-search <on|off>  let other machines search for words (on, default), or only see what lists show (off)
 --framing <auto|lines|headers>  message framing, by lines or by Content-Length headers; auto detects it from the first byte
---dialect <auto|jsonrpc|pi|acp>  speak this dialect; auto looks at the first message, acp is that of editors
+--dialect <name>  speak jsonrpc, pi, acp (of editors) or mcp (of agents that ask about past sessions); auto (default): by the first message
 --mode <rpc>  speak Pi's dialect from the start, in place of pi --mode rpc
 --events <all|none|a,b>  send these events; all by default, none with --mode rpc
 --read-only  open sessions for reading only
@@ -129,6 +142,13 @@ export interface CommandLine {
 /** Parses arguments for the server. Throws UsageError. */
 export function parseArguments(args: readonly string[]): ServerSettings {
   return parseCommandLine(args).settings;
+}
+
+/** Parses the arguments of `mcp`, which is the server in a dialect. Returns undefined unless it serves. Throws UsageError. */
+export function parseMcpArguments(args: readonly string[]): ServerSettings | undefined {
+  const own = { verb: "mcp", flags: RECALL_FLAGS };
+  const { settings, operands } = parseCommandLine(["--dialect=mcp", ...args], own);
+  return operands.length > 0 || settings.action !== "serve" ? undefined : settings;
 }
 
 /** Parses a command line of a verb that takes another one after `--`, which becomes the operands. Throws UsageError. */
@@ -191,7 +211,7 @@ export function parseCommandLine(
   }
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
-  const settings = settingsOf(flags, allowed, asPi);
+  const settings = settingsOf(flags, { allowed, excluded: repeated.get("--exclude") ?? [], asPi });
   // Clients of Pi ask for the version, or the options, by the words alone that stand in Pi's place.
   if (settings.action === "serve") requireFitForAgent(settings, flags);
   return { settings, operands, flags, repeated, took };
@@ -267,7 +287,11 @@ function requireOneMeaning(given: ReadonlyMap<string, string>): void {
   }
 }
 
-function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string[], asPi: boolean): ServerSettings {
+function settingsOf(
+  given: ReadonlyMap<string, string>,
+  { allowed, excluded, asPi }: { allowed: readonly string[]; excluded: readonly string[]; asPi: boolean },
+): ServerSettings {
+  const isRecall = given.get("--dialect") === "mcp";
   const oneOf = <T extends string>(name: string, possible: readonly T[], otherwise: T): T => {
     const value = given.get(name) ?? otherwise;
     requireOneOf(name, value, possible);
@@ -288,15 +312,17 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     fleetAway: oneOf("--fleet-away", ["refuse", "journal"], "refuse"),
     fleetSearch: given.has("--fleet-search") ? oneOf<"on" | "off">("--fleet-search", ["on", "off"], "on") : undefined,
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
-    dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi", "acp"], asPi ? "pi" : "auto"),
+    dialect: oneOf("--dialect", DIALECTS, asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
-    readOnly: given.has("--read-only"),
-    attach: oneOf("--attach", ["auto", "off"], "auto"),
+    // Agents that ask read past sessions. They neither write nor join them.
+    readOnly: given.has("--read-only") || isRecall,
+    attach: oneOf("--attach", ["auto", "off"], isRecall ? "off" : "auto"),
     maxMessageBytes: parsePositive(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
     hookTimeout: parsePositive(given, "--hook-timeout"),
     holderTimeout: parsePositive(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
     agent: agentOf(given),
+    recall: { excluded, redacts: !given.has("--no-redact") },
     provider: given.get("--provider"),
     model: given.get("--model"),
     thinking: given.get("--thinking"),

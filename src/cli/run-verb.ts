@@ -42,8 +42,6 @@ export interface Terminal {
   answer(question: string): Promise<string | undefined>;
   /** Returns all that is on stdin. */
   readInput(): Promise<string>;
-  /** The stream at stdin, for a verb that speaks with another program. */
-  readonly input?: AsyncIterable<Uint8Array>;
   /** Calls back for each interrupt from the keyboard, which does not end the process then. Returns what undoes it. */
   onInterrupt(act: () => void): () => void;
   /** Hands the terminal to a program and returns its exit status. Rejects with an errno error. */
@@ -150,9 +148,6 @@ async function run(running: Running): Promise<number> {
       terminal.write(show`${sentence}\n`);
     },
     readInput: () => terminal.readInput(),
-    get input() {
-      return terminal.input;
-    },
     listen(callback) {
       wireOnce().callback = callback;
     },

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Starts the program, which lies next to this file in three parts, with the machine code that V8 made of it in an earlier
+ * Starts the program, which lies next to this file in four parts, with the machine code that V8 made of it in an earlier
  * run. Compiling it takes a fifth of the time to the first reply. The code is kept in the user's cache folder, by build,
  * V8 version and architecture. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
  */
@@ -43,7 +43,7 @@ const nodes = createRequire(program);
 
 /** Returns what a module of Node's, a package or another part of the program exports. The program asks once for each part. */
 function load(name: string): unknown {
-  const [, part] = /^\.\/(storage|later)\.js$/.exec(name) ?? [];
+  const [, part] = /^\.\/(storage|later|recall)\.js$/.exec(name) ?? [];
   if (part === undefined) return nodes(name);
   const module = { exports: {} };
   run(part, nodes, module);

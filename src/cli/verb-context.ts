@@ -53,8 +53,6 @@ export interface VerbContext {
   say(sentence: string): void;
   /** Returns all that is on stdin. */
   readInput(): Promise<string>;
-  /** The stream at stdin, for a verb that speaks with another program. */
-  readonly input: AsyncIterable<Uint8Array> | undefined;
   /** Calls back for each event that the verb's `serverOptions` ask for. */
   listen(callback: EventCallback): void;
   /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */

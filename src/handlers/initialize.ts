@@ -100,7 +100,7 @@ export default defineCommand({
         events: Object.keys(eventDeclarations),
         hooks: Object.keys(knownHooks),
         framings: ["lines", "headers"],
-        dialects: ["jsonrpc", "pi", "acp"],
+        dialects: ["jsonrpc", "pi", "acp", "mcp"],
         stores: ["jsonl", "v2", "memory"],
         formats: [1, 2, 3],
         limits: { maxMessageBytes: 67108864 },

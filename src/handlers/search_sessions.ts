@@ -110,6 +110,10 @@ export default defineCommand({
           agent: agentMember,
           isRemote: remoteMember,
           score: z.number().optional().describe("with ranked: how well it fits"),
+          isArchived: z
+            .literal(true)
+            .optional()
+            .describe("whether the session is archived, so that lists leave it out"),
           inheritedFrom: z
             .object({ sessionId: z.string(), name: z.string().nullable() })
             .optional()
@@ -207,7 +211,7 @@ function toRow(
   redact = (text: string): string => text,
 ) {
   const { shortId, inheritedFrom } = hit;
-  const { name, firstMessage, cwd, agent, isRemote } = hit.session;
+  const { name, firstMessage, cwd, agent, isRemote, archived } = hit.session;
   return {
     sessionPath: path,
     sessionId,
@@ -227,6 +231,7 @@ function toRow(
     agent,
     isRemote,
     score: hit.score,
+    ...(archived ? { isArchived: true as const } : {}),
     inheritedFrom: inheritedFrom && {
       sessionId: inheritedFrom.id,
       name: inheritedFrom.name === null ? null : redact(inheritedFrom.name),

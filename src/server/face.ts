@@ -1,7 +1,7 @@
 /** The contract of a conversation that takes the whole wire over, in place of the dialects. */
 
 import type { Workspace } from "../core/session/workspace.ts";
-import type { FaceName } from "./connection/dialect.ts";
+import type { FaceName, Refusal } from "./connection/dialect.ts";
 import type { PendingEvent } from "./connection/events.ts";
 import type { Output } from "./connection/output.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
@@ -11,6 +11,8 @@ export interface Face {
   readonly isFull: boolean;
   /** Takes a message of the host; `bytes` are its text. */
   receive(value: unknown, bytes: Buffer): void;
+  /** Answers what could not be cut or parsed, where the protocol has other replies to it than JSON-RPC. */
+  refuseInput?(refusal: Refusal, idText?: string): void;
   receiveEvent(event: PendingEvent): void;
   /** Called when events were dropped, because the host did not read. */
   catchUpAll(): void;

@@ -2,6 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
+import { toMembers } from "../core/format/loose.ts";
 import { parseText } from "../core/json/json.ts";
 import type { Spool } from "../core/ports/spool.ts";
 import type { Workspace } from "../core/session/workspace.ts";
@@ -55,7 +56,10 @@ const POLL_INTERVAL = 500;
 /** Number of unfinished calls that stops reading. */
 const MAX_PENDING = 10_000;
 
-const NO_FACE = "This build has no agents. It does not speak the Agent Client Protocol.";
+const NO_FACE: Readonly<Record<string, string>> = {
+  acp: "This build has no agents. It does not speak the Agent Client Protocol.",
+  mcp: "This build has no recall. It does not speak the Model Context Protocol.",
+};
 
 const DIALECTS: Readonly<Record<string, Dialect | undefined>> = { jsonrpc: jsonrpcDialect, pi: piDialect };
 
@@ -291,7 +295,7 @@ export class Connection {
     }
     const spoken = this.sink.dialect ? undefined : detectDialect(value);
     if (spoken && !this.speak(spoken))
-      return this.refuseInput({ kind: "method", sentence: NO_FACE }, findIdText(bytes));
+      return this.refuseInput({ kind: "method", sentence: NO_FACE[spoken] }, findIdText(bytes));
     if (this.face) return this.face.receive(value, bytes);
     if (this.sink.current === piDialect && this.pi?.accept(value, bytes)) return;
     let decoded: Decoded;
@@ -316,6 +320,7 @@ export class Connection {
   }
 
   private refuseInput(refusal: Refusal, idText?: string): void {
+    if (this.face?.refuseInput) return this.face.refuseInput(refusal, idText);
     this.dispatcher.refuse(this.sink.current.refuse(refusal, idText));
   }
 
@@ -364,12 +369,20 @@ function detectDialect(value: unknown): DialectName | FaceName | undefined {
       : undefined;
   if (typeof value !== "object" || value === null) return undefined;
   const { method, params, type } = value as { method?: unknown; params?: unknown; type?: unknown };
+  if (method === "server/discover" || isOfModel(method, params)) return "mcp";
   if (method === "initialize" && isOfEditor(params)) return "acp";
   if ("jsonrpc" in value || "method" in value) return "jsonrpc";
   return typeof type === "string" ? "pi" : undefined;
 }
 
+/** Returns whether params are of the Model Context Protocol, whose versions are dates: no other dialect's are texts. */
+function isOfModel(method: unknown, params: unknown): boolean {
+  const { protocolVersion, _meta } = toMembers(params);
+  if (method === "initialize") return typeof protocolVersion === "string";
+  return "io.modelcontextprotocol/protocolVersion" in toMembers(_meta);
+}
+
 /** Returns whether params of initialize are those of the Agent Client Protocol: other dialects lack the member. */
 function isOfEditor(params: unknown): boolean {
-  return typeof params === "object" && params !== null && "clientCapabilities" in params;
+  return "clientCapabilities" in toMembers(params);
 }

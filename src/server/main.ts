@@ -24,6 +24,7 @@ import {
   type Variables,
 } from "../storage/fs/paths.ts";
 import { listUserFolders } from "../storage/fs/private-folders.ts";
+import { findAncestors } from "../storage/fs/processes.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { findDesktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { getCommonFolder } from "../storage/locks/claims.ts";
@@ -85,6 +86,9 @@ export interface Service {
 export function serve(settings: ServerSettings, world: World): Service {
   const build = world.modules ?? modules;
   const agents = getAgents(settings, build);
+  const { recall } = build;
+  if (!recall && settings.dialect === "mcp")
+    throw new SettingsError("This build has no recall. Leave out --dialect mcp.");
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containDisk(world.disk);
@@ -131,7 +135,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     name: "pi-session-server",
     version: world.version,
     framings: ["lines", "headers"],
-    dialects: ["jsonrpc", "pi", ...(agents ? ["acp"] : [])],
+    dialects: ["jsonrpc", "pi", ...(agents ? ["acp"] : []), ...(recall ? ["mcp"] : [])],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     asPi: settings.asPi,
@@ -176,7 +180,13 @@ export function serve(settings: ServerSettings, world: World): Service {
     isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
     room: world.room ?? new OpenLimit(undefined, undefined, undefined, countOpenFiles(world.disk)),
-    faces: agents ? { acp: (wire) => agents.startEditorFace(wire, facts, isEditor ? agent : undefined) } : {},
+    faces: {
+      acp: agents && ((wire) => agents.startEditorFace(wire, facts, isEditor ? agent : undefined)),
+      mcp:
+        recall &&
+        ((wire) =>
+          recall.startRecallFace(wire, { ...settings.recall, ...makeRecallPlace(world), version: world.version })),
+    },
     startPi: agents && agent && !isEditor ? (wire) => agents.startPiBehind(wire, agent) : undefined,
     // The system's temporary folder may be in memory. It is used only if the state folder cannot be written.
     sharing,
@@ -184,6 +194,15 @@ export function serve(settings: ServerSettings, world: World): Service {
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(ended);
   return { ...found, done, stop: () => connection.stop(true) };
+}
+
+/** Returns the machine, the project and the person, for agents that ask about past sessions. */
+export function makeRecallPlace({ disk, variables, cwd }: Pick<World, "disk" | "variables" | "cwd">) {
+  return {
+    ...{ variables, cwd },
+    realPath: (path: string) => disk.realPath(path),
+    findAncestors: () => findAncestors(disk),
+  };
 }
 
 /** Prepares sharing with other processes, if there can be any, this build has it and the user wants it. */

@@ -3,6 +3,7 @@
 import type { AgentSettings } from "./agents-module.ts";
 import type { DialectName, FaceName } from "./connection/dialect.ts";
 import type { FramingName } from "./connection/framing.ts";
+import type { RecallSettings } from "./recall-module.ts";
 
 export interface ServerSettings {
   readonly session?: string;
@@ -38,6 +39,8 @@ export interface ServerSettings {
   readonly thinking?: string;
   /** The agent behind this server, if there is one. */
   readonly agent: AgentSettings | undefined;
+  /** For agents that ask about past sessions. */
+  readonly recall: RecallSettings;
   /** True if the server replaces Pi (`--mode rpc`). */
   readonly asPi: boolean;
   readonly action: "serve" | "help" | "version";

@@ -20,9 +20,6 @@ export function getRealTerminal(): Pick<VerbWorld, "print" | "terminal"> {
       columns: stdout.isTTY ? (stdout.columns ?? 0) : undefined,
       rows: stdout.isTTY ? stdout.rows : undefined,
       startPager: () => startPager(process.env, print),
-      get input() {
-        return stdin;
-      },
       async readInput() {
         const pieces: Buffer[] = [];
         for await (const piece of stdin) pieces.push(piece);

@@ -1,25 +1,12 @@
-import { dirname, resolve } from "node:path";
+import { resolve } from "node:path";
 import { modules } from "../../compose.ts";
-import type { ParamDeclaration, RecallModule, RecallWorld, ToolFace } from "../../server/recall-module.ts";
-import { readUnsized } from "../../storage/fs/disk.ts";
-import { VERSION } from "../../version.ts";
-import { type Flag, UsageError } from "../options.ts";
-import { defineVerb, FAILURE, OK, type Verb, type VerbArguments, type VerbContext } from "../verb.ts";
+import { makeRecallPlace } from "../../server/main.ts";
+import type { AskCommand, ParamDeclaration, RecallModule, ToolFace } from "../../server/recall-module.ts";
+import { type Flag, RECALL_FLAGS, UsageError } from "../options.ts";
+import { defineVerb, FAILURE, OK, type Verb } from "../verb.ts";
 
-/** Options of both verbs. */
-const FLAGS: Readonly<Record<string, Flag>> = {
-  "--exclude": {
-    value: "dir",
-    isRepeated: true,
-    meaning:
-      "keep sessions of projects in this folder, and sessions stored in it, out of every answer; give it once for each folder",
-  },
-  "--no-redact": { meaning: "leave secrets in the answers; by default, they are removed" },
-};
 /** The sessions are read, and neither written nor joined. */
 const SERVER = ["--read-only", "--attach=off"];
-/** Processes above this one that are looked at. */
-const MOST_ANCESTORS = 16;
 
 /** Returns the module. Throws UsageError in a build without it. */
 function requireRecall(): RecallModule {
@@ -27,58 +14,11 @@ function requireRecall(): RecallModule {
   return modules.recall;
 }
 
-/** Returns everything that the tools need, over the server of a verb. */
-function makeWorld(asking: VerbContext, { repeated }: VerbArguments, isRedacted: boolean): RecallWorld {
-  const { disk, variables } = asking;
-  const ask = asking.ask as (command: string, params?: object) => Promise<unknown>;
-  let known: readonly number[] | undefined;
-  return {
-    ask,
-    now: () => Date.now(),
-    // Claude Code names the project in this variable.
-    cwd: variables.CLAUDE_PROJECT_DIR || asking.cwd,
-    home: variables.HOME,
-    excluded: (repeated.get("--exclude") ?? []).map((dir) =>
-      resolve(asking.cwd, dir.replace(/^~(?=$|\/)/, variables.HOME ?? "~")),
-    ),
-    realPath(path: string): string {
-      // Of a folder that is gone, the part that is there may be a link.
-      for (let at = path, rest = ""; ; rest = `${at.slice(dirname(at).length)}${rest}`, at = dirname(at)) {
-        try {
-          return `${disk.realPath(at)}${rest}`;
-        } catch {
-          if (dirname(at) === at) return path;
-        }
-      }
-    },
-    redacts: isRedacted,
-    ancestors() {
-      known ??= findAncestors(disk);
-      return known;
-    },
-  };
-}
-
-/** Returns the processes that started this one, its parent first. */
-function findAncestors(disk: VerbContext["disk"]): readonly number[] {
-  const found: number[] = [];
-  for (let pid = process.ppid; pid > 1 && found.length < MOST_ANCESTORS; ) {
-    found.push(pid);
-    try {
-      const stat = Buffer.from(readUnsized(disk, `/proc/${pid}/stat`)).toString("latin1");
-      pid = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-    } catch {
-      break;
-    }
-  }
-  return found;
-}
-
 const install = defineVerb({
   name: "mcp install",
   meaning: "print the setting by which a client starts this server; nothing is written",
   operands: ["<client>"],
-  flags: FLAGS,
+  flags: RECALL_FLAGS,
   get more() {
     const clients = modules.recall?.listRecallClients().join(", ") ?? "none in this build";
     return `Clients: ${clients}. The registered server gets the options that you give here.`;
@@ -108,17 +48,12 @@ export const mcp = defineVerb({
   name: "mcp",
   meaning: "let other agents search and read your sessions, over the Model Context Protocol on stdin and stdout",
   operands: [],
-  flags: FLAGS,
-  serverOptions: SERVER,
+  flags: RECALL_FLAGS,
   subverbs: [install],
   more: "Sessions of all agents on this machine are read, and never written. mcp install prints how a client starts it.",
-  isLive: true,
-  async run(asking, given) {
-    const { input } = asking;
-    if (input === undefined) throw new UsageError("mcp reads messages from stdin, and stdin is closed.");
-    await requireRecall().serveMcp(makeWorld(asking, given, !given.flags.has("--no-redact")), VERSION, input, (text) =>
-      asking.print(text),
-    );
+  // The program starts the server itself, without any verb: a client waits for its first answer.
+  async run(): Promise<never> {
+    throw new UsageError("mcp serves a client, or prints a registration: mcp install <client>.");
   },
   print: () => [],
 });
@@ -143,7 +78,7 @@ function defineTool({ name, title, description, params, operands }: ToolFace): V
         `${params[param].isNeeded ? `<${param}` : `[${param}`}${n === operands.length - 1 ? "..." : ""}${params[param].isNeeded ? ">" : "]"}`,
     ),
     flags: {
-      ...FLAGS,
+      ...RECALL_FLAGS,
       ...Object.fromEntries([
         ...flags.map(([param, one]) => [toOption(param), toFlag(one)] as const),
         ...operands.map((param) => [toOption(param), toFlag(params[param])] as const),
@@ -163,7 +98,9 @@ function defineTool({ name, title, description, params, operands }: ToolFace): V
         const words = n === last ? given.operands.slice(n) : given.operands.slice(n, n + 1);
         if (words.length > 0) args[param] = words.join(" ");
       }
-      return requireRecall().runRecallTool(makeWorld(asking, given, !given.flags.has("--no-redact")), name, args);
+      const excluded = given.repeated.get("--exclude") ?? [];
+      const place = { ...makeRecallPlace(asking), excluded, redacts: !given.flags.has("--no-redact") };
+      return requireRecall().runRecallTool(asking.ask as AskCommand, place, name, args);
     },
     isExact: () => true,
     print: ({ text }) => text.split("\n"),

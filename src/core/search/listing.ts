@@ -82,6 +82,18 @@ export function getRequestKey(request: ListRequest): string {
   ]);
 }
 
+/** The folded texts of sessions, for filters by words. */
+const texts = new WeakMap<Listed, string>();
+
+function textOf(listed: Listed): string {
+  let text = texts.get(listed);
+  if (text === undefined) {
+    text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
+    texts.set(listed, text);
+  }
+  return text;
+}
+
 /** Returns a function that checks whether a session fits a wish. `isDirectory`: whether a path is its directory. */
 export function makeFilter(
   request: ListRequest,
@@ -108,7 +120,7 @@ export function makeFilter(
       if (parentSession !== request.parent && getIdInPath(parentSession) !== parentId) return false;
     }
     if (words.length === 0) return true;
-    const text = fold(`${listed.name ?? ""}\n${listed.firstMessage ?? ""}\n${listed.cwd ?? ""}\n${listed.id}`);
+    const text = textOf(listed);
     return words.every((word) => text.includes(word));
   };
 }

@@ -1,6 +1,7 @@
 /** Ranked searches: texts with the most telling of the words, by BM25 with weights by the speaker. */
 
-import { fold } from "./query.ts";
+import { beginsPart, splitIdentifier } from "./identifiers.ts";
+import { fold, toExpressions } from "./query.ts";
 
 /** A word of a ranked query. */
 export interface RankedTerm {
@@ -8,6 +9,8 @@ export interface RankedTerm {
   readonly text: string;
   /** Its beginning without an English ending, which finds its other forms; the word itself if it has none. */
   readonly stem: string;
+  /** Its share of the score: 1, or less for a part of a name that is asked for. */
+  readonly share: number;
 }
 
 /** Words that say nothing about what is sought. */
@@ -19,9 +22,11 @@ const COMMON = new Set(
     "would you your"
   ).split(" "),
 );
-const ENDING = /(?:ations?|ings?|ions?|ers?|ed|es|ly|s)$/;
-/** Characters of a stem, and of a word that may have an ending. */
-const LEAST = { stem: 4, word: 5 };
+const ENDINGS = "ations ation ments ment ings ing ions ion ies ers er ed es ly s e y".split(" ");
+/** Characters of a stem. */
+const LEAST_STEM = 4;
+const OF_A_NAME = 0.5;
+const LONGEST_REST = 8;
 /** Words of a query that count: the longest. */
 const MOST_TERMS = 16;
 
@@ -38,10 +43,16 @@ const NEAR = 40;
 /** Parses a ranked query. Returns null when there is nothing to search for. */
 export function parseRankedQuery(query: string): RankedTerm[] | null {
   const found = new Map<string, RankedTerm>();
+  const add = (named: string, share: number): void => {
+    const text = fold(named);
+    if (text !== "" && (found.get(text)?.share ?? 0) < share) found.set(text, { text, stem: stemOf(text), share });
+  };
   for (const [, quoted, word] of query.matchAll(/"([^"]*)"|([^\s"]+)/g)) {
-    const text = fold((quoted ?? word).trim());
+    const text = (quoted ?? word).trim();
     const trimmed = quoted === undefined ? text.replace(/^[^\p{L}\p{N}_]+|[^\p{L}\p{N}_]+$/gu, "") || text : text;
-    if (trimmed !== "") found.set(trimmed, { text: trimmed, stem: stemOf(trimmed) });
+    add(trimmed, 1);
+    const parts = quoted === undefined ? splitIdentifier(trimmed) : [];
+    if (parts.length > 1) for (const part of parts) add(part, OF_A_NAME);
   }
   const all = [...found.values()];
   const telling = all.filter(({ text }) => !COMMON.has(text));
@@ -51,15 +62,35 @@ export function parseRankedQuery(query: string): RankedTerm[] | null {
 }
 
 function stemOf(text: string): string {
-  if (text.length < LEAST.word || !/^[a-z]+$/.test(text)) return text;
-  const stem = text.replace(ENDING, "");
-  return stem.length >= LEAST.stem ? stem : text;
+  if (!/^[a-z]+$/.test(text)) return text;
+  const ending = ENDINGS.find((one) => text.length >= LEAST_STEM + one.length && text.endsWith(one));
+  // Redis and status are no plurals.
+  return ending === undefined || /[ius]s$/.test(text) ? text : text.slice(0, -ending.length);
 }
 
-/** Returns how much a word tells that so many of all texts have, in hundredths; 0 for one that none has. */
-export function weighTerm(count: number, all: number): number {
-  if (count === 0) return 0;
-  return Math.max(1, Math.round(100 * Math.log(1 + (Math.max(0, all - count) + 0.5) / (count + 0.5))));
+/**
+ * Returns the expression of the index for texts with a term, as a word or as a part of a name. `wordsFrom` returns the words
+ * with a beginning; undefined: too many.
+ */
+export function toRankedExpression(
+  { stem }: RankedTerm,
+  wordsFrom: (beginning: string) => readonly string[] | undefined,
+): string | undefined {
+  if (!/^[a-z0-9_]{1,60}$/.test(stem)) return toExpressions([stem], () => undefined).words;
+  const part = `"${toPartMark(stem)}"`;
+  if (stem.length < LEAST_STEM) return `("${stem}" OR ${part})`;
+  const forms = wordsFrom(stem)?.map((word) => `"${word}"`) ?? [`"${stem}"*`];
+  return `(${[...forms, `${part}*`].join(" OR ")})`;
+}
+
+/** Returns the token that finds a text with a part of a name in it. */
+export function toPartMark(part: string): string {
+  return `_i${part}`;
+}
+
+/** Returns the weight of a word that so many of all texts have, in hundredths: the fewer, the more. */
+export function weighTerm(count: number, all: number, share: number): number {
+  return Math.max(1, Math.round(share * 100 * Math.log(1 + (Math.max(0, all - count) + 0.5) / (count + 0.5))));
 }
 
 /** Returns the hundredths by which one word counts in a text, for a first order of the texts. */
@@ -69,8 +100,12 @@ export function getSpeakerShares(): Readonly<Record<keyof typeof WEIGHTS, number
   );
 }
 
-/** Returns how well a folded text fits; 0 if it has none of the words. */
+/**
+ * Returns how well a text fits, from 0, if it has none of the words, to about 300. It does not depend on how many texts
+ * there are, so that it can be compared with that of another index. `folded`: the same text.
+ */
 export function rankText(
+  text: string,
   folded: string,
   terms: readonly RankedTerm[],
   weights: readonly number[],
@@ -83,7 +118,7 @@ export function rankText(
   let last = -1;
   for (const [n, term] of terms.entries()) {
     all += weights[n];
-    const { count, first } = occurrencesOf(folded, term);
+    const { count, first } = occurrencesOf(text, folded, term);
     if (count === 0) continue;
     covered += weights[n];
     const weighed = count * WEIGHTS[speaker];
@@ -91,21 +126,31 @@ export function rankText(
     if (last >= 0 && Math.abs(first - last) < NEAR) sum += weights[n] * 0.3;
     last = first;
   }
-  return Math.round(sum * (UNCOVERED + ((1 - UNCOVERED) * covered) / all) * 100) / 100;
+  return Math.round((sum / all) * (UNCOVERED + ((1 - UNCOVERED) * covered) / all) * 10_000) / 100;
 }
 
 /** Counts a term: whole words as one, other forms of it and parts of words as less. */
-function occurrencesOf(folded: string, { text, stem }: RankedTerm): { count: number; first: number } {
+function occurrencesOf(text: string, folded: string, term: RankedTerm): { count: number; first: number } {
+  const { text: whole, stem } = term;
   let count = 0;
   let first = -1;
+  // Places are the same where folding changed no length.
+  const shown = text.length === folded.length ? text : folded;
   for (let at = folded.indexOf(stem); at >= 0 && count < 12; at = folded.indexOf(stem, at + stem.length)) {
-    const begins = !isWordAt(folded, at - 1);
-    const isWhole = begins && folded.startsWith(text, at) && !isWordAt(folded, at + text.length);
-    if (!isWhole && stem.length < LEAST.stem) continue;
-    count += isWhole ? 1 : begins ? 0.8 : 0.4;
+    const begins = beginsPart(shown, at);
+    const past = at + whole.length;
+    const isWhole = begins && folded.startsWith(whole, at) && (!isWordAt(folded, past) || beginsPart(shown, past));
+    if (!isWhole && stem.length < LEAST_STEM) continue;
+    count += isWhole ? 1 : begins && isFormAt(folded, at + stem.length) ? 0.8 : 0.4;
     if (first < 0) first = at;
   }
   return { count, first };
+}
+
+/** Returns whether only an ending, perhaps with the stem's last letter before it, is left of a word after its stem. */
+function isFormAt(folded: string, at: number): boolean {
+  const rest = /^[a-z]*/.exec(folded.slice(at, at + LONGEST_REST))?.[0] ?? "";
+  return rest === "" || ENDINGS.includes(rest) || (rest[0] === folded[at - 1] && ENDINGS.includes(rest.slice(1)));
 }
 
 function isWordAt(text: string, at: number): boolean {

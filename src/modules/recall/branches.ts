@@ -93,9 +93,9 @@ async function describeTree(
   // The active end is first, then the latest.
   const isActive = ({ id }: TreeNode): number => (id === leafId ? 1 : 0);
   ends.sort((a, b) => isActive(b) - isActive(a) || String(b.node.timestamp).localeCompare(String(a.node.timestamp)));
-  let told = 0;
+  let endCount = 0;
   for (const end of ends) {
-    const cost = told < MOST_COUNTED ? await costOf(library, listed, end.id) : undefined;
+    const cost = endCount < MOST_COUNTED ? await costOf(library, listed, end.id) : undefined;
     const labels = labelsOf(end).map((label) => `label ${quote(redaction.text(label), 40)}`);
     const last = lastSaid(end);
     const parts = [
@@ -107,11 +107,11 @@ async function describeTree(
       ...labels.slice(0, 3),
     ];
     if (!answer.add(`${parts.join(" · ")}${last ? `\n  ${await texts.of(last)}` : ""}`)) break;
-    told++;
+    endCount++;
   }
   const left = [
     ...(shown < points.length ? [`${countOf(points.length - shown, "branch point")} more`] : []),
-    ...(told < ends.length ? [`${countOf(ends.length - told, "end")} more`] : []),
+    ...(endCount < ends.length ? [`${countOf(ends.length - endCount, "end")} more`] : []),
   ];
   const head = `${formatSession(listed, library, redaction)}\n${countOf(byId.size, "entry", "entries")}, ${countOf(points.length, "branch point")}, ${countOf(ends.length, "end")}`;
   const foot = `${left.length > 0 ? `${left.join(" and ")} with a larger max_tokens. ` : ""}Go on with open at ${listed.shortId}#<entry>, or compare two ends.`;

@@ -1,5 +1,6 @@
 /** The tool find: hits of a question, the best first, two of a session and each entry of a family once. */
 
+import { foldCursor, makeCursor, readCursor, requestOf, type UnfoldedCursor, unfoldCursor } from "./cursors.ts";
 import { type Library, type RecallHit, type RecallSession, splitRef } from "./library.ts";
 import { agentsParam, budgetParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
 import type { Redaction } from "./redaction.ts";
@@ -10,31 +11,29 @@ import {
   formatHead,
   formatSession,
   formatTitle,
-  makeCursor,
   type OwnSession,
   type RecallCall,
-  readCursor,
   readScope,
-  requestOf,
   type Tool,
   toBytesOf,
 } from "./shared.ts";
 import { AnswerText, cutBytes, fence, quote } from "./texts.ts";
 
 const USUAL_TOKENS = 2000;
-const USUAL_HITS = 8;
+const USUAL_HITS = 5;
 /** Hits of one session, unless one is asked about. */
 const OF_ONE_SESSION = 2;
 /** Hits that are put in order at once, and such windows that are looked through for one answer. */
-const WINDOW = 20;
+const WINDOW = 12;
 const MOST_WINDOWS = 50;
 const MONTH = 30 * 86_400_000;
 /** Entries next to a hit among which the answer, or the question, is looked for. */
 const NEAR = 8;
-/** Characters of an answer's beginning. */
-const BESIDE = 160;
-/** Hits of a page that are told with it. */
-const MOST_BESIDE = 3;
+/** Characters of an answer's beginning, and those that are read for it: half a secret at their end is left out. */
+const OF_NEIGHBOUR = 160;
+const READ_OF_NEIGHBOUR = 600;
+/** Hits of a page that come with it. */
+const MOST_WITH_NEIGHBOUR = 3;
 
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   said: ["user", "assistant"],
@@ -47,7 +46,7 @@ const OWN_TOOL = /(?:^|_)sessions?__(?:find|recent|open|tree|compare|history)$/;
 
 /** Place of the next hits: the search that it goes on with, hits that were given, the time of the first call. */
 interface FindPlace {
-  readonly begins?: string;
+  readonly begins?: UnfoldedCursor;
   readonly given: number;
   readonly now: number;
   readonly own: readonly string[];
@@ -146,27 +145,31 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
   };
   const limit = Number(args.limit ?? USUAL_HITS);
   const from = given?.given ?? 0;
-  const found = await gather(library, request, given?.begins, from + limit + 1, {
-    isWanted: (hit) =>
-      !isOwn(hit.sessionId) &&
-      !OWN_TOOL.test(hit.tool ?? "") &&
-      (within === undefined || hit.sessionPath === within.sessionPath) &&
-      (args.branch === undefined || args.branch === "any" || hit.onActivePath === (args.branch === "active")),
-    rate: (hit) => rate(hit, now, world.cwd),
-    mostOfSession: within ? Number.POSITIVE_INFINITY : OF_ONE_SESSION,
-  });
+  const found = await gather(
+    library,
+    request,
+    given?.begins === undefined ? undefined : foldCursor(given.begins),
+    from + limit + 1,
+    {
+      isWanted: (hit) =>
+        !isOwn(hit.sessionId) &&
+        !OWN_TOOL.test(hit.tool ?? "") &&
+        (within === undefined || hit.sessionPath === within.sessionPath) &&
+        (args.branch === undefined || args.branch === "any" || hit.onActivePath === (args.branch === "active")),
+      rate: (hit) => rate(hit, now, world.cwd),
+      mostOfSession: within ? Number.POSITIVE_INFINITY : OF_ONE_SESSION,
+    },
+  );
   const answer = new AnswerText(toBytesOf(args.max_tokens, USUAL_TOKENS));
   let shown = from;
   for (const one of found.hits.slice(from, from + limit)) {
-    const part = await formatHit(
-      library,
-      redaction,
-      one,
-      shown + 1,
-      found.moreOf(one.hit),
-      own.perhaps.includes(one.hit.sessionId),
-      shown - from < MOST_BESIDE,
-    );
+    const part = await formatHit(library, redaction, one, {
+      number: shown + 1,
+      more: found.moreOf(one.hit),
+      isPerhapsOwn: own.perhaps.includes(one.hit.sessionId),
+      isAmongFirst: shown - from < MOST_WITH_NEIGHBOUR,
+      isOfLast: shown > from && found.hits[shown - 1].hit.sessionPath === one.hit.sessionPath,
+    });
     // However little room there is, each page has a hit.
     if (!answer.add(part) && !(answer.isEmpty && answer.add(cutBytes(part.split("\n")[0], answer.room).text))) break;
     shown++;
@@ -185,7 +188,12 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
     return answer.finish(head, why);
   }
   const hasMore = shown < found.hits.length;
-  const next: FindPlace = { begins: found.begins, given: shown, now, own: own.surely };
+  const next: FindPlace = {
+    begins: found.begins === undefined ? undefined : unfoldCursor(found.begins),
+    given: shown,
+    now,
+    own: own.surely,
+  };
   const cursor = hasMore ? makeCursor("find", requestOf(args), next) : undefined;
   return answer.finish(
     head,
@@ -249,35 +257,44 @@ function rate({ score = 1, at, cwd, onActivePath, name }: RecallHit, now: number
   return score * (cwd === here ? 1.25 : 1) * (isNew ? 1.15 : 1) * (onActivePath ? 1 : 0.7) * (name ? 1.05 : 1);
 }
 
+/** The facts about a hit that depend on the hits before it. */
+interface HitMarks {
+  readonly number: number;
+  /** Hits of its session that are left out. */
+  readonly more: number;
+  readonly isPerhapsOwn: boolean;
+  readonly isAmongFirst: boolean;
+  /** True if the hit before it is of the same session, which needs no introduction any more. */
+  readonly isOfLast: boolean;
+}
+
 async function formatHit(
   library: Library,
   redaction: Redaction,
   { hit, copies }: GatheredHit,
-  number: number,
-  more: number,
-  isPerhapsOwn: boolean,
-  isAmongFirst: boolean,
+  { number, more, isPerhapsOwn, isAmongFirst, isOfLast }: HitMarks,
 ): Promise<string> {
-  const { shortId, entryId, agent = "pi", role, tool, part, at, onActivePath, cwd, line } = hit;
+  const { shortId, entryId, agent = "pi", role, tool, part, at, onActivePath, cwd, line, isArchived } = hit;
   const head = [
     `${number}. ${shortId}#${entryId}`,
     agent,
     part === "toolCall" ? `call of ${tool ?? "a tool"}` : tool ? `output of ${tool}` : role,
     formatDay(at),
-    formatFolder(cwd, library.world.home, redaction),
+    ...(isOfLast ? [] : [formatFolder(cwd, library.world.home, redaction)]),
     ...(onActivePath ? [] : ["abandoned branch"]),
+    ...(isArchived ? ["archived"] : []),
     ...(copies > 0 ? [`also in ${copies} of its forks`] : []),
     ...(more > 0 ? [`+${more} more in this session`] : []),
     ...(isPerhapsOwn ? ["perhaps this session"] : []),
-    formatTitle(hit, redaction, 60),
+    ...(isOfLast || hit.firstMessage === line ? [] : [formatTitle(hit, redaction, 60)]),
   ].join(" · ");
   // Each opens a session, which takes longer than the search.
-  const beside = isAmongFirst ? await findBeside(library, redaction, hit) : undefined;
-  return [head, fence(line), ...(beside === undefined ? [] : [beside])].join("\n");
+  const neighbour = isAmongFirst ? await findNeighbour(library, redaction, hit) : undefined;
+  return [head, fence(line), ...(neighbour === undefined ? [] : [neighbour])].join("\n");
 }
 
 /** Returns the beginning of the answer to a question, or of the question that was answered. */
-async function findBeside(library: Library, redaction: Redaction, hit: RecallHit): Promise<string | undefined> {
+async function findNeighbour(library: Library, redaction: Redaction, hit: RecallHit): Promise<string | undefined> {
   const { sessionPath, entryId, role, part } = hit;
   if (part !== "user" && part !== "assistant") return undefined;
   const isQuestion = role === "user";
@@ -287,7 +304,7 @@ async function findBeside(library: Library, redaction: Redaction, hit: RecallHit
       entryId,
       before: isQuestion ? 0 : NEAR,
       after: isQuestion ? NEAR : 0,
-      characters: 1000,
+      characters: READ_OF_NEIGHBOUR,
     })
     .catch(() => ({ entries: [] }));
   const wanted = isQuestion ? "assistant" : "user";
@@ -296,7 +313,7 @@ async function findBeside(library: Library, redaction: Redaction, hit: RecallHit
     if (id === entryId) continue;
     if (by === role) return undefined;
     if (by === wanted && text.trim() !== "")
-      return `${isQuestion ? "answer" : "asked"}: ${quote(redaction.text(text, isCut === true), BESIDE)}`;
+      return `${isQuestion ? "answer" : "asked"}: ${quote(redaction.text(text, isCut === true), OF_NEIGHBOUR)}`;
   }
   return undefined;
 }

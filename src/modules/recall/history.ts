@@ -12,7 +12,7 @@ const USUAL_BYTES = 9000;
 /** Entries after an error that are looked at for what was done. */
 const AFTERWARDS = 40;
 const MOST_STEPS = 8;
-/** Errors that are told with what followed. */
+/** Errors that come with the calls after them. */
 const MOST_ERRORS = 4;
 const OUTPUTS = ["toolResult", "bashExecution"];
 
@@ -59,15 +59,15 @@ export const history: Tool = {
     const head = formatHead(library, { matching: counted.total, lists: [counted, found] });
     const shown = error === undefined ? hits.slice(0, limit) : hits.slice(0, Math.min(limit, MOST_ERRORS));
     shown.sort((a, b) => (a.at ?? "").localeCompare(b.at ?? ""));
-    let told = 0;
+    let shownCount = 0;
     for (const hit of shown) {
       const part =
         error === undefined ? describeCall(library, redaction, hit) : await describeError(library, redaction, hit);
       if (!answer.add(part)) break;
-      told++;
+      shownCount++;
     }
     if (answer.isEmpty) return answer.finish(head, "Nothing was found.");
-    const isMore = told < hits.length || found.nextCursor !== undefined;
+    const isMore = shownCount < hits.length || found.nextCursor !== undefined;
     const foot = isMore ? "There is more: a larger limit, a later since, or find with in: all." : "That is all.";
     return answer.finish(head, foot, "\n");
   },

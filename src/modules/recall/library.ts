@@ -5,10 +5,11 @@
 
 import { resolve, sep } from "node:path";
 import { isPath } from "../../core/search/named.ts";
-import type { CommandResult, RecallWorld } from "../../server/recall-module.ts";
+import type { CommandResult } from "../../server/recall-module.ts";
 import { CallMistake } from "./params.ts";
 import { Redaction } from "./redaction.ts";
 import { quote } from "./texts.ts";
+import type { RecallWorld } from "./world.ts";
 
 /** A session as lists have it. */
 export interface RecallSession {
@@ -53,6 +54,7 @@ export interface RecallHit {
   readonly cwd: string | null;
   readonly agent?: string;
   readonly score?: number;
+  readonly isArchived?: true;
   readonly inheritedFrom?: { readonly sessionId: string; readonly name: string | null };
 }
 
@@ -64,13 +66,15 @@ export interface FoundTexts {
   readonly notRead: readonly string[];
 }
 
-/** Milliseconds of reading for one call. */
-export const READING_MS = 300;
+/** Milliseconds of reading for one call, whatever it asks. */
+const READING_MS = 300;
 /** Sessions that are asked for at once where all are looked at. */
 const AT_ONCE = 1000;
-/** Sessions that fit a name, of which so many are told. */
+/** Sessions that fit a name and are listed. */
 const MOST_CANDIDATES = 5;
 const OUR_OWN = "pi";
+/** Ids have digits, but for a beginning of one in hexadecimal. */
+const LIKE_AN_ID = /\d|^[a-f]+$|^ses_/i;
 /** Failures that are about one source of several. */
 const OF_A_SOURCE = /^(?:storage_failed|not_a_session|corrupt|path_outside_root)$/;
 const FOREIGN = "claude codex copilot gemini opencode goose cline roo pirust omp".split(" ");
@@ -81,9 +85,23 @@ export class Library {
   private readonly hidden = new Map<string, boolean>();
   private readonly open = new Map<string, { uses: number; readonly opened: Promise<CommandResult> }>();
 
+  /** The end of the reading for the present call, in milliseconds of the process. */
+  private readonly until: number;
+
   constructor(world: RecallWorld) {
     this.world = world;
     this.folders = [...new Set(world.excluded.flatMap((folder) => [resolve(folder), world.realPath(folder)]))];
+    this.until = performance.now() + READING_MS;
+  }
+
+  /** Returns the same library for another call, which has its own time to read. */
+  forCall(): Library {
+    return Object.assign(Object.create(this), { until: performance.now() + READING_MS });
+  }
+
+  /** Milliseconds of reading that are left to the present call. */
+  private get within(): number {
+    return Math.max(1, Math.ceil(this.until - performance.now()));
   }
 
   redaction(): Promise<Redaction> {
@@ -111,7 +129,7 @@ export class Library {
   async list(params: Readonly<Record<string, unknown>> = {}): Promise<SessionList> {
     const { agents = "all", ...rest } = params;
     const [page, failed] = await this.ofSources(agents, (names) =>
-      this.world.ask("list_sessions", { here: true, within: READING_MS, ...rest, agents: names }),
+      this.world.ask("list_sessions", { here: true, within: this.within, ...rest, agents: names }),
     );
     const pages = page.map((one) => one.sessions as RecallSession[]);
     const sessions = pages.flat().filter((session) => this.isShown(session));
@@ -154,7 +172,7 @@ export class Library {
     const [pages, failed] = await this.ofSources(agents, (names) =>
       this.world.ask("search_sessions", {
         here: true,
-        within: READING_MS,
+        within: this.within,
         ...rest,
         redact: this.world.redacts,
         agents: names,
@@ -184,7 +202,7 @@ export class Library {
       do {
         const page = await this.world.ask("list_sessions", {
           here: true,
-          within: READING_MS,
+          within: this.within,
           archived,
           cursor,
           limit: AT_ONCE,
@@ -244,10 +262,11 @@ export class Library {
     const text = word.trim();
     if (text === "" || text.includes("\0")) return [];
     if (isPath(text)) return this.atPath(text);
-    const isId = /^[\w.:-]{4,}$/.test(text);
+    const isId = /^[\w.:-]{4,}$/.test(text) && LIKE_AN_ID.test(text);
     for (const archived of [false, true]) {
       const near: RecallSession[] = [];
-      for await (const session of this.each({ query: text, headerOnly: true, archived })) near.push(session);
+      const wanted = isId ? { query: text } : { name: text };
+      for await (const session of this.each({ ...wanted, headerOnly: true, archived })) near.push(session);
       const ways: ((session: RecallSession) => boolean)[] = [
         ({ sessionId }) => sessionId === text,
         ({ sessionId }) => isId && sessionId.startsWith(text),

@@ -3,20 +3,11 @@
 import { findMainArgument, getContentText, getToolCalls } from "../../core/format/message.ts";
 import { toJsonText } from "../../core/json/json.ts";
 import type { CommandResult } from "../../server/recall-module.ts";
+import { makeCursor, readCursor, requestOf } from "./cursors.ts";
 import { type RecallSession, splitRef } from "./library.ts";
 import { budgetParam, CallMistake, cursorParam } from "./params.ts";
 import type { EntryRecord, Redaction } from "./redaction.ts";
-import {
-  countOf,
-  formatDay,
-  formatSession,
-  makeCursor,
-  type RecallCall,
-  readCursor,
-  requestOf,
-  type Tool,
-  toBytesOf,
-} from "./shared.ts";
+import { countOf, formatDay, formatSession, type RecallCall, type Tool, toBytesOf } from "./shared.ts";
 import { AnswerText, cutBytes, fence, quote, showControls, toInline } from "./texts.ts";
 
 const USUAL_TOKENS = 2250;

@@ -3,6 +3,8 @@
  * (2026-07-28), and those after `initialize` (2025-11-25, 2025-06-18, 2025-03-26).
  */
 
+import { toMembers } from "../../core/format/loose.ts";
+import type { Refusal } from "../../server/connection/dialect.ts";
 import type { Library } from "./library.ts";
 import { CallMistake, type ToolArguments } from "./params.ts";
 import {
@@ -93,14 +95,12 @@ export class McpConversation {
     return given.length === 0 ? undefined : given;
   }
 
-  /** Returns the reply to what is no message. */
-  refuse(kind: "parse" | "size", beginning = ""): object {
-    if (kind === "parse") return toError(undefined, new ProtocolError(PARSE_ERROR, "The line is not JSON in UTF-8."));
-    const [, text] = /"id"\s*:\s*("(?:[^"\\]|\\.){1,200}"|-?\d{1,15})(?=\s*[,}])/.exec(beginning) ?? [];
-    return toError(
-      text === undefined ? undefined : JSON.parse(text),
-      new ProtocolError(INVALID_REQUEST, "The message is too long."),
-    );
+  /** Returns the reply to a line without a message. `idText`: the JSON text of its id, if that is known. */
+  refuse(kind: Refusal["kind"], idText?: string): object {
+    if (kind !== "too_large")
+      return toError(undefined, new ProtocolError(PARSE_ERROR, "The line is not JSON in UTF-8."));
+    const id = idText === undefined || idText === "null" ? undefined : JSON.parse(idText);
+    return toError(id, new ProtocolError(INVALID_REQUEST, "The message is too long."));
   }
 
   /** True while a request has no reply. */
@@ -132,7 +132,7 @@ export class McpConversation {
     // Nothing was asked of the client, so that its replies mean nothing.
     if (method === undefined) return undefined;
     if (!hasId) {
-      this.takeNotification(method, toObject(message.params));
+      this.takeNotification(method, toMembers(message.params));
       return undefined;
     }
     const key = JSON.stringify(id);
@@ -181,7 +181,7 @@ export class McpConversation {
 
   /** Returns whether a request carries its version. Throws ProtocolError if it may not be answered in any era. */
   private requireEra(method: string, { _meta }: McpMessage): boolean {
-    const meta = toObject(_meta);
+    const meta = toMembers(_meta);
     const version = meta[`${META}protocolVersion`];
     if (version === undefined) {
       if (method === "initialize" || method === "ping" || (this.legacy !== undefined && method !== "server/discover"))
@@ -204,7 +204,7 @@ export class McpConversation {
   }
 
   private async answer(id: Id, method: string, params: McpMessage, isModern: boolean): Promise<Answered> {
-    const { library } = this;
+    const library = this.library.forCall();
     switch (method) {
       case "server/discover":
         return {
@@ -225,7 +225,7 @@ export class McpConversation {
         requireFirstPage(params);
         return { result: { tools: describeTools() }, ttl: LASTING, isPublic: true };
       case "tools/call":
-        return { result: await this.call(params) };
+        return { result: await callTool(library, params) };
       case "resources/list":
         requireFirstPage(params);
         return { result: { resources: await listResources(library) }, ttl: 0 };
@@ -233,14 +233,14 @@ export class McpConversation {
         requireFirstPage(params);
         return { result: { resourceTemplates: templates }, ttl: LASTING, isPublic: true };
       case "resources/read":
-        return { result: await this.read(params, isModern), ttl: 0 };
+        return { result: await readOne(library, params, isModern), ttl: 0 };
       case "prompts/list":
         requireFirstPage(params);
         return { result: { prompts: describePrompts() }, ttl: LASTING, isPublic: true };
       case "prompts/get":
-        return { result: getPrompt(params.name, toObject(params.arguments)) };
+        return { result: getPrompt(params.name, toMembers(params.arguments)) };
       case "completion/complete":
-        return { result: { completion: await this.completeValue(params) } };
+        return { result: { completion: await completeValue(library, params) } };
     }
     throw new ProtocolError(NO_METHOD, `There is no method ${method.slice(0, 100)}.`);
   }
@@ -263,36 +263,6 @@ export class McpConversation {
     this.notify({ jsonrpc: "2.0", method: "notifications/subscriptions/acknowledged", params });
     return new Promise(() => {});
   }
-
-  private async call({ name, arguments: given }: McpMessage): Promise<object> {
-    const tool = tools.find((one) => one.name === name);
-    if (tool === undefined) throw new ProtocolError(INVALID_PARAMS, `There is no tool ${String(name).slice(0, 100)}.`);
-    if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given)))
-      throw new ProtocolError(INVALID_PARAMS, "arguments is an object.");
-    const { text, isError } = await runTool(this.library, tool, (given ?? {}) as ToolArguments);
-    return { content: [{ type: "text", text }], ...(isError ? { isError: true } : {}) };
-  }
-
-  private async read({ uri }: McpMessage, isModern: boolean): Promise<object> {
-    try {
-      if (typeof uri !== "string") throw new UnknownName("uri is a string.");
-      return { contents: [{ uri, mimeType: "text/markdown", text: await readResource(this.library, uri) }] };
-    } catch (error) {
-      if (!(error instanceof UnknownName || error instanceof CallMistake)) throw error;
-      throw new ProtocolError(isModern || typeof uri !== "string" ? INVALID_PARAMS : NO_RESOURCE, error.message);
-    }
-  }
-
-  private completeValue({ ref, argument, context }: McpMessage): Promise<object> {
-    const { type } = toObject(ref);
-    const { name, value } = toObject(argument);
-    if ((type !== "ref/prompt" && type !== "ref/resource") || typeof name !== "string" || typeof value !== "string")
-      throw new ProtocolError(
-        INVALID_PARAMS,
-        "ref names a prompt or a resource template, argument has a name and a value.",
-      );
-    return complete(this.library, name, value, toObject(toObject(context).arguments));
-  }
 }
 
 const CAPABILITIES = { tools: {}, resources: {}, prompts: {}, completions: {} };
@@ -302,11 +272,37 @@ function requireFirstPage({ cursor }: McpMessage): void {
   if (cursor !== undefined && cursor !== "") throw new ProtocolError(INVALID_PARAMS, "The cursor is of no list.");
 }
 
-function toObject(value: unknown): McpMessage {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as McpMessage) : {};
-}
-
 function toError(id: unknown, { code, message, data }: ProtocolError): object {
   const error = { code, message, ...(data === undefined ? {} : { data }) };
   return { jsonrpc: "2.0", ...(id === undefined ? {} : { id }), error };
+}
+
+async function callTool(library: Library, { name, arguments: given }: McpMessage): Promise<object> {
+  const tool = tools.find((one) => one.name === name);
+  if (tool === undefined) throw new ProtocolError(INVALID_PARAMS, `There is no tool ${String(name).slice(0, 100)}.`);
+  if (given !== undefined && (typeof given !== "object" || given === null || Array.isArray(given)))
+    throw new ProtocolError(INVALID_PARAMS, "arguments is an object.");
+  const { text, isError } = await runTool(library, tool, (given ?? {}) as ToolArguments);
+  return { content: [{ type: "text", text }], ...(isError ? { isError: true } : {}) };
+}
+
+async function readOne(library: Library, { uri }: McpMessage, isModern: boolean): Promise<object> {
+  try {
+    if (typeof uri !== "string") throw new UnknownName("uri is a string.");
+    return { contents: [{ uri, mimeType: "text/markdown", text: await readResource(library, uri) }] };
+  } catch (error) {
+    if (!(error instanceof UnknownName || error instanceof CallMistake)) throw error;
+    throw new ProtocolError(isModern || typeof uri !== "string" ? INVALID_PARAMS : NO_RESOURCE, error.message);
+  }
+}
+
+function completeValue(library: Library, { ref, argument, context }: McpMessage): Promise<object> {
+  const { type } = toMembers(ref);
+  const { name, value } = toMembers(argument);
+  if ((type !== "ref/prompt" && type !== "ref/resource") || typeof name !== "string" || typeof value !== "string")
+    throw new ProtocolError(
+      INVALID_PARAMS,
+      "ref names a prompt or a resource template, argument has a name and a value.",
+    );
+  return complete(library, name, value, toMembers(toMembers(context).arguments));
 }

@@ -1,18 +1,9 @@
 /** The tool recent: the latest sessions, one line each. */
 
+import { makeCursor, readCursor, requestOf } from "./cursors.ts";
 import type { RecallSession } from "./library.ts";
 import { agentsParam, cursorParam, projectParam, sinceParam, untilParam } from "./params.ts";
-import {
-  findOwnSession,
-  formatHead,
-  formatSession,
-  makeCursor,
-  readCursor,
-  readScope,
-  requestOf,
-  type Tool,
-  toBytesOf,
-} from "./shared.ts";
+import { findOwnSession, formatHead, formatSession, readScope, type Tool, toBytesOf } from "./shared.ts";
 import { AnswerText, cutBytes } from "./texts.ts";
 
 const USUAL_ROWS = 20;

@@ -1,7 +1,5 @@
 /** Parts of the answers of several tools: the first line, the line of a session, cursors, and the caller's own session. */
 
-import { Buffer } from "node:buffer";
-import { createHash } from "node:crypto";
 import type { ToolFace } from "../../server/recall-module.ts";
 import { type Library, nameOf, type RecallSession, type SessionList } from "./library.ts";
 import { CallMistake, readTime, type ToolArguments } from "./params.ts";
@@ -162,39 +160,6 @@ export function readScope({ library, args }: RecallCall): Readonly<Record<string
 /** Returns the bytes that an answer may have for so many tokens. */
 export function toBytesOf(tokens: unknown, usual: number): number {
   return (typeof tokens === "number" ? tokens : usual) * 4;
-}
-
-/** Makes a cursor that only fits the same request. */
-export function makeCursor(kind: string, request: unknown, place: unknown): string {
-  return Buffer.from(JSON.stringify([keyOf(kind, request), place])).toString("base64url");
-}
-
-/** Returns the place of a cursor. Throws CallMistake for one of another request. */
-export function readCursor<Place>(cursor: unknown, kind: string, request: unknown): Place | undefined {
-  if (typeof cursor !== "string" || cursor === "") return undefined;
-  let read: unknown;
-  try {
-    read = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
-  } catch {
-    // It is no cursor at all.
-  }
-  if (!Array.isArray(read) || read[0] !== keyOf(kind, request))
-    throw new CallMistake(
-      "This cursor is not of this request. Repeat the request as it was, with the cursor of its last answer, or leave it out.",
-    );
-  return read[1] as Place;
-}
-
-function keyOf(kind: string, request: unknown): string {
-  return createHash("sha256")
-    .update(JSON.stringify([kind, request]))
-    .digest("base64url")
-    .slice(0, 8);
-}
-
-/** Returns the request of a call without what may differ from page to page. */
-export function requestOf({ cursor: _, limit: _limit, max_tokens: _most, ...rest }: ToolArguments): unknown {
-  return Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 /** Returns a sentence about a failure, without paths or texts of sessions. */

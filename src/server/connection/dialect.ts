@@ -18,7 +18,7 @@ import type { Call, Outcome } from "./call.ts";
 
 export type DialectName = "jsonrpc" | "pi";
 /** A dialect that a face speaks, which takes the whole wire over. */
-export type FaceName = "acp";
+export type FaceName = "acp" | "mcp";
 export type Pieces = (string | Uint8Array)[];
 
 export type Decoded =

@@ -75,6 +75,8 @@ const SAVE_AFTER = 200;
 const TRIES = 20;
 /** Milliseconds after the last list or search before texts are indexed ahead. */
 const QUIET = 100;
+/** Validity of stamps in milliseconds, for requests that limit their time: one answer makes several of them. */
+const STAMPS_LAST = 50;
 /** Milliseconds without indexing ahead while another process writes to the catalog. */
 const OTHERS_WRITE = 400;
 
@@ -131,6 +133,8 @@ class Finder implements LocalCatalog {
   private closed = false;
   /** Time of the last list or search. */
   private askedAt = 0;
+  /** Time of the last reading of stamps. */
+  private stampedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: CatalogOptions) {
     this.options = options;
@@ -477,7 +481,9 @@ class Finder implements LocalCatalog {
   /** Updates the rows to the result that a scan of every file would have. */
   private async refresh(progress?: ScanProgress, until?: number): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
-    const changes = await this.files.changes();
+    const isJustRead = until !== undefined && readClock() - this.stampedAt < STAMPS_LAST;
+    const changes = isJustRead ? UNCHANGED : await this.files.changes();
+    if (!isJustRead) this.stampedAt = readClock();
     const { waiting } = this;
     if (!changes.isSame || waiting.size > 0) {
       this.waiting = new Map();
@@ -644,6 +650,7 @@ class Finder implements LocalCatalog {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+const UNCHANGED: FolderChanges = { there: new Map(), removed: [], isSame: true };
 
 /** Returns the time by which a request wants to be answered. */
 function endOf({ within }: ListRequest | SearchRequest): number | undefined {

@@ -21,7 +21,7 @@ import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
-export const CATALOG_SCHEMA_VERSION = 5;
+export const CATALOG_SCHEMA_VERSION = 6;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 

@@ -4,7 +4,13 @@ import { join } from "node:path";
 import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import { makeComparison, packCursor, toExpiredFailure, unpackCursor } from "../../core/search/listing.ts";
 import { fold, type Query, score, toExpressions, toFts } from "../../core/search/query.ts";
-import { getSpeakerShares, type RankedTerm, rankText, weighTerm } from "../../core/search/ranking.ts";
+import {
+  getSpeakerShares,
+  type RankedTerm,
+  rankText,
+  toRankedExpression,
+  weighTerm,
+} from "../../core/search/ranking.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
@@ -16,7 +22,7 @@ import type { CatalogFile } from "./database.ts";
 import { getLineId, type IndexedText, readLogTexts, readTexts, readTextsAt, scanTexts } from "./documents.ts";
 import type { Relations } from "./relations.ts";
 import type { SessionRow } from "./session-row.ts";
-import type { Numbered, TextKind } from "./text-table.ts";
+import type { Matches, Numbered, TextKind } from "./text-table.ts";
 import { WantedTexts } from "./wanted-texts.ts";
 
 /** Milliseconds of work without a pause. */
@@ -26,8 +32,14 @@ const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
 /** Most sessions that are opened to find the hits that a fork copied: 2 ms each. */
 const MOST_PARENTS = 50;
+/** Characters of a word's part that is looked for where no word begins with it. */
+const LEAST_PART = 4;
 /** Texts of a ranked search that are read at once and put in order: the best by their words alone. */
-const RANKED_WINDOW = 120;
+const RANKED_WINDOW = 60;
+/** Texts with a word that are looked for, of a word that is not in every few texts, and of one that is. */
+const MOST_MATCHES = 100_000;
+const SOME_MATCHES = 10_000;
+const TOO_COMMON = 4;
 /** Characters of a text from which secrets are removed. */
 const LONGEST_REDACTED = 1 << 14;
 
@@ -61,6 +73,8 @@ interface RankedPlace {
   readonly above?: { readonly rank: number; readonly id: number };
   readonly after?: { readonly score: number; readonly number: number };
 }
+
+const NO_MATCHES: Matches = { ids: new Float64Array(), count: 0 };
 
 export class Search {
   private readonly options: CatalogOptions;
@@ -190,19 +204,19 @@ export class Search {
   }
 
   private addHit(place: Numbered, found: FoundText[]): void {
-    const hit = this.rated(place, (folded) => score(folded, this.query))?.make();
+    const hit = this.rated(place, (_text, folded) => score(folded, this.query))?.make();
     if (hit) found.push(hit);
   }
 
   /** Rates a text that fits. Its hit is made when it is needed, because that may remove secrets. */
-  private rated(place: Numbered, rate: (folded: string) => number): RatedText | undefined {
+  private rated(place: Numbered, rate: (text: string, folded: string) => number): RatedText | undefined {
     const row = this.rows.get(place.path);
     if (!row || !this.wanted.wants(place)) return undefined;
     const { id, text: stored } = this.read(place, row) ?? {};
     if (id === undefined || !stored) return undefined;
     const folded = fold(stored.text);
     if (!this.wanted.fits(stored, folded)) return undefined;
-    const rated = { score: rate(folded), number: place.id };
+    const rated = { score: rate(stored.text, folded), number: place.id };
     const make = (): FoundText | undefined => {
       const [text, left] = this.fitting(stored, folded, rate) ?? [];
       const hit = text && left !== undefined ? this.hitIn(row, id, text, left) : undefined;
@@ -215,7 +229,7 @@ export class Search {
   private fitting(
     stored: IndexedText,
     folded = fold(stored.text),
-    rate?: (folded: string) => number,
+    rate?: (text: string, folded: string) => number,
   ): [text: IndexedText, folded: string] | undefined {
     if (!this.wanted.fits(stored, folded)) return undefined;
     const { redact } = this.request;
@@ -230,7 +244,7 @@ export class Search {
     const isFound = isPart
       ? this.query.length === 0 || this.query.some((term) => left.includes(term))
       : this.wanted.fits(text, left);
-    return isFound && (rate?.(left) ?? 1) > 0 ? [text, left] : undefined;
+    return isFound && (rate?.(shown, left) ?? 1) > 0 ? [text, left] : undefined;
   }
 
   /** Returns a part of a long text around the first place of a term, without halves of words: secrets are removed from that. */
@@ -260,17 +274,25 @@ export class Search {
     terms: readonly RankedTerm[],
   ): Promise<{ hits: Hit[]; more: boolean; begins: string }> {
     const kinds = this.wanted.rolesOfKinds;
-    const expressions = terms.map(({ stem }) => {
-      const { words, parts } = toExpressions([stem], (part) =>
-        part.length < 4 ? undefined : file.texts.wordsWith(part),
-      );
-      return parts ?? words;
-    });
     const given = this.rankedPlace(terms.length);
     const ceiling = given?.ceiling ?? file.texts.ceiling();
-    const weights =
-      given?.weights ?? expressions.map((one) => weighTerm(one ? file.texts.count(kinds, one, ceiling) : 0, ceiling));
-    const marks = toFts(this.wanted.marks) || undefined;
+    const marks = toFts(this.wanted.marks);
+    const match = (expression: string | undefined): Matches => {
+      if (expression === undefined) return NO_MATCHES;
+      const marked = marks === "" ? expression : `${marks} AND (${expression})`;
+      const some = file.texts.match(kinds, marked, ceiling, SOME_MATCHES);
+      const isCommon = some.count * TOO_COMMON > ceiling;
+      return some.count <= SOME_MATCHES || isCommon ? some : file.texts.match(kinds, marked, ceiling, MOST_MATCHES);
+    };
+    const found = terms.map((term) => {
+      const matches = match(toRankedExpression(term, (beginning) => file.texts.wordsFrom(beginning)));
+      if (matches.count > 0 || term.stem.length < LEAST_PART) return matches;
+      // No word is, or begins with it. One may have it within.
+      return match(toExpressions([term.stem], (part) => file.texts.wordsWith(part)).parts);
+    });
+    const { cwds } = this;
+    const paths = cwds && [...this.rows.values()].filter(({ cwd }) => cwds.includes(cwd ?? "")).map(({ path }) => path);
+    const weights = given?.weights ?? found.map(({ count }, n) => weighTerm(count, ceiling, terms[n].share));
     const { limit } = this.request;
     const hits: FoundText[] = [];
     let { above, after } = given ?? {};
@@ -278,12 +300,9 @@ export class Search {
     for (;;) {
       const places = file.texts.findBest({
         ...this.request,
-        cwds: this.cwds,
+        paths,
         kinds,
-        terms: expressions.flatMap((expression, n) =>
-          expression && weights[n] > 0 ? { expression, weight: weights[n] } : [],
-        ),
-        marks,
+        terms: found.map(({ ids }, n) => ({ ids, weight: weights[n] })),
         shares: getSpeakerShares(),
         below: ceiling,
         above,
@@ -327,7 +346,7 @@ export class Search {
     for (const place of places) {
       const { role, kind } = place;
       const speaker = kind === "calls" ? "toolCall" : kind === "tools" ? "output" : role;
-      const rated = this.rated(place, (folded) => rankText(folded, terms, weights, speaker));
+      const rated = this.rated(place, (text, folded) => rankText(text, folded, terms, weights, speaker));
       if (rated && rated.score > 0) found.push(rated);
       if (readClock() - sliced < SLICE) continue;
       await pause();

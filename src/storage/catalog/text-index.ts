@@ -1,9 +1,11 @@
 /** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
+import { findIdentifierParts } from "../../core/search/identifiers.ts";
 import { getPathEnds } from "../../core/search/named-files.ts";
 import { toToolKey } from "../../core/search/parts.ts";
 import { fold } from "../../core/search/query.ts";
+import { toPartMark } from "../../core/search/ranking.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
@@ -210,7 +212,11 @@ export class TextIndex {
     /** Returns false when there are enough: the texts from `past` on are left to the next round. */
     const addTexts = (found: readonly IndexedText[], past: number): boolean => {
       for (const { start, length, nth, role, time, entry, text, tool, files } of found) {
-        const marks = tool === undefined ? NO_MARKS : this.marksOf(tool, files);
+        const parts = findIdentifierParts(text);
+        const marks =
+          tool === undefined && parts.size === 0
+            ? NO_MARKS
+            : [...(tool === undefined ? [] : this.marksOf(tool, files)), ...Array.from(parts, toPartMark)];
         texts.push({ start, length, nth, role, time, entry, folded: fold(text), marks });
         size += TEXT + text.length + MARK * marks.length;
       }

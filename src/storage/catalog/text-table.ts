@@ -8,6 +8,8 @@ import { hash } from "./summary.ts";
 
 /** Words with a part, beyond which reading the texts is faster than asking for each word. */
 const MAX_WORDS = 200;
+/** Words with a beginning, beyond which the index looks for that itself, which takes longer. */
+const MAX_FORMS = 64;
 /** Words with all trigrams of a part, beyond which they are not checked for the part itself. */
 const MAX_CANDIDATES = 5000;
 const REMEMBERED_WORDS = 200_000;
@@ -82,11 +84,19 @@ interface Asked extends Pick<SearchRequest, "since" | "until"> {
   readonly count: number;
 }
 
+/** The texts that match an expression. */
+export interface Matches {
+  /** Their numbers, the highest first; perhaps not all. */
+  readonly ids: Float64Array;
+  /** Their number, estimated if not all are there. */
+  readonly count: number;
+}
+
 /** A request for the best texts by their words alone. */
-interface Best extends Omit<Asked, "expression"> {
-  readonly terms: readonly { readonly expression: string; readonly weight: number }[];
-  /** An expression that they must match, too. */
-  readonly marks: string | undefined;
+interface Best extends Omit<Asked, "expression" | "cwds"> {
+  /** The sessions; undefined: any. */
+  readonly paths: readonly string[] | undefined;
+  readonly terms: readonly { readonly ids: Float64Array; readonly weight: number }[];
   /** By speaker, in hundredths. */
   readonly shares: Readonly<Record<string, number>>;
   /** The last text of the window before. */
@@ -101,7 +111,12 @@ interface Ranked extends Numbered {
 /** Weight below which a word of many texts only adds to those that others find, and texts that are ranked at most. */
 const TOO_COMMON = 120;
 const MANY_TEXTS = 20_000;
-const MOST_RANKED = 4000;
+const MOST_RANKED = 1500;
+/** Number of fitting texts after that no more are checked for a limit. */
+const ENOUGH = 1000;
+/** Bits of a text's weight, next to its number. */
+const WEIGHT_BITS = 16;
+const COMMA = 0x2c;
 
 export class TextTable {
   /** Returns the statement of a text. */
@@ -190,60 +205,87 @@ export class TextTable {
     return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
   }
 
-  /** Counts the texts below a number that match an expression. */
-  count(kinds: Asked["kinds"], expression: string, below: number): number {
-    let sum = 0;
+  /** Returns the words that begin with a text; undefined when there are more than can be queried. */
+  wordsFrom(beginning: string): string[] | undefined {
+    const sql = "SELECT word FROM words WHERE word >= ? AND word < ? LIMIT ?";
+    const rows = this.sql(sql).all(beginning, `${beginning}{`, MAX_FORMS + 1) as { word: string }[];
+    return rows.length > MAX_FORMS ? undefined : rows.map(({ word }) => word);
+  }
+
+  /** Returns the numbers that a query returns as `id`. As one text they take a tenth of the time of rows. */
+  private list(query: string, values: readonly (string | number)[]): Float64Array {
+    const sql = `SELECT count(*) AS count, group_concat(id) AS ids FROM (${query})`;
+    const { count, ids } = this.sql(sql).get(...values) as { count: number; ids: string | null };
+    return parseNumbers(ids, count);
+  }
+
+  /** Returns the texts below a number that match an expression; of more than `most` only the latest. */
+  match(kinds: Asked["kinds"], expression: string, below: number, most: number): Matches {
+    const found: Float64Array[] = [];
+    let count = 0;
     for (const kind of kinds.keys()) {
-      const sql = `SELECT count(*) AS count FROM ${kind}_index WHERE ${kind}_index MATCH ? AND rowid < ?`;
-      sum += (this.sql(sql).get(expression, below) as { count: number }).count;
+      const ids = this.list(
+        `SELECT rowid AS id FROM ${kind}_index WHERE ${kind}_index MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?`,
+        [expression, below, most],
+      );
+      found.push(ids);
+      // As many are taken to be in the same stretch of all before these.
+      const stretch = ids[0] - ids[ids.length - 1];
+      count += ids.length < most ? ids.length : Math.round((ids.length / stretch) * ids[0]);
     }
-    return sum;
+    if (found.length === 1) return { ids: found[0], count };
+    const all = new Float64Array(found.reduce((sum, { length }) => sum + length, 0));
+    for (let at = 0, n = 0; n < found.length; at += found[n++].length) all.set(found[n], at);
+    return { ids: all.sort().reverse(), count };
   }
 
   /** Returns the places of the texts with any of the terms, those with the most telling ones first. Throws CatalogDamaged. */
-  findBest({ kinds, terms, marks, shares, below, above, cwds, since, until, count }: Best): Ranked[] {
+  findBest({ kinds, terms, shares, below, above, paths, since, until, count }: Best): Ranked[] {
     const telling = below < MANY_TEXTS ? [] : terms.filter(({ weight }) => weight >= TOO_COMMON);
-    const finding = telling.length > 0 ? telling : terms;
-    const values: (string | number)[] = [];
-    const parts = [...kinds.keys()].flatMap((kind) =>
-      finding.map(({ expression, weight }) => {
-        values.push(marks === undefined ? expression : `${marks} AND (${expression})`, below);
-        return `SELECT rowid AS id, ${Math.round(weight)} AS weight FROM ${kind}_index WHERE ${kind}_index MATCH ? AND rowid < ?`;
-      }),
-    );
-    if (parts.length === 0) return [];
-    const roles = [...kinds].flatMap(([kind, role]) => (role === undefined ? [] : { kind, role }));
-    const limits = {
-      "f.head ->> 1 IN (SELECT value FROM json_each(?))": cwds && JSON.stringify(cwds),
-      "s.time >= ?": since,
-      "s.time <= ?": until,
-    };
-    const more = Object.entries(limits).filter(([, value]) => value !== undefined);
-    const isNarrow = more.length > 0 || roles.length > 0;
+    const weighed = sumWeights(terms, telling.length > 0 ? telling : terms);
+    const all = paths ? this.ofSessions(weighed, paths) : weighed;
+    const roles = [...kinds].flatMap(([kind, role]) => (role === undefined ? [] : { kind: KINDS.indexOf(kind), role }));
+    const limits: [condition: string, values: readonly (string | number | undefined)[]][] = [
+      ["s.time >= ?", [since]],
+      ["s.time <= ?", [until]],
+      ...roles.map(({ kind, role }) => ["(s.kind <> ? OR s.role = ?)", [kind, role]] as [string, (string | number)[]]),
+    ];
+    const given = limits.filter(([, [value]]) => value !== undefined);
+    const ranked = given.length === 0 ? take(all, MOST_RANKED) : this.limited(all, given);
     const share = `CASE s.kind WHEN ${KINDS.indexOf("calls")} THEN ${shares.toolCall} WHEN ${KINDS.indexOf("tools")} THEN ${shares.output}
       ELSE CASE s.role WHEN 'user' THEN ${shares.user} ELSE ${shares.assistant} END END`;
-    const conditions = [
-      ...more.map(([condition]) => condition),
-      ...roles.map(({ kind }) => `(s.kind <> ${KINDS.indexOf(kind)} OR s.role = ?)`),
-    ];
+    const { rank, id } = above ?? { rank: Number.MAX_SAFE_INTEGER, id: 0 };
     const rows = this.sql(
-      `SELECT * FROM (SELECT s.*, f.path, r.weight * ${share} AS rank
-        FROM (SELECT id, sum(weight) AS weight FROM (${parts.join(" UNION ALL ")}) GROUP BY id
-          ORDER BY weight DESC, id DESC LIMIT ${isNarrow ? -1 : MOST_RANKED}) r
-        CROSS JOIN said s ON s.id = r.id CROSS JOIN files f ON f.id = s.file
-        ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`})
-        WHERE ? OR rank < ? OR (rank = ? AND id < ?) ORDER BY rank DESC, id DESC LIMIT ?`,
-    ).all(
-      ...values,
-      ...more.map(([, value]) => value as string | number),
-      ...roles.map(({ role }) => role),
-      above ? 0 : 1,
-      above?.rank ?? 0,
-      above?.rank ?? 0,
-      above?.id ?? 0,
-      count,
-    ) as (Omit<Ranked, "kind"> & { kind: number; sum: string })[];
+      `SELECT * FROM (SELECT s.*, f.path, (j.value & ${(1 << WEIGHT_BITS) - 1}) * ${share} AS rank FROM ${JOINED})
+        WHERE rank < ? OR (rank = ? AND id < ?) ORDER BY rank DESC, id DESC LIMIT ?`,
+    ).all(JSON.stringify(ranked), rank, rank, id, count) as (Omit<Ranked, "kind"> & { kind: number; sum: string })[];
     return rows.map((row) => ({ ...this.checked(row), rank: row.rank }));
+  }
+
+  /** Yields the weighed texts of sessions. */
+  private *ofSessions(weighed: Iterable<number>, paths: readonly string[]): Generator<number> {
+    const ids = this.list(
+      "SELECT s.id FROM json_each(?) j CROSS JOIN files f ON f.path = j.value CROSS JOIN said s ON s.file = f.id",
+      [JSON.stringify(paths)],
+    );
+    const wanted = new Set(ids);
+    for (const one of weighed) if (wanted.has(Math.floor(one / (1 << WEIGHT_BITS)))) yield one;
+  }
+
+  /** Returns the first of weighed texts that fit all conditions. */
+  private limited(
+    all: Generator<number>,
+    given: readonly (readonly [string, readonly unknown[]])[],
+  ): readonly number[] {
+    const found: number[] = [];
+    const sql = `SELECT j.value AS id FROM ${JOINED} WHERE ${given.map(([one]) => one).join(" AND ")}`;
+    const values = given.flatMap(([, of]) => of) as (string | number)[];
+    while (found.length < ENOUGH) {
+      const part = take(all, MOST_RANKED);
+      if (part.length === 0) break;
+      found.push(...this.list(sql, [JSON.stringify(part), ...values]));
+    }
+    return found;
   }
 
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
@@ -282,6 +324,57 @@ export class TextTable {
     if (row.sum !== sumOfSpan(place)) throw new CatalogDamaged("a place is not as it was written");
     return place;
   }
+}
+
+/** The texts that a list of numbers names, each with a weight in its last bits. */
+const JOINED = `json_each(?) j CROSS JOIN said s ON s.id = (j.value >> ${WEIGHT_BITS}) CROSS JOIN files f ON f.id = s.file`;
+
+/** Yields the numbers of the texts of terms, with the sum of the terms' weights in the last bits: the heaviest first, then the latest. */
+function* sumWeights(terms: Best["terms"], finding: Best["terms"]): Generator<number> {
+  const sums = new Uint16Array(1 + terms.reduce((most, { ids }) => Math.max(most, ids[0] ?? 0), 0));
+  for (const { ids, weight } of terms) for (let at = 0; at < ids.length; at++) sums[ids[at]] += weight;
+  const bySum = new Map<number, number[]>();
+  for (const { ids } of finding)
+    for (let at = 0; at < ids.length; at++) {
+      const id = ids[at];
+      const sum = sums[id];
+      if (sum === 0) continue;
+      // The next term with this text leaves it out.
+      sums[id] = 0;
+      const packed = id * (1 << WEIGHT_BITS) + sum;
+      const same = bySum.get(sum);
+      if (same) same.push(packed);
+      else bySum.set(sum, [packed]);
+    }
+  for (const sum of [...bySum.keys()].sort((a, b) => b - a)) yield* (bySum.get(sum) ?? []).sort((a, b) => b - a);
+}
+
+/** Returns so many of the next numbers, if there are as many. */
+function take(numbers: Generator<number>, count: number): number[] {
+  const taken: number[] = [];
+  while (taken.length < count) {
+    const { value, done } = numbers.next();
+    if (done) break;
+    taken.push(value);
+  }
+  return taken;
+}
+
+/** Returns so many numbers, from a list with commas. */
+function parseNumbers(list: string | null, count: number): Float64Array {
+  const numbers = new Float64Array(count);
+  if (list === null) return numbers;
+  let parsed = 0;
+  let number = 0;
+  for (let at = 0; at < list.length; at++) {
+    const code = list.charCodeAt(at);
+    if (code === COMMA) {
+      numbers[parsed++] = number;
+      number = 0;
+    } else number = number * 10 + code - 0x30;
+  }
+  numbers[parsed] = number;
+  return numbers;
 }
 
 /** Returns an expression for all trigrams of a part: the index stores no positions, so each is queried on its own. */

@@ -7,6 +7,8 @@ import { type Disk, readUnsized } from "./disk.ts";
 const BELIEVED = 1000;
 /** Greatest difference in seconds between two outputs of `ps` about one process. */
 const ROUNDING = 2;
+/** Processes above this one that are looked at. */
+const MOST_ANCESTORS = 16;
 /** Start times that `ps` returned. */
 const answers = new Map<number, { at: number; start: string | null }>();
 
@@ -48,11 +50,30 @@ function isSameStart(a: string, b: string): boolean {
   return a === b || Math.abs(first - second) <= ROUNDING;
 }
 
+/** Returns the processes that started this one, its parent first; none without /proc. */
+export function findAncestors(disk: Disk): readonly number[] {
+  const found: number[] = [];
+  for (let pid = process.ppid; pid > 1 && found.length < MOST_ANCESTORS; ) {
+    found.push(pid);
+    try {
+      pid = Number(readFields(disk, pid)[1]);
+    } catch {
+      break;
+    }
+  }
+  return found;
+}
+
+/** Returns the facts about a process in /proc: its state, its parent and so on. Throws errno errors. */
+function readFields(disk: Disk, pid: number): string[] {
+  const stat = Buffer.from(readUnsized(disk, `/proc/${pid}/stat`)).toString("latin1");
+  // They come after the name, which may contain anything.
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
 function startInProc(disk: Disk, pid: number): string | null {
   try {
-    const stat = Buffer.from(readUnsized(disk, `/proc/${pid}/stat`)).toString("latin1");
-    // State, parent and so on come after the name, which may contain anything.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    const fields = readFields(disk, pid);
     if (fields[0] === "Z" || fields[0] === "X") return null;
     return `${readBootId(disk)} ${fields[19]}`;
   } catch {

@@ -28,7 +28,7 @@ test("the first message tells that the host is an editor", async () => {
 
 test("an initialize of our own is none of an editor, and one of another version is told ours", async () => {
   const own = await serveHere().result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } });
-  expect(own.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp"]);
+  expect(own.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp", "mcp"]);
   const other = await serveHere().result("initialize", { protocolVersion: 2, clientCapabilities: {} });
   expect(other.protocolVersion).toBe(1);
 });

@@ -9,6 +9,7 @@ import { forSeedsAsync } from "../../support/random.ts";
 import { chain, put } from "../../support/searching.ts";
 import { plantedSecrets } from "../../support/secrets.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { recallHere } from "./support/recall.ts";
 
 type Recall = ReturnType<typeof recallHere>;
@@ -129,6 +130,26 @@ test("a hostile session changes nothing but its own text: no escape is left, and
   }
   expect(fenced).toBeUndefined();
   expect(await recall.call("find", { query: "harmless" })).toContain("01bbbbbb#");
+});
+
+test("a line of 64 MB changes nothing but its own text", SWEEP, async () => {
+  const place = temporaryPlace();
+  const file = put(place, "01aaaaaa-1111", chain(user("marker before")));
+  const content = `marker ${ORDERS} ${"x".repeat(64 << 20)}`;
+  const line = { type: "message", id: "99999999", parentId: null, message: { role: "user", content } };
+  appendFileSync(file, `${JSON.stringify(line)}\n`);
+  put(place, "01bbbbbb-1111", chain(user("marker harmless")));
+  const { call } = recallHere({ place });
+  const found = await call("find", { query: "marker" });
+  expect(found).toContain("01aaaaaa#");
+  expect(found).toContain("01bbbbbb#");
+  for (const [name, args] of [
+    ["open", { ref: "01aaaaaa#99999999", view: "entry" }],
+    ["open", { ref: "01aaaaaa" }],
+    ["tree", { ref: "01aaaaaa" }],
+    ["recent", {}],
+  ] as const)
+    expect(Buffer.byteLength(await call(name, args)), name).toBeLessThanOrEqual(9216);
 });
 
 test("any text is shown without controls, in a fence that it cannot close, and never with half a character", async () => {

@@ -193,7 +193,7 @@ test("every mistake has its error, and costs only its message", async () => {
     jsonrpc: "2.0",
     error: { code: -32700, message: "The line is not JSON in UTF-8." },
   });
-  expect(conversation.refuse("size", '{"jsonrpc":"2.0","id":"a7","method":')).toMatchObject({
+  expect(conversation.refuse("too_large", '"a7"')).toMatchObject({
     id: "a7",
     error: { code: -32600 },
   });

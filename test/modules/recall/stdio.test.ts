@@ -66,23 +66,6 @@ test("the first SDK's client is served", async () => {
   await requireServed(client as unknown as AnyClient);
 });
 
-test("a broken line costs only itself, and the end of the input ends the program after the last replies", async () => {
-  const server = spawnServer(["mcp"], "lines", placed());
-  server.write('{"jsonrpc":"2.0","id":1,"method":"server/dis\n');
-  expect((await server.next()).error.code).toBe(-32700);
-  server.write(`\n\xff\xfe\n`);
-  expect((await server.next()).error.code).toBe(-32700);
-  server.write(`${JSON.stringify(call(2, "server/discover", { _meta: MODERN_META }))}\n`);
-  expect((await server.next()).result.resultType).toBe("complete");
-  // As Codex and Pi begin.
-  server.write(
-    `${JSON.stringify(call(3, "initialize", { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "codex", version: "0" } }))}\n`,
-  );
-  expect((await server.next()).result.protocolVersion).toBe("2025-06-18");
-  const { messages, status } = await server.finish();
-  expect({ messages, status, stderr: server.stderr }).toEqual({ messages: [], status: 0, stderr: "" });
-});
-
 test("twenty servers at once on one catalog all answer", async () => {
   const place = temporaryPlace();
   for (let n = 0; n < 30; n++)

@@ -1,6 +1,8 @@
 /** The tools as an agent uses them. */
 
-import { beforeEach, expect, test } from "vitest";
+import { mkdirSync, renameSync } from "node:fs";
+import { basename, join } from "node:path";
+import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { chain, put } from "../../support/searching.ts";
@@ -60,6 +62,56 @@ test("ids, beginnings of ids, names and paths are resolved before words are sear
   expect(await call("open", { ref: "/etc/passwd" })).toBe(
     'No session is called "/etc/passwd". Ask recent or find for those that are.',
   );
+});
+
+test("an archived session is found, and marked", async () => {
+  put(place, "01aaaaaa-1111", chain(user("The kiln needs a new thermostat.")));
+  const archive = join(
+    place.state,
+    "archive",
+    encodeURIComponent(join(place.home, ".pi/agent/sessions")),
+    "--home-me-app--",
+  );
+  mkdirSync(archive, { recursive: true });
+  const file = put(
+    place,
+    "01bbbbbb-1111",
+    chain(user("The old kiln was sold."), { type: "session_info", name: "Old kiln" }),
+  );
+  renameSync(file, join(archive, basename(file)));
+  const { call } = recallHere({ place });
+  const found = await call("find", { query: "kiln thermostat sold" });
+  expect(found).toMatch(/01bbbbbb#.* · archived/);
+  expect(found).toMatch(/01aaaaaa#(?:(?!archived).)*$/m);
+  for (const query of ["Old kiln", "01bbbbbb"])
+    expect(await call("find", { query })).toMatch(/01bbbbbb · .* · archived/);
+});
+
+test("all that a call asks together reads for 300 ms at most", async () => {
+  put(place, "01aaaaaa-1111", chain(user("The kiln needs a new thermostat.")));
+  let passed = 0;
+  const clock = performance.now.bind(performance);
+  vi.spyOn(performance, "now").mockImplementation(() => clock() + passed);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const given: number[] = [];
+  const asked = (_command: string, { within }: Json): void => {
+    if (within !== undefined) given.push(within);
+    passed += 120;
+  };
+  await recallHere({ place, asked }).call("find", { query: "kiln thermostat" });
+  expect(given.length).toBeGreaterThan(2);
+  for (const [n, within] of given.entries()) expect(within).toBeLessThanOrEqual(Math.max(1, 300 - n * 120));
+});
+
+test("a name in code is found by its parts and by how it is written elsewhere, a path by its end", async () => {
+  put(place, "01aaaaaa-1111", chain(user("Look at resolveTaxRegion() in src/tax/regions.ts, it throws ERR_NO_RATE.")));
+  put(place, "01bbbbbb-1111", chain(user("The user_session_cache of the login page.")));
+  put(place, "01cccccc-1111", chain(user("Nothing of interest.")));
+  const { call } = recallHere({ place });
+  for (const query of ["tax region", "resolve_tax_region", "/home/me/shop/src/tax/regions.ts", "ERR_NO_RATE", "rate"])
+    expect(await call("find", { query }), query).toMatch(/^1\. 01aaaaaa#/m);
+  for (const query of ["userSessionCache", "session caches"])
+    expect(await call("find", { query }), query).toMatch(/^1\. 01bbbbbb#/m);
 });
 
 test("recent lists the sessions, pages have each once, and filters hold", async () => {

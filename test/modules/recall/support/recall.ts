@@ -4,7 +4,8 @@ import { realpathSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import { parseArguments } from "../../../../src/cli/options.ts";
 import { Wire } from "../../../../src/cli/wire.ts";
-import { makeMcpConversation, runRecallTool } from "../../../../src/modules/recall/index.ts";
+import { Library } from "../../../../src/modules/recall/library.ts";
+import { McpConversation } from "../../../../src/modules/recall/protocol.ts";
 import { realDisk } from "../../../../src/storage/fs/disk.ts";
 import { realEnv } from "../../../../src/storage/system-env.ts";
 import { type Json, type Place, temporaryPlace } from "../../../support/server.ts";
@@ -61,7 +62,7 @@ export function recallHere(options: RecallOptions = {}) {
     ancestors: () => ancestors,
   };
   const notices: Json[] = [];
-  const conversation = makeMcpConversation(world, "0.0.0-test", (message) => notices.push(message));
+  const conversation = new McpConversation(new Library(world), "0.0.0-test", (message) => notices.push(message));
   let ids = 0;
   const request = (method: string, params: Json = {}): Promise<Json> =>
     conversation.take({
@@ -82,6 +83,5 @@ export function recallHere(options: RecallOptions = {}) {
       if (error) throw new Error(JSON.stringify(error));
       return result.content[0].text;
     },
-    run: (name: string, given: Json = {}) => runRecallTool(world, name, given),
   };
 }
