@@ -47,9 +47,9 @@ export const RECALL_FLAGS: Readonly<Record<string, Flag>> = {
     value: "dir",
     isRepeated: true,
     meaning:
-      "keep sessions of projects in this folder, and those stored in it, out of every answer; several times for several",
+      "keep sessions of projects in this folder, and sessions stored in it, out of every answer; give it once for each folder",
   },
-  "--no-redact": { meaning: "leave secrets in the answers, which are removed otherwise" },
+  "--no-redact": { meaning: "leave secrets in the answers; by default, they are removed" },
 };
 
 export function parseAgents(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
