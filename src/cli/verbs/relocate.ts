@@ -1,8 +1,8 @@
-import { join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { isPath } from "../../core/search/named.ts";
 import { getKnownPath, isBelow } from "../../storage/fs/confined-disk.ts";
 import { getInfo } from "../../storage/fs/files.ts";
-import { toAbsolutePath } from "../../storage/fs/paths.ts";
+import { toAbsolutePath, toFolderName } from "../../storage/fs/paths.ts";
 import { doEachListed, type EachResult, formatEachListed, getEachStatus, type WouldChange } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import { findNamedSession } from "../sessions.ts";
@@ -88,7 +88,7 @@ async function relocateAll(asking: VerbContext, given: VerbArguments): Promise<R
     throw new UsageError("--from takes the old directory, and the new one follows: --from <old> <new>.");
   const [from, to] = [flags.get("--from") as string, operands[0]].map((dir) => toRealPath(asking, dir));
   requireOther(asking, { from, to }, flags.has("--allow-missing"));
-  const place = ({ cwd }: ListedSession): string | undefined => findNewPlace(asking, { from, to }, cwd);
+  const place = (session: ListedSession): string | undefined => findNewPlace(asking, { from, to }, session);
   const find = async (archived?: true) => {
     const { sessions } = await asking.ask("list_sessions", { archived, headerOnly: true, holders: true });
     return sessions.filter((session) => place(session) !== undefined);
@@ -114,10 +114,19 @@ function requireOther({ disk }: VerbContext, { from, to }: Renaming, allowMissin
     );
 }
 
-/** Returns where a directory is after the renaming; undefined if it is not in the old one. */
-function findNewPlace({ disk }: VerbContext, { from, to }: Renaming, cwd: string | null): string | undefined {
+/**
+ * Returns the directory of a session after the renaming; undefined if it has no old one. An interrupted relocation left
+ * a session with the new directory in the folder of the old one.
+ */
+function findNewPlace(
+  { disk }: VerbContext,
+  { from, to }: Renaming,
+  { cwd, sessionPath }: ListedSession,
+): string | undefined {
   if (cwd === null) return undefined;
   const at = getKnownPath(disk, cwd);
+  const folder = toFolderName(join(from, relative(to, at)));
+  if (isBelow(to, at) && folder !== toFolderName(at) && basename(dirname(sessionPath)) === folder) return at;
   // The new directory may be in the old one.
   const isThere = isBelow(from, to) && isBelow(to, at);
   return isBelow(from, at) && !isThere ? join(to, relative(from, at)) : undefined;

@@ -1,6 +1,6 @@
 /** Changes to many sessions at once: chosen by age and directory, or those of a renamed directory. */
 
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { userText } from "../../support/lines.ts";
@@ -59,6 +59,18 @@ test("relocate --from moves the sessions of a renamed directory, and of those in
     redo brings them back.
     & {one} {two} {near}`);
   expect([one, two].map((file) => readFileSync(file, "utf8"))).toEqual(before);
+});
+
+test("relocate --from completes the relocation of a session that a killed process left between both places", async () => {
+  const { place, old, now, say } = await renamed();
+  const left = stored(place, "left", [userText("a", null, "about left")], { cwd: join(now, "web") }, join(old, "web"));
+  const there = stored(place, "there", [userText("a", null, "about there")], { cwd: now });
+  await say(`
+    $ relocate --from 'old app' 'new app' --yes
+    3 sessions are in {...}new app now; undo takes them back.
+    {...}`);
+  expect([left, there].map((file) => existsSync(file))).toEqual([false, true]);
+  await say('$ list --cwd \'new app/web\' --json | sessions[].sessionId\n["two","left"]');
 });
 
 test("relocate --from leaves out sessions in the new directory, and wants another one that exists", async () => {
