@@ -125,7 +125,9 @@ export async function findAgentFile(asking: VerbContext, operand: string): Promi
 
 /** Returns our sessions that an operand names. */
 function ours({ service, progress }: VerbContext, operand: string, preferred: Preferred): Promise<readonly Listed[]> {
-  return findOurSessions(service.catalog, operand, preferred, (done, total) => progress(done, total, "list_sessions"));
+  return findOurSessions(service.catalog, operand, preferred, "name", (done, total) =>
+    progress(done, total, "list_sessions"),
+  );
 }
 
 /** Returns the sessions of other agents that an operand names. */

@@ -246,7 +246,7 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     async lookUp(word, by) {
-      const ours = by === "name" ? await findOurSessions(all, word, "listed") : [];
+      const ours = by === "name" ? await findOurSessions(all, word, "listed", "wholeName") : [];
       const found = ours.length > 0 ? ours : await findAgentSessions(all, word, { by, sha256: env.sha256 });
       if (found.length === 0) return undefined;
       const { id, path, isRemote } = requireOneSession(found, word);

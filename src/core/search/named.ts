@@ -18,11 +18,11 @@ const MOST_LISTED = 10;
 /** The sessions that are looked at first; the others count when none of these fits. */
 export type Preferred = "listed" | "archived" | "both";
 
-/** Kinds of names: whole ids; these and their beginnings; these and session names. */
-export type Naming = "whole" | "id" | "name";
+/** Kinds of names: whole ids; these and their beginnings; these and whole session names; these and parts of them. */
+export type Naming = "whole" | "id" | "wholeName" | "name";
 
 /** The ways to find a session for each kind of name, in their order. */
-const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, name: 6 };
+const WAYS: Readonly<Record<Naming, number>> = { whole: 1, id: 2, wholeName: 3, name: 6 };
 
 /** Returns whether a word names a session by its path. */
 export function isPath(word: string): boolean {
@@ -34,11 +34,12 @@ export async function findOurSessions(
   catalog: Pick<Catalog, "list">,
   word: string,
   preferred: Preferred,
+  by: Naming,
   progress?: Progress,
 ): Promise<readonly Listed[]> {
   const listed = await catalog.list({ headerOnly: true }, progress);
   const archived = await catalog.list({ headerOnly: true, archived: true }, progress);
-  return filterByName([...listed.found, ...archived.found], word, preferred, "name");
+  return filterByName([...listed.found, ...archived.found], word, preferred, by);
 }
 
 /**
