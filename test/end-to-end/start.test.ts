@@ -237,7 +237,7 @@ describe("a session that cannot be opened at start", needs(MKFIFO), () => {
     execFileSync("mkfifo", [join(folder, "fifo.jsonl")]);
     return [
       ["an id that is nowhere", ["--session", "nothing-like-it"], "session_not_found"],
-      ["a part of a first message", ["--session", "says twin-1", "--session-dir", folder], "session_not_found"],
+      ["a part of a first message", ["--session", "win-1", "--session-dir", folder], "session_not_found"],
       ["an ambiguous id", ["--session", "twin", "--session-dir", folder], "ambiguous_id"],
       ["an id that is none", ["--session-id", "no id"], "invalid_id"],
       ["notes", ["--session", join(folder, "notes.txt")], "not_a_session"],
