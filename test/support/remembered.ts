@@ -137,6 +137,7 @@ const WRITERS: Readonly<Record<RememberedAgent, WriteSession>> = {
     const forkId = idOf(n + 500);
     const parentSession = `/home/me/${fileOf(id)}`;
     const forked = { ...header, id: forkId, timestamp: hours(day, 12), parentSession };
+    // Its own entries have other ids, and times that no clock shows.
     made += 200;
     put(fileOf(forkId), sessionText(forked, [...first, ...chained(fork, parting)]));
   },

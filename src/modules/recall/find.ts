@@ -136,7 +136,7 @@ async function findTexts(call: RecallCall, redaction: Redaction, given: FindPlac
     agents,
     cwd: within?.cwd ?? cwd,
     since,
-    until: until ?? (given ? new Date(now).toISOString() : undefined),
+    until,
     query: args.query,
     file: args.file,
     tool: args.tool,

@@ -85,3 +85,24 @@ test("the right entry is among the first five for 48 of 50 questions, and half o
   sizes.sort((a, b) => a - b);
   expect(sizes[sizes.length >> 1]).toBeLessThanOrEqual(2400);
 });
+
+test("cursors give every hit of all agents once, in one order, whatever the sizes of pages", async () => {
+  const place = temporaryPlace();
+  putRemembered(place);
+  const { call } = recallHere({ place, now: () => Date.parse("2026-07-01T12:00:00Z") });
+  while ((await call("find", { query: "anything" })).includes("; partial: "));
+  const orders: string[][] = [];
+  for (const limit of [4, 20]) {
+    const refs: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const text = await call("find", { query: "database memory file", limit, max_tokens: 6000, cursor });
+      refs.push(...[...text.matchAll(/^\d+\. (\w+#\w+) /gm)].map(([, ref]) => ref));
+      [, cursor] = /cursor: (\S+)$/.exec(text) ?? [];
+    } while (cursor !== undefined);
+    orders.push(refs);
+  }
+  expect(orders[0].length).toBeGreaterThan(12);
+  expect(new Set(orders[0]).size).toBe(orders[0].length);
+  expect(orders[1]).toEqual(orders[0]);
+});
