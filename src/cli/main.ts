@@ -54,6 +54,9 @@ const WORLD: Omit<World, "input" | "output"> = {
   settingsFile: readSettings,
 };
 
+/** Milliseconds after a signal that the server has to answer everything it received. */
+const AFTER_SIGNAL = 2000;
+
 /** Options of every verb, and of no server, which people also type before the verb. */
 const OF_VERBS = /^--(?:plain|no-pager|json)$/;
 
@@ -89,6 +92,14 @@ async function describeVersion({ agent }: ServerSettings): Promise<string> {
   return (agent && (await (await import("./agent-version.ts")).askAgentVersion(agent, WORLD.variables))) ?? VERSION;
 }
 
+/** Ends the program with requests unanswered, or sessions not closed. */
+function leaveUnfinished(): void {
+  WORLD.printError(
+    "The server ends two seconds after a signal, before the host has read every reply, or a disk or database has answered. Acknowledged changes are durable. Repeat requests without a reply, with their idempotencyKey.",
+  );
+  process.exit(1);
+}
+
 async function main(): Promise<number> {
   let settings: ServerSettings;
   try {
@@ -119,7 +130,7 @@ async function main(): Promise<number> {
     process.on(signal, () => {
       if (++signals > 1) process.exit(1);
       service.stop();
-      setTimeout(() => process.exit(0), 1800).unref();
+      setTimeout(leaveUnfinished, AFTER_SIGNAL).unref();
     });
   return service.done;
 }
