@@ -21,8 +21,13 @@ export async function buildPageScript() {
   return `export const SCRIPT = ${JSON.stringify(text)};`;
 }
 
+const isPageScript = (id) => id.endsWith("/src/page/script.ts");
+
 /** Gives pages their script where tests load the sources, as the build does. */
 export const pageScript = {
   name: "the script of pages",
-  load: (id) => (id.endsWith("/src/page/script.ts") ? buildPageScript() : undefined),
+  load: (id) => (isPageScript(id) ? buildPageScript() : undefined),
+  // The kept module would be that of earlier sources: its own text does not change when they do.
+  configureVitest: ({ experimental_defineCacheKeyGenerator: defineKey }) =>
+    defineKey(({ id }) => (isPageScript(id) ? false : undefined)),
 };
