@@ -29,6 +29,18 @@ test("a question in words finds the text with most of what it asks for, said by 
   expect((await find('"list"')).hits.map(({ sessionId }: Json) => sessionId)).toEqual(["b"]);
 });
 
+test("without an index a question finds the texts with at least half of its words, and no others", async () => {
+  const server = serverOn("by reading", {
+    a: chain(user("Why does the cache of the users expire too early?"), assistant("The expiry is in seconds.")),
+    b: chain(user("The users want a list."), assistant("Here it is.")),
+    c: chain(user("Read cacheOfUsers."), assistant("It expires.")),
+  });
+  const find = async (query: string): Promise<string[]> =>
+    idsOf((await server.result("search_sessions", { query, ranked: true })).hits).sort();
+  expect(await find("why did the user cache expire early?")).toEqual(["a", "c"]);
+  expect(await find("zebra")).toEqual([]);
+});
+
 test("pages of a ranked search have every hit once, also while texts are added", async () => {
   await forSeedsAsync(1, async (random) => {
     const place = temporaryPlace();

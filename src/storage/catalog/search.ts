@@ -416,6 +416,8 @@ export class Search {
     until = Number.POSITIVE_INFINITY,
   ): Promise<{ hits: Hit[]; more: boolean; behind?: number }> {
     const { limit, cursor } = this.request;
+    // Nothing ranks the texts here.
+    this.wanted.leastTerms = Math.ceil(this.query.length / 2);
     const hits: FoundText[] = [];
     let seen = 0;
     const after = cursor === undefined ? undefined : unpackCursor(cursor);
@@ -453,11 +455,19 @@ export class Search {
     try {
       if (row.plain) {
         const { disk } = this.options;
-        scanTexts(disk, listed.path, 0, row.sizeBytes, wanted, rough(this.query), (texts, _past, entry, line) => {
-          const id = getLineId(entry, line);
-          for (const text of texts) add(text, id);
-          return true;
-        });
+        scanTexts(
+          disk,
+          listed.path,
+          0,
+          row.sizeBytes,
+          wanted,
+          rough(this.request.ranked ? [] : this.query),
+          (texts, _past, entry, line) => {
+            const id = getLineId(entry, line);
+            for (const text of texts) add(text, id);
+            return true;
+          },
+        );
       } else
         useAndClose(this.options.openLog(listed.path), (log) => {
           for (const texts of readLogTexts(log, wanted)) for (const text of texts) add(text, text.entry);

@@ -12,6 +12,8 @@ import type { TextKind } from "./text-table.ts";
 const MOST_TOOLS = 64;
 
 export class WantedTexts {
+  /** Terms that a text of a ranked search has at least. The index finds those with any, and ranks them. */
+  leastTerms = 0;
   private readonly request: SearchRequest;
   private readonly query: Query;
   private readonly parts: ReadonlySet<SearchPart>;
@@ -56,11 +58,13 @@ export class WantedTexts {
     return this.parts.has("toolCall") && !(role === "bashExecution" && this.parts.has(role));
   }
 
-  /** Returns whether a text is of the tools, names the file and, folded, has the terms. */
+  /** Returns whether a text is of the tools, names the file and, folded, has the terms, or enough of them if it is ranked. */
   fits({ tool, files }: IndexedText, folded: string): boolean {
     if (this.tools && (tool === undefined || !this.tools.has(toToolKey(tool)))) return false;
     if (this.file !== undefined && !hasFile(files, this.file)) return false;
-    return this.request.ranked === true || containsTerms(folded, this.query);
+    if (this.request.ranked !== true) return containsTerms(folded, this.query);
+    const { leastTerms } = this;
+    return leastTerms === 0 || this.query.filter((term) => folded.includes(term)).length >= leastTerms;
   }
 
   /** The marks of the tools and the file, for the index; nothing when any will do. */
