@@ -205,6 +205,8 @@ export interface Beginning {
   readonly file?: string;
   /** The session whose attachments the new one gets too. */
   readonly attachmentsOf?: string;
+  /** Called right before the session gets its name; a failure that it throws is that of publishing. */
+  readonly requireNew?: () => void;
 }
 
 /** Lines of another log, as they are, each with its line feed. */

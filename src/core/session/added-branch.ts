@@ -54,7 +54,7 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
     const isKnown = parentId === null || ids.has(parentId) || base.log.nodes.position(parentId) >= 0;
     ids.add(branch.entryIds[n]);
     if (isKnown) continue;
-    const sentence = `These entries continue ${parentId}, which this session does not have here.`;
+    const sentence = `These entries continue ${parentId}, which this session does not have here; nothing was appended. If they are of another session, whose file was in this one's place, and that session has them, remove the kept file.`;
     throw new Failure("entry_not_found", sentence, { entryId: parentId });
   }
   if (branch.lines.length === 0) return branch;

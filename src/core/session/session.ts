@@ -482,6 +482,8 @@ export class Session implements Bodies {
     } catch (error) {
       const failure = this.undo(error);
       await this.keepPosition();
+      // Another machine is the writer now.
+      if (failure instanceof Failure && failure.name === "session_locked") return;
       throw failure;
     }
     this.leaf.forget();

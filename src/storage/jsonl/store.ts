@@ -92,6 +92,7 @@ class Publication {
   }
 
   name(temporary: string): void {
+    this.beginning.requireNew?.();
     this.named = claimName(this.options.disk, temporary, this.file);
   }
 

@@ -90,6 +90,7 @@ export function makeSegmentedStore(given: SegmentedStoreOptions): Store {
         builder.close();
         await builder.syncFolders();
         requireFree(disk, file);
+        beginning.requireNew?.();
         const info = disk.info(indexFile(builder.folder));
         disk.rename(builder.folder, file);
         seen = info;

@@ -148,3 +148,48 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     for (const own of both) expect(await own.ids()).toEqual(ALL);
   });
 });
+
+describe("two servers of a machine with a store each fetch the same session", () => {
+  async function race(stores: readonly string[]) {
+    const one = await lacking(stores[0]);
+    const { table, lives, sessionId } = one;
+    const two = await new Gated(["--store", stores[1]], { table, place: lives.place, disk: realDisk }).start();
+    const both = [one, two];
+    const opened = both.map(({ wire }) => wire.result("switch_session", { sessionId }));
+    await Promise.all(both.map(({ asked }) => asked));
+    /** Ids of the entries as a third server reads them. */
+    const inThird = async () => {
+      const third = await new FleetServer([], { table, place: lives.place }).start();
+      await third.result("open_session", { sessionId });
+      return third.ids({ sessionId });
+    };
+    return { one, two, both, opened, inThird };
+  }
+  const ORDERS = [
+    ["jsonl", "v2"],
+    ["v2", "jsonl"],
+  ];
+
+  test.each(ORDERS)("at once (%s, %s): one copy is left, and both have it", async (...stores) => {
+    const { both, opened, inThird } = await race(stores);
+    for (const own of both) own.open();
+    await Promise.all(opened);
+    for (const own of both) expect(await own.ids()).toEqual(ALL);
+    expect(await inThird()).toEqual(ALL);
+  });
+
+  test.each(ORDERS.flatMap((stores) => [true, false].map((writes) => ({ stores, writes }))))(
+    "one after the other ($stores, the first has written: $writes): the first one's is the session",
+    async ({ stores, writes }) => {
+      const { one, two, opened, inThird } = await race(stores);
+      one.open();
+      const { sessionFile } = await opened[0];
+      if (writes) await one.append("next");
+      two.open();
+      expect((await opened[1]).sessionFile).toBe(sessionFile);
+      await one.append("last");
+      const all = [...ALL, ...(writes ? ["next"] : []), "last"];
+      expect([await one.ids(), await inThird()]).toEqual([all, all]);
+    },
+  );
+});

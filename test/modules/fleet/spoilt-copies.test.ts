@@ -162,6 +162,22 @@ test.each([false, true])(
   },
 );
 
+test("entries of another session whose file was put in the place of one are kept, and the failure to recover them says so", async () => {
+  const one = machine("v2");
+  const other = await one.make(["theirs", "theirs2", "theirs3"]);
+  const { sessionFile, sessionId } = await one.make(["one"]);
+  writeFileSync(contentOf(sessionFile), readFileSync(contentOf(other.sessionFile)));
+  await one.start();
+  await one.result("switch_session", { sessionId });
+  expect(await one.ids()).toEqual(["one"]);
+  const { kept } = await one.result("list_kept");
+  expect(kept).toMatchObject([{ sessionId, entryCount: 2 }]);
+  const { message, data } = await one.wire.failure("recover_kept", { keptAt: kept[0].keptAt });
+  expect(data.name).toBe("entry_not_found");
+  expect(message).toMatch(/ another session, .* remove the kept file\.$/);
+  expect(await one.ids()).toEqual(["one"]);
+});
+
 test("a file that is no copy of the session is left as it is, whatever a record or its name says", async () => {
   const file = join(temporaryFolder(), "notes.jsonl");
   const one = machine("jsonl");

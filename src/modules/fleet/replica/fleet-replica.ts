@@ -718,7 +718,10 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private refused(failure: Failure, count: number): Failure {
     const { log, options } = this;
     const first = this.firstRefusable;
-    if (first >= count || failure.name === "already_exists") return toQuarantinedFailure(failure);
+    let hasOwn = false;
+    // recover_kept leaves positions of the leaf out.
+    for (let position = first; position < log.nodes.count; position++) hasOwn ||= !log.nodes.isMarker(position);
+    if (first >= count || !hasOwn || failure.name === "already_exists") return toQuarantinedFailure(failure);
     return toQuarantinedFailure(failure, () =>
       options.quarantineEntries(log, readUploadLines(log, first, log.nodes.count)),
     );

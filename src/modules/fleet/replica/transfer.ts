@@ -16,6 +16,8 @@ export interface TransferPlace {
   /** Stores for new sessions without their fleet, the preferred one first. */
   readonly stores: readonly Store[];
   open(file: string): Log;
+  /** Returns the files here whose session has an id. */
+  filesOf(sessionId: string): readonly string[];
 }
 
 /**
@@ -49,9 +51,14 @@ async function copied(
   progress: Progress | undefined,
 ): Promise<Log> {
   let refusal: unknown;
+  // A server with another store gives its copy another name.
+  const requireNew = (): void => {
+    const [sessionPath] = beginning.file === undefined ? place.filesOf(session.id) : [];
+    if (sessionPath !== undefined) throw new Failure("already_exists", undefined, { sessionPath });
+  };
   for (const store of place.stores)
     try {
-      const log = await store.publish(beginning, fetchSessionLines(place.fleet, session, progress));
+      const log = await store.publish({ ...beginning, requireNew }, fetchSessionLines(place.fleet, session, progress));
       await withAttachments(log);
       return log;
     } catch (error) {
