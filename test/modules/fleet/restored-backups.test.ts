@@ -6,10 +6,11 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { fleetSuite, newSession, play } from "./support/sql-machines.ts";
+import { fleetSuite, instead, newSession, play } from "./support/sql-machines.ts";
 
 /** SQL functions that save and restore all tables of the fleet; leases have run out long before. */
 const BACKUP = `create function each(what text) returns void language plpgsql as $$
@@ -68,6 +69,31 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
   beforeAll(() => void suite.sql(BACKUP));
 
   test.each(Object.entries(SCENES))("%s", (_, script) => play(suite, script, { fleet: known() }));
+
+  test.each([
+    ["the database is away by then", undefined],
+    ["the copy still has them", "select put_back()"],
+  ])("is not called lost for good after an upload where %s", async (_, change) => {
+    const { lives, wire, place } = await suite.machine({ fleet: known() });
+    const sessionId = await newSession(wire, [user("a1")]);
+    suite.sql("select keep()");
+    await wire.result("append", { entries: [user("a2")] });
+    await lives.end();
+    suite.sql("select put_back()");
+    const fleet = known();
+    const again = suite.lives({ fleet, place });
+    await again.start();
+    const whole = said("s").replace("{s}", sessionId);
+    instead(fleet.adminQueries, "rowsOf", (rowsOf) => async (...ids) => {
+      if (suite.sql(whole) !== "a1 a2") return rowsOf(...ids);
+      if (change === undefined) throw new Failure("storage_failed", "test: away", { fleet: true });
+      suite.sql(change);
+      return rowsOf(...ids);
+    });
+    const pushed = await again.getAdmin().push(false);
+    const message = expect.stringMatching(/may still lack .* Run this again/);
+    expect(pushed).toMatchObject([{ sessionId, outcome: "refused", message }]);
+  });
 
   test("is known at another address of the store, and lacks nothing of what the host repeated elsewhere once the copy has that", async () => {
     const { lives, wire, place } = await suite.machine({ fleet: known() });

@@ -26,7 +26,7 @@ import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
 import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
-import { type AcknowledgedEnd, hasEnd, hashLine, type RecordedEnd } from "../replica/acknowledged-ends.ts";
+import { type AcknowledgedEnd, hasEnd, hashLine, hasLast, type RecordedEnd } from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";
 import { CopyFacts } from "../replica/facts.ts";
@@ -47,6 +47,10 @@ import { explainUnreadableRow, FleetVerification, hasLines, readIfUndamaged } fr
 
 /** Default of FleetAdminService.index. */
 const INDEXED_AT_ONCE = 8 << 20;
+
+/** The sentence about a copy that was uploaded and whose entries the database may lack all the same. */
+const MAY_LACK =
+  "The database may still lack entries that were acknowledged here: its connection was lost, or others changed it meanwhile. Run this again.";
 
 /** Digests that a message names, at most. */
 const MOST_NAMED = 3;
@@ -285,12 +289,25 @@ export class FleetAdminService implements FleetAdmin {
     });
     for (const one of losses.values()) tasks.push(() => uploadSession(this.uploads, one));
     const given = await runUntilReleased(tasks);
-    const still = lacking.length > 0 ? await this.listLosses().catch(() => lacking) : [];
+    const still = lacking.length > 0 ? await this.listLosses().catch(requireFailure) : [];
     for (const one of given) {
-      const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
-      pushed.push(lost ? { ...one, outcome: "refused", message: this.describeLoss(lost) } : one);
+      const isKnown = !(still instanceof Failure);
+      const lost = (isKnown ? still : lacking).find(({ sessionId }) => sessionId === one.sessionId);
+      const message = lost && (isKnown && !this.isInCopy(lost) ? this.describeLoss(lost) : MAY_LACK);
+      pushed.push(message && one.outcome !== "refused" ? { ...one, outcome: "refused", message } : one);
     }
     return pushed;
+  }
+
+  /** Returns whether a copy has the last line that was acknowledged of its session. */
+  private isInCopy({ sessionId, sessionPath }: SessionLoss): boolean {
+    const end = this.place.options.journal.ends.of(sessionId);
+    const log = this.openQuietly(sessionPath);
+    try {
+      return end !== undefined && log !== undefined && (hasEnd(log, end) || hasLast(log, end));
+    } finally {
+      log?.close();
+    }
   }
 
   /** Returns the copies on this machine that have entries which the database lacks, or may have. */
