@@ -77,7 +77,7 @@ export default defineCommand({
         )
         .optional()
         .describe(
-          "names of events and hooks that this server does not know: it sends no such events and asks no such hooks",
+          "members of `capabilities`, and names of events and hooks, that this server does not know: it sends no such events and asks no such hooks",
         ),
       state: stateResult().nullable().describe("as get_state returns it; null while no session is open"),
       cursor: cursorResult
@@ -119,6 +119,8 @@ export default defineCommand({
       Object.hasOwn(knownHooks, name) ? [{ name: name as HookName, onTimeout }] : [],
     );
     const ignored = [
+      ...unknownOf("capabilities", params.capabilities, ["hooks", "events"]),
+      ...(hooks ?? []).flatMap((hook, i) => unknownOf(`capabilities.hooks.${i}`, hook, ["name", "onTimeout"])),
       ...(wanted ?? []).flatMap((name, i) =>
         Object.hasOwn(eventDeclarations, name) ? [] : [{ path: `capabilities.events.${i}`, name }],
       ),
@@ -157,3 +159,7 @@ export default defineCommand({
     };
   },
 });
+
+function unknownOf(path: string, members: object = {}, known: readonly string[]): { path: string; name: string }[] {
+  return Object.keys(members).flatMap((name) => (known.includes(name) ? [] : [{ path: `${path}.${name}`, name }]));
+}

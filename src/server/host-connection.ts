@@ -375,10 +375,10 @@ function detectDialect(value: unknown): DialectName | FaceName | undefined {
   return typeof type === "string" ? "pi" : undefined;
 }
 
-/** Returns whether params are of the Model Context Protocol, whose versions are dates: no other dialect's are texts. */
+/** Returns whether params are of the Model Context Protocol, whose versions are dates or drafts. */
 function isOfModel(method: unknown, params: unknown): boolean {
   const { protocolVersion, _meta } = toMembers(params);
-  if (method === "initialize") return typeof protocolVersion === "string";
+  if (method === "initialize") return /^\d{4}-|^DRAFT-/.test(String(protocolVersion));
   return "io.modelcontextprotocol/protocolVersion" in toMembers(_meta);
 }
 

@@ -181,9 +181,13 @@ export class HostSink implements Sink {
     return { message, memoryBytes, size: this.limitOf(call) === undefined ? 0 : this.output.sizeOf(message) };
   }
 
-  /** Returns the byte limit of a reply. The reply to `initialize`, which sets it and describes the server, has none. */
+  /**
+   * Returns the byte limit of a reply. The reply to `initialize`, which sets it and describes the server, has none, and that
+   * to a change neither: the change is done, and an error would say that it is not.
+   */
   private limitOf({ command }: Call): number | undefined {
-    return command.introduces ? undefined : this.maxReplyBytes;
+    const changesNothing = command.effect === "read" || command.repeatable === true;
+    return changesNothing && !command.introduces ? this.maxReplyBytes : undefined;
   }
 
   private release({ message, memoryBytes }: Prepared): OutgoingMessage {

@@ -116,9 +116,12 @@ test("initialize takes what hosts of language servers send, and not what an agen
 test("initialize names the events and hooks that it does not know, takes the others, and ignores none that there is", async () => {
   const server = serveHere(["--no-session"]);
   const names = ["session_before_frok", "session_before_switch", "toString"];
-  const wanted = { events: ["session_append", "session_appended"], hooks: names.map((name) => ({ name })) };
+  const hooksOf = names.map((name, n) => ({ name, ...(n === 1 ? { on_timeout: "continue" } : {}) }));
+  const wanted = { events: ["session_append", "session_appended"], hooks: hooksOf, hook: hooksOf };
   const { ignored, capabilities } = await server.result("initialize", { capabilities: wanted });
   expect(ignored).toEqual([
+    { path: "capabilities.hook", name: "hook" },
+    { path: "capabilities.hooks.1.on_timeout", name: "on_timeout" },
     { path: "capabilities.events.1", name: "session_appended" },
     { path: "capabilities.hooks.0.name", name: "session_before_frok" },
     { path: "capabilities.hooks.2.name", name: "toString" },
@@ -128,6 +131,14 @@ test("initialize names the events and hooks that it does not know, takes the oth
   const { events, hooks } = capabilities;
   const all = { capabilities: { events, hooks: hooks.map((name: string) => ({ name })) } };
   expect(await serveHere(QUIET).result("initialize", all)).not.toHaveProperty("ignored");
+});
+
+test("a change is answered whole, whatever the host takes, because it is done", async () => {
+  const server = serveHere(QUIET);
+  await server.result("initialize", { maxReplyBytes: 1024 });
+  const { entryIds } = await server.result("append", { entries: Array.from({ length: 300 }, () => user("x")) });
+  expect(entryIds).toHaveLength(300);
+  expect((await server.failure("get_context")).data.name).toBe("message_too_large");
 });
 
 test("initialize is answered whole, whatever the host takes; others name the command", async () => {

@@ -67,4 +67,8 @@ test("other dialects are recognised as before", async () => {
   const server = serveHere(["--no-session"], { place: placed() });
   server.send(call(1, "initialize", { protocolVersion: 1 }));
   expect((await server.reply(1)).result.capabilities.dialects).toContain("mcp");
+  // A version that is no date is a mistake of a host of ours.
+  const other = serveHere(["--no-session"], { place: placed() });
+  other.send(call(1, "initialize", { protocolVersion: "1" }));
+  expect((await other.next()).error.data.name).toBe("invalid_params");
 });
