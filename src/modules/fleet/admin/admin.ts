@@ -281,7 +281,7 @@ export class FleetAdminService implements FleetAdmin {
     }
     const isRefused = (id: string): boolean =>
       pushed.some(({ sessionId, outcome }) => sessionId === id && outcome === "refused");
-    const losses = new Map(lacking.map((one) => [one.sessionId, one]));
+    const losses = new Map(lacking.filter((one) => !isRefused(one.sessionId)).map((one) => [one.sessionId, one]));
     const tasks = copies.flatMap((copy) => {
       const { sessionId, state } = copy;
       if (isRefused(sessionId)) return [];
