@@ -94,7 +94,8 @@ function joinFleet(
     holds: (file) => exists(disk, file) || findCurrentFile(disk, file) !== file,
     isListed: (file) => !isOutside(file),
     isUnreadable: (file) => exists(disk, file) && isUnreadable(file, openCopy),
-    moveToBackup: (file) => moveToBackup({ disk, locks }, file, () => isUnreadable(file, openCopy)),
+    moveToBackup: (file, isStillSo = () => isUnreadable(file, openCopy)) =>
+      moveToBackup({ disk, locks }, file, isStillSo),
     restoreBackup: (backup, file) => restoreBackup(disk, backup, file),
     acknowledged: (of) =>
       "sessionId" in of
@@ -116,6 +117,7 @@ function joinFleet(
   const uploader = new BackgroundUploader(uploads, options);
   const admin: AdminPlace | undefined = adminQueries && {
     ...{ ...uploads, fleet, adminQueries, arrive: bring, memory: local.memory },
+    arriveAt: (sessionPath) => arrive({ ...arrival, isOpen: () => false }, { sessionPath }),
     options: { ...options, outage: undefined },
     local: local.catalog,
     open: openForReading,

@@ -99,6 +99,22 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect([status, stdout]).toEqual([1, expect.stringContaining("Export to an empty folder")]);
   });
 
+  test("push fetches a container again whose header has another id, and names none that this machine alone has", async () => {
+    const { lives, wire, place } = await suite.machine({ args: ["--store", "v2"] });
+    const sessionId = await newSession(wire, [user("one")]);
+    const { sessionFile } = await wire.result("get_state");
+    await lives.end();
+    const header = join(sessionFile, "header.jsonl");
+    const whole = readFileSync(header, "utf8");
+    writeFileSync(header, whole.replace(sessionId, `(${sessionId.slice(1)}`));
+    const { status, stdout } = await suite.verb("push", place);
+    expect([status, stdout, readFileSync(header, "utf8")]).toEqual([
+      0,
+      expect.stringContaining("has all entries"),
+      whole,
+    ]);
+  });
+
   acrossTiers(test, ["jsonl", "v2"])("pushes what was acknowledged while the server was down (%s)", async (store) => {
     const one = suite.alone();
     const machine = suite.lives({ fleet: one });

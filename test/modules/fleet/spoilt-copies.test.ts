@@ -222,6 +222,41 @@ test("a container that lacks its header comes again, and a whole one is never mo
   expect(await one.ids()).toEqual(["one", "next"]);
 });
 
+test("a container with a flipped bit in the id of its header comes again by its id and by its path", async () => {
+  const one = machine("v2");
+  const { sessionId, sessionFile } = await one.make(["one", "two"]);
+  const header = join(sessionFile, "header.jsonl");
+  for (const [where, ...args] of [
+    [{ sessionId }],
+    [{ sessionPath: sessionFile }],
+    [{ sessionId }, "--store", "jsonl"],
+  ] as const) {
+    writeFileSync(header, readFileSync(header, "utf8").replace(sessionId, `(${sessionId.slice(1)}`));
+    await one.start(...args);
+    await one.result("switch_session", where);
+    expect([(await one.state()).sessionId, await one.ids()]).toEqual([sessionId, ["one", "two"]]);
+    await one.end();
+  }
+  expect([sessionsIn(dirname(sessionFile)), backupsIn(dirname(sessionFile)).length]).toEqual([
+    [basename(sessionFile)],
+    3,
+  ]);
+});
+
+test("a container that a person has renamed is no damaged one", async () => {
+  const one = machine("v2");
+  const { sessionId, sessionFile } = await one.make(["one"]);
+  const { sessionId: other, sessionFile: left } = await one.make(["two"]);
+  rmSync(left, { recursive: true });
+  rmSync(left.replace(/\.v2$/, ".store.json"));
+  renameSync(sessionFile, left);
+  renameSync(sessionFile.replace(/\.v2$/, ".store.json"), left.replace(/\.v2$/, ".store.json"));
+  await one.start();
+  for (const where of [{ sessionId: other }, { sessionPath: left }, { sessionId }])
+    await one.wire.request("switch_session", where);
+  expect([existsSync(left), backupsIn(dirname(left))]).toEqual([true, []]);
+});
+
 test("where the database is away, a spoilt copy stays, and the failure says so", async () => {
   const one = machine("jsonl");
   const { sessionFile } = await one.make(["one"]);

@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { toBytes } from "../../../src/core/json/json.ts";
 import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
@@ -555,10 +555,10 @@ function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): 
 }
 
 const pushed = (machine: Machine) => {
-  const { fleet, journal } = machine;
-  const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
+  const { fleet, journal, plain } = machine;
+  const rowsOf = async (): Promise<object[]> => [{ state: "there", ...(await fleet.look(SESSION)) }];
   const local = { list: async () => ({ found: [] }) };
-  const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, options: { journal } };
+  const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, open: plain.open, options: { journal } };
   return new FleetAdminService(place as unknown as AdminPlace).push(true);
 };
 
@@ -577,6 +577,21 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     log.close();
     return one;
   };
+
+  test("fleet push waits once for a machine that lives, and names the session once", async () => {
+    const one = await leaveFirst();
+    healed(one);
+    await second(kind, one, [line(0)]);
+    one.fleet.leasesEnd = false;
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const began = Date.now();
+    const pushing = pushed(one).then((sessions) => ({ sessions, took: Date.now() - began }));
+    await vi.advanceTimersByTimeAsync(120_000);
+    const { sessions, took } = await pushing;
+    expect(sessions).toMatchObject([{ sessionId: SESSION, outcome: "refused", isHeld: true }]);
+    expect(took).toBeLessThan(40_000);
+  });
 
   test.each([
     ["another database", fleetOf("b")],

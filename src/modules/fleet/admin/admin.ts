@@ -18,7 +18,9 @@ import type {
 } from "../../../core/ports/fleet-admin.ts";
 import type { AdminQueries, CheckedRow, FleetRow, OnUnreadable } from "../../../core/ports/fleet-admin-queries.ts";
 import type { Beginning, Log, Store } from "../../../core/ports/store.ts";
+import { getIdInPath } from "../../../core/search/listing.ts";
 import type { LocalCatalog } from "../../../storage/catalog/catalog.ts";
+import { isContainerName } from "../../../storage/fs/container-paths.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { getAttachmentFolder } from "../../../storage/log/attachments.ts";
 import { LF } from "../../../storage/log/lines.ts";
@@ -73,6 +75,8 @@ export interface AdminPlace {
   find(id: string): string;
   /** Brings a session here, if the fleet has it. */
   arrive(id: string): Promise<void>;
+  /** Brings the session at a path up to date. */
+  arriveAt(file: string): Promise<void>;
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
@@ -277,7 +281,7 @@ export class FleetAdminService implements FleetAdmin {
     }
     const isRefused = (id: string): boolean =>
       pushed.some(({ sessionId, outcome }) => sessionId === id && outcome === "refused");
-    const losses = new Map(lacking.map((one) => [one.sessionId, one]));
+    const losses = new Map(lacking.filter((one) => !isRefused(one.sessionId)).map((one) => [one.sessionId, one]));
     const tasks = copies.flatMap((copy) => {
       const { sessionId, state } = copy;
       if (isRefused(sessionId)) return [];
@@ -322,7 +326,7 @@ export class FleetAdminService implements FleetAdmin {
     for (const copy of listed) {
       const row = rows.get(copy.id);
       if (!row || row.state === "filling") {
-        if (!elsewhere.has(copy.id)) found.push(this.describeLocal(copy));
+        if (!elsewhere.has(copy.id) && !(await this.fetchNamed(copy))) found.push(this.describeLocal(copy));
         continue;
       }
       const end = ends.of(copy.id);
@@ -331,6 +335,16 @@ export class FleetAdminService implements FleetAdmin {
     }
     const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
     return found.filter(({ state, entries }) => state === "unreadable" || (states.has(state) && entries > 0));
+  }
+
+  /** Fetches the session that a container is named after, if the id in its header is another. Returns whether it came. */
+  private async fetchNamed({ path, id }: Listed): Promise<boolean> {
+    const named = getIdInPath(path);
+    if (!isContainerName(path) || named === id) return false;
+    await this.place.arriveAt(path).catch(requireFailure);
+    const log = this.openQuietly(path);
+    log?.close();
+    return log?.header.id === named;
   }
 
   private endsSo({ path }: Listed, end: AcknowledgedEnd): boolean {

@@ -10,6 +10,7 @@ import type { FleetCatalog } from "../../../core/ports/fleet-catalog.ts";
 import type { Log, Store } from "../../../core/ports/store.ts";
 import type { WantedSession } from "../../../core/ports/stores.ts";
 import { getIdInPath } from "../../../core/search/listing.ts";
+import { isContainerName } from "../../../storage/fs/container-paths.ts";
 import { useAndClose } from "../../../storage/fs/files.ts";
 import { makeFileName } from "../../../storage/fs/paths.ts";
 import { isUuid } from "../../../storage/v2/documents.ts";
@@ -55,9 +56,9 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   isUnreadable(file: string): boolean;
   /**
    * Renames such a file to a backup, under its lock, and returns the new name; null if it is readable by now, or another
-   * process has the lock.
+   * process has the lock. `isUnreadable`: another reason than that it cannot be read.
    */
-  moveToBackup(file: string): string | null;
+  moveToBackup(file: string, isUnreadable?: () => boolean): string | null;
   /** Gives a backup its name back, unless something else has the name. */
   restoreBackup(backup: string, file: string): void;
   /** Keeps entries of the latest such backup of a file, and these lines, as far as the copy at its path lacks them. */
@@ -79,6 +80,7 @@ export async function arrive(place: ArrivalPlace, where: WantedSession, progress
   if (sessionPath === undefined) return arriveById(place, where, progress);
   if (!place.holds(sessionPath)) await makeFromJournal(place, (note) => note.sessionPath === sessionPath);
   const file = place.holds(sessionPath) ? sessionPath : findCopyByPath(place, sessionPath);
+  await refetchNamed(place, file, progress);
   if (file !== undefined) return bringUpToDate(place, file, progress, place.headerAt(file)?.id);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
@@ -160,6 +162,8 @@ async function arriveById(
   if (isWhole && !SESSION_ID.test(id)) return;
   const isHere = SESSION_ID.test(id) && place.filesOf(id).length > 0;
   if (!isHere) await makeFromJournal(place, ({ sessionId }) => sessionId === id);
+  const known = isHere ? undefined : place.acknowledged({ sessionId: id })?.sessionPath;
+  if (known !== undefined && getIdInPath(known) === id) await refetchNamed(place, known, progress);
   const files = SESSION_ID.test(id) ? place.filesOf(id) : [];
   const whole = files[0] ?? findUnreadableFile(place, id);
   if (whole !== undefined) return bringUpToDate(place, whole, progress, id, files);
@@ -311,13 +315,14 @@ async function refetch(
   id: string | undefined,
   left: readonly Uint8Array[] = [],
 ): Promise<boolean> {
-  if (!place.isUnreadable(file)) return false;
+  const isReadable = !place.isUnreadable(file);
+  if (isReadable && !(await hasDamagedId(place, file))) return false;
   // In session folders, a file's name identifies its session.
   const isNamed = id === undefined && place.isListed(file);
   const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
   if (!session) return makeFromJournal(place, ({ sessionPath }) => sessionPath === file);
   if (!parseSessionHeader(session.headerLine) || !(await mayBeOf(place, session, file))) return false;
-  const backup = place.moveToBackup(file);
+  const backup = place.moveToBackup(file, isReadable ? () => hasOtherId(place, file) : undefined);
   if (!backup) return false;
   try {
     await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file, left);
@@ -326,6 +331,29 @@ async function refetch(
     throw error;
   }
   return true;
+}
+
+/** Returns whether the header of a container in the session folders has another id than the name of the folder. */
+function hasOtherId({ headerAt, isListed }: ArrivalPlace, file: string): boolean {
+  const id = headerAt(file)?.id;
+  return (
+    id !== undefined && isContainerName(file) && isUuid(getIdInPath(file)) && id !== getIdInPath(file) && isListed(file)
+  );
+}
+
+/** Returns whether a container has an id in its header that is of no session in the fleet, as after a flipped bit. */
+async function hasDamagedId(place: ArrivalPlace, file: string): Promise<boolean> {
+  return hasOtherId(place, file) && (await place.fleet.look(`${place.headerAt(file)?.id}`)) === null;
+}
+
+/** Fetches a container with such an id again. A failure leaves it as it is. */
+async function refetchNamed(place: ArrivalPlace, file: string | undefined, progress: Progress | undefined) {
+  if (file === undefined || place.outage?.lasts) return;
+  try {
+    if (await hasDamagedId(place, file)) await refetch(place, file, progress, getIdInPath(file));
+  } catch (error) {
+    ignoreFailure(error);
+  }
 }
 
 /** Entries of an unreadable file that are compared with its session. */
