@@ -88,6 +88,9 @@ export async function findChosenSessions(
     if (flags.has("--dry-run")) throw new UsageError("--dry-run goes with --until or --cwd.");
     return undefined;
   }
+  const [, minutes] = /^(\d+)\s*m$/i.exec(flags.get("--until")?.trim() ?? "") ?? [];
+  if (minutes !== undefined)
+    throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
   if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
   const { sessions } = await asking.ask("list_sessions", {
     until: parseTimeFlag(flags, "--until", asking),

@@ -115,6 +115,16 @@ export const OPTIONS: readonly Option[] = `
 /** The option that every verb has. */
 const HELP = OPTIONS.filter(({ names }) => names.includes("--help"));
 
+/** Options of the server that a person gives to a verb: where the sessions are, and how they are read and written. */
+const OF_VERBS = OPTIONS.filter(({ names: [name] }) =>
+  (
+    "--session-dir --store --durability --fleet --fleet-away --fleet-search --read-only --attach --holder-timeout " +
+    "--confine --allow-path --help"
+  )
+    .split(" ")
+    .includes(name),
+);
+
 /** Pi's options that mean nothing here: those without a value, and those that a value follows. */
 const IGNORED =
   "--offline --no-themes --no-skills -ns --no-extensions -ne --no-prompt-templates -np --no-context-files -nc " +
@@ -149,6 +159,15 @@ export function parseMcpArguments(args: readonly string[]): ServerSettings | und
   const own = { verb: "mcp", flags: RECALL_FLAGS };
   const { settings, operands } = parseCommandLine(["--dialect=mcp", ...args], own);
   return operands.length > 0 || settings.action !== "serve" ? undefined : settings;
+}
+
+/**
+ * Parses arguments of a verb, before which the program puts options of the server. Throws UsageError for an option that
+ * the verb does not use: one that it ignored could be meant to choose fewer sessions.
+ */
+export function parseVerbArguments(fixed: readonly string[], args: readonly string[], own: VerbOptions): CommandLine {
+  parseCommandLine(args, own, OF_VERBS);
+  return parseCommandLine([...fixed, ...args], own);
 }
 
 /** Parses a command line of a verb that takes another one after `--`, which becomes the operands. Throws UsageError. */
@@ -207,6 +226,7 @@ export function parseCommandLine(
     if (flag.names?.[0] === "--continue" && token.inlineValue) requireOneOf(name, value, [TOP]);
     if (name === "--allow-path") allowed.push(resolve(value));
     if (flag.isRepeated) repeated.set(name, [...(repeated.get(name) ?? []), value]);
+    else if (own?.flags[name] && flags.has(name)) throw new UsageError(`${name} was given twice. Give it once.`);
     flags.set(flag.names?.[0] ?? name, value);
   }
   // Pi takes the first of options that exclude each other, and half a model.

@@ -6,7 +6,7 @@ import { AddressError } from "../storage/fleet-module.ts";
 import { type AmbiguousSession, describeAmbiguity, formatCandidates } from "./candidates.ts";
 import { formatUsageLine, formatVerbHelp, getHelpWidth } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
-import { type CommandLine, OPTIONS, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
+import { type CommandLine, OPTIONS, parseVerbArguments, parseWithCommand, UsageError } from "./options.ts";
 import { printLines, printPaged } from "./paging.ts";
 import { ProgressLine } from "./progress.ts";
 import { makeOutputStyle, type OutputStyle } from "./terminal/page.ts";
@@ -70,7 +70,7 @@ export async function runVerb(verb: Verb, words: readonly string[], world: VerbW
     const own = { verb: verb.name, flags: { ...COMMON_FLAGS, ...verb.flags } };
     given = verb.takesCommand
       ? parseWithCommand(args, own)
-      : parseCommandLine([...WIRE_OPTIONS, ...(verb.serverOptions ?? []), ...args], own);
+      : parseVerbArguments([...WIRE_OPTIONS, ...(verb.serverOptions ?? [])], args, own);
     if (given.settings.action !== "help") requireOperands(verb, given);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { OPTIONS, parseCommandLine } from "../../src/cli/options.ts";
+import { OPTIONS, parseCommandLine, parseVerbArguments } from "../../src/cli/options.ts";
 import { findVerb, verbs } from "../../src/cli/table.ts";
 import { COMMON_FLAGS, type Verb } from "../../src/cli/verb.ts";
 import { rewordAsVerbs } from "../../src/cli/wording.ts";
@@ -85,7 +85,7 @@ function faultsOf(text: string): string[] {
   try {
     if (verb === undefined) parseCommandLine(rest);
     if (verb === undefined || verb.takesCommand) return [];
-    const { operands } = parseCommandLine(rest, { verb: verb.name, flags: { ...COMMON_FLAGS, ...verb.flags } });
+    const { operands } = parseVerbArguments([], rest, { verb: verb.name, flags: { ...COMMON_FLAGS, ...verb.flags } });
     const isMany = operands.length > verb.operands.length && !verb.operands.some((one) => one.includes("..."));
     return isMany ? [`too many operands: ${said}`] : [];
   } catch (error) {

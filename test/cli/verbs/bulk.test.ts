@@ -27,6 +27,26 @@ async function renamed() {
   return { place, now, old, ...files, say };
 }
 
+test.each([
+  "--name docker",
+  "-n docker",
+  "--session zzz",
+  "--fork one",
+  "--model opus",
+  "--tools read",
+  "-c",
+  "--no-session",
+  "--cwd 'new app'",
+  "--until 3m",
+  "--until 1M",
+])("no option that could be meant to choose fewer sessions is ignored: %s", async (option) => {
+  const { say } = await renamed();
+  await say(`
+    $ delete --cwd 'old app' ${option} --yes !2
+    & {one}
+    & {two}`);
+});
+
 test("relocate --from moves the sessions of a renamed directory, and of those in it, by one operation", async () => {
   const { one, two, say } = await renamed();
   const before = [one, two].map((file) => readFileSync(file, "utf8"));
