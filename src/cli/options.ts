@@ -117,12 +117,10 @@ const HELP = OPTIONS.filter(({ names }) => names.includes("--help"));
 
 /** Options of the server that a person gives to a verb: where the sessions are, and how they are read and written. */
 const OF_VERBS = OPTIONS.filter(({ names: [name] }) =>
-  (
-    "--session-dir --store --durability --fleet --fleet-away --fleet-search --read-only --attach --holder-timeout " +
-    "--confine --allow-path --help"
-  )
-    .split(" ")
-    .includes(name),
+  [
+    ...["--session-dir", "--store", "--durability", "--fleet", "--fleet-away", "--fleet-search", "--read-only"],
+    ...["--attach", "--holder-timeout", "--confine", "--allow-path", "--help"],
+  ].includes(name),
 );
 
 /** Pi's options that mean nothing here: those without a value, and those that a value follows. */

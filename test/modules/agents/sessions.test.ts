@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { modules } from "../../../src/compose.ts";
 import { Editor, editorHere, editorWith, ours, TALK, unstable } from "../../support/acp.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { type Json, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
@@ -28,7 +29,7 @@ test("the first message tells that the host is an editor", async () => {
 
 test("an initialize of our own is none of an editor, and one of another version is told ours", async () => {
   const own = await serveHere().result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } });
-  expect(own.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp", "mcp"]);
+  expect(own.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp", ...(modules.recall ? ["mcp"] : [])]);
   const other = await serveHere().result("initialize", { protocolVersion: 2, clientCapabilities: {} });
   expect(other.protocolVersion).toBe(1);
 });
