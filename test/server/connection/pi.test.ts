@@ -141,6 +141,21 @@ describe("--mode rpc", () => {
     expect([await server.finish(), server.events, server.said]).toEqual([{ messages: [], status: 0 }, [], []]);
   });
 
+  test("answers in Pi's dialect also what is still at work when the input ends", async () => {
+    const server = serveHere(RPC);
+    const requests = [
+      { id: "1", type: "append", entries: [user("x")] },
+      { id: "2", type: "clone" },
+      { id: "3", type: "get_state" },
+    ];
+    server.input.end(requests.map((one) => `${JSON.stringify(one)}\n`).join(""));
+    const { messages, status } = await server.finish();
+    expect([messages.map(({ id, type }) => [id, type]), status]).toEqual([
+      ["1", "2", "3"].map((id) => [id, "response"]),
+      0,
+    ]);
+  });
+
   test("sends the events that are asked for", async () => {
     const server = serveHere([...RPC, "--events", "session_append"]);
     server.send({ id: 1, type: "append", entries: [user("x")] }, { id: 2, type: "set_session_name", name: "n" });
