@@ -460,6 +460,9 @@ describe("changes", () => {
       $ export {id} out.html
       {cwd}/out.html
       $ export {id} --format pdf !2
+      $ export {id} out.pdf !2
+      $ export {id} - !2
+      & !{cwd}/out.pdf !{cwd}/- {cwd}/out.html
       $ import out.jsonl
       All of it is in ~{...}_{id}.jsonl already.
       7 entries.`);

@@ -1,6 +1,6 @@
 import type { Commands } from "../../client/protocol.ts";
 import { runWithEntry } from "../entries.ts";
-import { getChoice } from "../options.ts";
+import { getChoice, UsageError } from "../options.ts";
 import { count, escapeLines, formatSize, toRawPath } from "../terminal/text.ts";
 import { defineVerb, openNamedSession, type ResultOf, type VerbArguments } from "../verb.ts";
 import { formatFidelity } from "./verify.ts";
@@ -12,10 +12,18 @@ export type ExportFormat = Commands["export_session"]["params"]["format"];
 const BY_NAME: readonly (readonly [RegExp, ExportFormat])[] = [
   [/\.html?$/i, "html"],
   [/\.(md|markdown)$/i, "markdown"],
+  [/\.jsonl$/i, "jsonl"],
 ];
 
+/** Returns the format by the ending of a file's name. Throws UsageError for an ending of another format. */
+function formatOf(file: string): ExportFormat {
+  const known = BY_NAME.find(([name]) => name.test(file))?.[1];
+  if (known !== undefined || !/\.\w+$/.test(file)) return known ?? "jsonl";
+  throw new UsageError(`${file} ends like no format of export. Name it .html, .md or .jsonl, or give --format.`);
+}
+
 const paramsOf = ({ operands: [, file], flags }: VerbArguments) => ({
-  format: getChoice<ExportFormat>(flags, "--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+  format: getChoice<ExportFormat>(flags, "--format") ?? formatOf(file ?? ""),
   branches: getChoice<"all" | "path" | "recent">(flags, "--branches"),
   outputPath: file,
   overwrite: flags.has("--overwrite") ? true : undefined,
@@ -83,8 +91,9 @@ export default defineVerb({
   },
   more: "Without a file, it prints the export. jsonl keeps every byte. For claude and codex, it also prints which entries these agents cannot hold, and the command that resumes the file. --redact does not know every secret: read the file before you pass it on.",
   async run(asking, given) {
-    await openNamedSession(asking, given.operands[0]);
+    if (given.operands[1] === "-") throw new UsageError("Leave out the file to print the export.");
     const params = paramsOf(given);
+    await openNamedSession(asking, given.operands[0]);
     const at = given.flags.get("--at");
     const ask = (leafId?: string) => asking.ask("export_session", { ...params, leafId });
     const result = at === undefined ? await ask() : await runWithEntry(asking, at, ask);

@@ -19,7 +19,10 @@ export default defineVerb({
   operands: ["[id]"],
   more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
-  print: (result, _given, page) => formatTrash(result, page),
+  print: (result, { operands: [sessionId] }, page) =>
+    sessionId !== undefined && result.items.length === 0
+      ? [show`Nothing in the trash has the id ${sessionId}. trash lists all of it.`]
+      : formatTrash(result, page),
 });
 
 export function* formatTrash(

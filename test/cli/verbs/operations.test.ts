@@ -71,7 +71,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     ${trash}
     $ list --trash --json | total
     1
-    $ trash ffff :: ^There is nothing in the trash\\.$
+    $ trash ffff :: ^Nothing in the trash has the id ffff\\.
     $ restore SAY ::
     $ undo :: ^Took back: Restored "say a0000000"\\.$
     $ restore ${TWO.slice(0, 4)} ::
