@@ -49,7 +49,7 @@ import { CachedUsage, type CountedRow } from "./cached-usage.ts";
 import type { CatalogFile } from "./database.ts";
 import { Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
-import type { FolderChanges, ListedFiles } from "./listed-files.ts";
+import { type FolderChanges, type ListedFiles, NO_CHANGES } from "./listed-files.ts";
 import { Lists } from "./lists.ts";
 import { deriveOriginalIds } from "./originals.ts";
 import { Relations } from "./relations.ts";
@@ -133,6 +133,8 @@ class Finder implements LocalCatalog {
   private closed = false;
   /** Time of the last list or search. */
   private askedAt = 0;
+  /** All files at the last change, where files can hold sessions within them: these stay while others wait to be read. */
+  private holders = NO_CHANGES.there;
   /** Time of the last reading of stamps. */
   private stampedAt = Number.NEGATIVE_INFINITY;
 
@@ -482,12 +484,14 @@ class Finder implements LocalCatalog {
   private async refresh(progress?: ScanProgress, until?: number): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const isJustRead = until !== undefined && readClock() - this.stampedAt < STAMPS_LAST;
-    const changes = isJustRead ? UNCHANGED : await this.files.changes();
+    const changes = isJustRead ? NO_CHANGES : await this.files.changes();
     if (!isJustRead) this.stampedAt = readClock();
+    if (!changes.isSame && this.files.stampInner) this.holders = changes.there;
     const { waiting } = this;
     if (!changes.isSame || waiting.size > 0) {
       this.waiting = new Map();
-      const there = waiting.size === 0 ? changes.there : new Map([...waiting, ...changes.there]);
+      const found = changes.isSame ? this.holders : changes.there;
+      const there = waiting.size === 0 ? found : new Map([...waiting, ...found]);
       const gone = new Set(changes.removed);
       for (const path of gone)
         if (waiting.has(path) && !changes.there.has(path)) (there as Map<string, FoundStamp>).delete(path);
@@ -650,7 +654,6 @@ class Finder implements LocalCatalog {
 }
 
 const NONE: ReadonlySet<string> = new Set();
-const UNCHANGED: FolderChanges = { there: new Map(), removed: [], isSame: true };
 
 /** Returns the time by which a request wants to be answered. */
 function endOf({ within }: ListRequest | SearchRequest): number | undefined {

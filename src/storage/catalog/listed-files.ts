@@ -14,6 +14,9 @@ export interface FolderChanges {
   readonly isSame?: boolean;
 }
 
+/** No change since the last call. */
+export const NO_CHANGES: FolderChanges = { there: new Map(), removed: [], isSame: true };
+
 /** The files that a catalog lists. */
 export interface ListedFiles {
   /** True if they are other agents'. */

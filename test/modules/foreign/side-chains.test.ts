@@ -1,6 +1,6 @@
 /** Claude Code's side chains within the file of the session that began them: each is a session of its own. */
 
-import { appendFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { FidelityReport } from "../../../src/core/ports/fidelity.ts";
@@ -181,6 +181,32 @@ test("lists and searches find them, also in the middle of a long file, and lose 
   expect((await list()).map(({ sessionPath }) => sessionPath).sort()).toEqual([...paths, join(file, third)].sort());
   rmSync(file);
   expect(await list()).toEqual([]);
+});
+
+test("they stay in lists that are made within a time, while other files are not read yet", async () => {
+  const place = temporaryPlace();
+  const { writer, names } = addSidechains();
+  const file = putSession(place, writer);
+  // The latest is read first.
+  for (let n = 0; n < 8; n++) {
+    const other = join(dirname(file), `00000000-0000-4000-8000-00000000000${n}.jsonl`);
+    writeFileSync(
+      other,
+      new ClaudeWriter().text +
+        writer.text.slice(0, 400).split("\n")[0] +
+        "\n" +
+        `{"type":"summary","summary":"${"filler ".repeat(100_000)}"}\n`,
+    );
+    utimesSync(other, n, n);
+  }
+  const server = serveLibrary(place);
+  const paths = [file, ...names.map((name) => join(file, name))];
+  for (let behind = 1, tries = 0; behind > 0 && tries < 500; tries++) {
+    const page = await server.result("list_sessions", { agents: ["claude"], within: 1 });
+    behind = page.behind ?? 0;
+    const listed = page.sessions.map(({ sessionPath }: Json) => sessionPath);
+    expect(listed).toEqual(expect.arrayContaining(paths));
+  }
 });
 
 test("an import takes them along, each once, and knows those that came by themselves", async () => {

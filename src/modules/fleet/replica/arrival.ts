@@ -335,10 +335,11 @@ async function refetch(
 
 /** Returns whether the header of a container in the session folders has another id than the name of the folder. */
 function hasOtherId({ headerAt, isListed }: ArrivalPlace, file: string): boolean {
+  const named = getIdInPath(file);
+  // The file is read only where its name can say another id.
+  if (!isContainerName(file) || !isUuid(named) || !isListed(file)) return false;
   const id = headerAt(file)?.id;
-  return (
-    id !== undefined && isContainerName(file) && isUuid(getIdInPath(file)) && id !== getIdInPath(file) && isListed(file)
-  );
+  return id !== undefined && id !== named;
 }
 
 /** Returns whether a container has an id in its header that is of no session in the fleet, as after a flipped bit. */

@@ -4,7 +4,7 @@ import { basename, extname } from "node:path";
 import { toBytes } from "../../../core/json/json.ts";
 import type { ListRequest, UnreadFile } from "../../../core/ports/catalog.ts";
 import type { Env } from "../../../core/ports/env.ts";
-import type { FolderChanges, ListedFiles } from "../../../storage/catalog/listed-files.ts";
+import { type FolderChanges, type ListedFiles, NO_CHANGES } from "../../../storage/catalog/listed-files.ts";
 import { EMPTY, getHeaderFacts, type Scan } from "../../../storage/catalog/summary.ts";
 import { pause } from "../../../storage/fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
@@ -19,7 +19,6 @@ import type { ForeignStore } from "./store.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
-const NOTHING: FolderChanges = { there: new Map(), removed: [], isSame: true };
 
 /** The sessions of a database, as they were when it had a stamp. */
 interface KnownDatabase {
@@ -56,7 +55,7 @@ export class AgentFiles implements ListedFiles {
 
   async changes(): Promise<FolderChanges> {
     const { folders } = this;
-    if (!(await folders.begin())) return NOTHING;
+    if (!(await folders.begin())) return NO_CHANGES;
     this.unread.clear();
     const there = new Map<string, FoundStamp>();
     let count = 0;
