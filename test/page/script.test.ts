@@ -330,6 +330,39 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(found).toEqual([]);
   });
 
+  test.each([1280, 400])(
+    "Tab reaches every control of a page of %i pixels, in sight, and leaves the page",
+    async (width) => {
+        const focused = `(() => {
+      const one = document.activeElement;
+      if (one === document.body) return "the end";
+      const { left, top, width, height } = one.getBoundingClientRect();
+      const above = document.elementFromPoint(left + width / 2, top + height / 2);
+      const isMarked = [one, one.parentElement].some((marked) => {
+        const { outlineStyle, boxShadow } = getComputedStyle(marked);
+        return outlineStyle !== "none" || boxShadow !== "none";
+      });
+      const isSeen = one.contains(above) || above?.contains(one);
+      return (one.getAttribute("aria-label") ?? one.innerText) + (isMarked ? "" : " (not marked)") + (isSeen ? "" : " (covered)");
+    })()`;
+      await open("", width);
+      const reached: string[] = [];
+      do {
+        await page.press("Tab");
+        reached.push(await page.evaluate(focused));
+      } while (reached.at(-1) !== "the end" && reached.length < 100);
+      const first = [
+        "To the conversation",
+        ...(width === 1280 ? ["Search everything", "Keys (?)"] : ["Tree", "Download"]),
+      ];
+      expect(reached.slice(0, first.length)).toEqual(first);
+      expect(reached.filter((one) => one.endsWith(")") && one !== "Keys (?)")).toEqual([]);
+      expect(reached.filter((one) => one.startsWith("Copy the link")).length).toBeGreaterThan(20);
+      expect(reached.at(-1)).toBe("the end");
+      expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+    },
+  );
+
   test("paper has the shown path alone", SWEEP, async () => {
     await open(`#${BRANCH}`);
     await page.media("light", "print");

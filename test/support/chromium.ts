@@ -148,8 +148,10 @@ export class BrowserPage {
   /** Presses a key, and waits until its effect is drawn. */
   async press(key: string): Promise<void> {
     const text = key.length === 1 ? key : key === "Enter" ? "\r" : undefined;
-    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text });
-    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key });
+    // The focus moves by the code alone.
+    const windowsVirtualKeyCode = key === "Tab" ? 9 : undefined;
+    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text, windowsVirtualKeyCode });
+    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode });
     await this.drawn();
   }
 
