@@ -97,8 +97,8 @@ export function findFigures(text, place) {
 }
 
 /**
- * Returns the README with its rows as docs/figures.md has them at a place, without earlier builds of ours; throws when one
- * of them is missing there.
+ * Returns the README with its rows as docs/figures.md has them at a place: what, ours, and each Pi with its ratio; throws
+ * when a row is missing there.
  */
 export function withReadmeFigures(readme, document, place) {
   const { how, head, rows } = findFigures(document, place);
@@ -106,8 +106,7 @@ export function withReadmeFigures(readme, document, place) {
   const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
   if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
   // The names of other programs are followed by their ratios.
-  const ofOthers = head.indexOf("ratio") + 1;
-  const isShown = (_, at) => at < ofOthers || head[at - ((at - ofOthers) % 2)].startsWith("Pi ");
+  const isShown = (_, at) => at < 2 || head[at].startsWith("Pi ") || head[at - 1].startsWith("Pi ");
   return withFigures(readme, README_PLACE, {
     how,
     head: head.filter(isShown),

@@ -104,13 +104,13 @@ class Camera {
     await this.wait(until);
   }
 
-  /** Waits until something is true in the page; throws after ten seconds. */
+  /** Waits until something is true in the page, and nothing moves there; throws after ten seconds. */
   async wait(until: string): Promise<void> {
     const expression = `new Promise((resolve) => {
       const end = performance.now() + 10000;
       const look = () => {
         let is = false;
-        try { is = Boolean(${until}); } catch {}
+        try { is = Boolean(${until}) && document.getAnimations().every(({ playState }) => playState !== "running"); } catch {}
         if (is || performance.now() > end) requestAnimationFrame(() => requestAnimationFrame(() => resolve(is)));
         else requestAnimationFrame(look);
       };
@@ -156,7 +156,7 @@ async function takeExport(camera: Camera, { root, home, env }: Places, program: 
   await camera.take({ name: "compare", url: `${url}#${ENDS.join("~")}`, until: COMPARISON });
 }
 
-/** The verb `tree`, as a terminal shows it. */
+/** The verb `tree`, as a light and a dark terminal show it. */
 async function takeTerminal(camera: Camera, { root, home, env: own, only }: Places, program: string): Promise<void> {
   if (!"terminal".includes(only)) return;
   const quoted = [process.execPath, program, "tree", join(root, "examples/branches.jsonl"), "--no-pager"].map(
@@ -169,18 +169,24 @@ async function takeTerminal(camera: Camera, { root, home, env: own, only }: Plac
   const file = join(home, "terminal.html");
   const shown = renderAnsi(`\u001b[2m$\u001b[22m pi-session-server tree branches.jsonl\n${stdout.trimEnd()}\n`);
   writeFileSync(file, `<!doctype html><meta charset="utf-8"><style>${TERMINAL}</style><pre>${shown}</pre>`);
-  await camera.show(pathToFileURL(file).href, 1000, "dark", "document.fonts.status === 'loaded'");
-  const clip = await camera.page.evaluate(
-    "(({ width, height }) => ({ x: 0, y: 0, width, height, scale: 1 }))(document.querySelector('pre').getBoundingClientRect())",
-  );
-  await camera.shoot("terminal", clip);
+  for (const scheme of SCHEMES) {
+    await camera.show(pathToFileURL(file).href, 1000, scheme, "document.fonts.status === 'loaded'");
+    const clip = await camera.page.evaluate(
+      "(({ width, height }) => ({ x: 0, y: 0, width, height, scale: 1 }))(document.querySelector('pre').getBoundingClientRect())",
+    );
+    await camera.shoot(`terminal-${scheme}`, clip);
+  }
 }
 
 const TERMINAL = `
-body{margin:0;background:#14161a}
-pre{margin:0;padding:18px 22px;width:fit-content;background:#14161a;color:#d5d9de;font:14px/20px "DejaVu Sans Mono",monospace}
+body{margin:0}
+pre{margin:0;padding:18px 22px;width:fit-content;background:#f6f8fa;color:#1f2328;font:14px/20px "DejaVu Sans Mono",monospace}
+.f1{color:#b3261e}.f2{color:#1a6b30}.f3{color:#7a5600}.f4{color:#0b57d0}.f5{color:#7a3fc0}.f6{color:#0a6470}
+.di{color:#5b636c}.bo{font-weight:600}.bo:not(.f1){color:#000}
+@media (prefers-color-scheme: dark) {
+pre{background:#14161a;color:#d5d9de}
 .f1{color:#ff9a91}.f2{color:#8ad6a0}.f3{color:#e8c468}.f4{color:#85b6ff}.f5{color:#d6a1f2}.f6{color:#75d0dc}
-.di{color:#8a93a0}.bo{color:#fff;font-weight:600}.f1.bo{color:#ff9a91}`;
+.di{color:#8a93a0}.bo:not(.f1){color:#fff}}`;
 
 /** The viewer: the costs of sessions, and a session that another process writes. */
 async function takeViewer(camera: Camera, places: Places, program: string): Promise<void> {

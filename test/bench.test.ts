@@ -121,7 +121,10 @@ test("saved results are written into both documents, and into none when a row is
   expect(readFileSync(readme, "utf8")).toBe(readmeText);
 
   write({}, "--readme");
-  expect(findFigures(readFileSync(readme, "utf8"), "figures")).toEqual({ ...made, rows: made.rows.slice(1), lost: [] });
+  // A reader there compares with Pi; goals and bare programs are in the other document.
+  const withoutGoals = (cells: string[]): string[] => cells.filter((_, at) => at < 2 || at > 4);
+  const [head, rows] = [withoutGoals(made.head), made.rows.slice(1).map(withoutGoals)];
+  expect(findFigures(readFileSync(readme, "utf8"), "figures")).toEqual({ ...made, head, rows, lost: [] });
   const written = readFileSync(document, "utf8");
   expect(() => write({ rows: results.rows.slice(2) }, "--readme")).toThrow();
   expect(readFileSync(document, "utf8")).toBe(written);

@@ -22,7 +22,7 @@ body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.6 system-ui,-appl
 a{color:var(--link);text-underline-offset:.15em}
 :focus-visible{outline:3px solid var(--userline);outline-offset:2px;border-radius:3px}
 .vh,.skip:not(:focus){position:absolute;width:1px;height:1px;margin:-1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
-.skip{position:absolute;top:.5rem;left:.5rem;padding:.5rem 1rem;background:var(--bg);z-index:1}
+.skip{position:absolute;top:.5rem;left:.5rem;padding:.5rem 1rem;background:var(--bg);z-index:9}
 h1,h2,h3,h4,h5,h6{line-height:1.3;overflow-wrap:anywhere;unicode-bidi:isolate}
 h1{font-size:1.75rem;margin:0 0 1rem;letter-spacing:-.01em}
 h2{font-size:1.25rem;margin:3rem 0 1rem}
@@ -69,7 +69,7 @@ article>header h3,article>header h4{margin:0;font-size:.9375rem;font-weight:650}
 .assistant.on{margin-top:.2rem}
 .assistant.on>header{line-height:1.2;margin-bottom:0}
 .tool{position:relative}
-.tool>header{position:absolute;top:.85rem;right:.9rem;margin:0}
+.tool>header{position:absolute;top:.85rem;right:.9rem;margin:0;z-index:1}
 .tool .what{padding-right:7rem}
 .assistant.on>header h4{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 .model{border:1px solid var(--line);border-radius:1rem;padding:.05rem .6rem;color:var(--fg);overflow-wrap:anywhere}

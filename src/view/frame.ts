@@ -47,9 +47,9 @@ const PAGES = `
 form.ask{display:flex;flex-wrap:wrap;gap:.6rem 1rem;align-items:end;margin:1rem 0 1.5rem}
 form.ask label{display:flex;flex-direction:column;gap:.15rem;font-size:.8125rem;color:var(--dim);min-width:0}
 form.ask .whole{flex:1 1 100%}
-form.ask .wide{flex:1 1 14rem}
+form.ask .wide{flex:1 1 9rem}
 form.ask .tick{flex-direction:row;align-items:center;gap:.4rem;padding:.45rem 0}
-form.ask :is(input[type=search],input[type=text],select,button){font:inherit;font-size:.9375rem;color:var(--fg);background:var(--bg);border:1px solid var(--dim);border-radius:6px;padding:.35rem .6rem;max-width:100%;min-width:0}
+form.ask :is(input[type=search],input[type=text],select,button){font:inherit;font-size:.9375rem;color:var(--fg);background:var(--bg);border:1px solid var(--dim);border-radius:6px;padding:.35rem .6rem;height:2.35rem;max-width:100%;min-width:0}
 form.ask button{cursor:pointer;background:var(--soft)}
 .rows{list-style:none;margin:0;padding:0}
 .rows>li{border-bottom:1px solid var(--line);padding:.6rem .25rem}

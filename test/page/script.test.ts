@@ -5,7 +5,6 @@
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -307,9 +306,6 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
   });
 
   test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", SWEEP, async () => {
-    const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-    const run = `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })
-      .then(({ violations }) => violations.map(({ id, nodes }) => id + " " + nodes.map(({ html }) => html).slice(0, 3)))`;
     const found: string[] = [];
     for (const [scheme, width, hash, key] of [
       ["light", 1280, "", "/"],
@@ -323,12 +319,44 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       // Elements out of view are not laid out, and would count as lying on each other.
       const visible = "article,.note,.left{content-visibility:visible!important}";
       await page.evaluate(`document.styleSheets[0].insertRule("${visible}")`);
-      await page.evaluate(axe);
-      found.push(...(await page.evaluate(run)).map((one: string) => `${scheme} ${width} ${one}`));
+      found.push(...(await page.findBarriers()).map((one) => `${scheme} ${width} ${one}`));
     }
     await page.media("light");
     expect(found).toEqual([]);
   });
+
+  test.each([1280, 400])(
+    "Tab reaches every control of a page of %i pixels, in sight, and leaves the page",
+    async (width) => {
+      const focused = `(() => {
+      const one = document.activeElement;
+      if (one === document.body) return "the end";
+      const { left, top, width, height } = one.getBoundingClientRect();
+      const above = document.elementFromPoint(left + width / 2, top + height / 2);
+      const isMarked = [one, one.parentElement].some((marked) => {
+        const { outlineStyle, boxShadow } = getComputedStyle(marked);
+        return outlineStyle !== "none" || boxShadow !== "none";
+      });
+      const isSeen = one.contains(above) || above?.contains(one);
+      return (one.getAttribute("aria-label") ?? one.innerText) + (isMarked ? "" : " (not marked)") + (isSeen ? "" : " (covered)");
+    })()`;
+      await open("", width);
+      const reached: string[] = [];
+      do {
+        await page.press("Tab");
+        reached.push(await page.evaluate(focused));
+      } while (reached.at(-1) !== "the end" && reached.length < 100);
+      const first = [
+        "To the conversation",
+        ...(width === 1280 ? ["Search everything", "Keys (?)"] : ["Tree", "Download"]),
+      ];
+      expect(reached.slice(0, first.length)).toEqual(first);
+      expect(reached.filter((one) => one.endsWith(")") && one !== "Keys (?)")).toEqual([]);
+      expect(reached.filter((one) => one.startsWith("Copy the link")).length).toBeGreaterThan(20);
+      expect(reached.at(-1)).toBe("the end");
+      expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+    },
+  );
 
   test("paper has the shown path alone", SWEEP, async () => {
     await open(`#${BRANCH}`);

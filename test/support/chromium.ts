@@ -1,7 +1,8 @@
 /** A Chromium that tests look at pages with, driven over its debugging pipe. A process has one for all of its pages. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -148,8 +149,10 @@ export class BrowserPage {
   /** Presses a key, and waits until its effect is drawn. */
   async press(key: string): Promise<void> {
     const text = key.length === 1 ? key : key === "Enter" ? "\r" : undefined;
-    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text });
-    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key });
+    // The focus moves by the code alone.
+    const windowsVirtualKeyCode = key === "Tab" ? 9 : undefined;
+    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text, windowsVirtualKeyCode });
+    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key, windowsVirtualKeyCode });
     await this.drawn();
   }
 
@@ -165,6 +168,13 @@ export class BrowserPage {
       if (Date.now() - started > 20_000) throw new Error(`It did not become true: ${expression}`);
       await this.drawn();
     }
+  }
+
+  /** Returns the rules of WCAG 2.2 AA that the page breaks, each with places. */
+  async findBarriers(): Promise<string[]> {
+    await this.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
+    return this.evaluate(`axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })
+      .then(({ violations }) => violations.map(({ id, nodes }) => id + " " + nodes.map(({ html }) => html).slice(0, 3)))`);
   }
 
   /** Shows pages as on a dark screen, or on paper. */

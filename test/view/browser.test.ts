@@ -89,6 +89,25 @@ describe("in Chromium", needs(CHROMIUM), () => {
     expect(await styleOf("form", "borderTopWidth")).toBe("0px");
   });
 
+  test("axe finds nothing on any page, light or dark, and none is wider than its window", SWEEP, async () => {
+    const { viewing } = await opened(chain(2));
+    const family = await page.evaluate("document.querySelector('.rows a').href.replace('session?', 'family?')");
+    const found: string[] = [];
+    for (const [scheme, width] of [
+      ["light", 1280],
+      ["dark", 400],
+    ] as const)
+      for (const address of ["", "?q=entry", "costs", family]) {
+        await page.media(scheme);
+        await page.load(new URL(address, viewing.root).href, width, true);
+        expect(await page.evaluate("document.querySelectorAll('main').length"), address).toBe(1);
+        const over = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+        found.push(...(await page.findBarriers()), ...(over > 0 ? [`${address} is ${over} px too wide`] : []));
+      }
+    await page.media("light");
+    expect(found).toEqual([]);
+  });
+
   test("entries come live and in their place, whatever characters their ids have", async () => {
     const [first, second, third] = ["msg:1", 'a "b" <c>', "é/ü"];
     const { file } = await opened([userText(first, null, "one"), assistantText(second, first, "two")]);

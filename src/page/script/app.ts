@@ -107,8 +107,8 @@ export class PageApp {
     this.opener.setAttribute("aria-expanded", "false");
     this.shade.addEventListener("click", () => this.toggle(false));
     const page = document.getElementById("page.main");
-    page?.before(pane, this.shade);
-    document.body.append(this.opener, this.toast);
+    page?.before(this.opener, pane, this.shade);
+    document.body.append(this.toast);
     this.narrow.addEventListener("change", () => this.fit());
     this.fit();
   }
