@@ -1,12 +1,10 @@
 // Times of a fleet with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
 //
-//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
-//                            [--only push,sessions,append,writers,saver] [--write]
+//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5]
+//                            [--only push,sessions,append,writers] [--write]
 //
-// --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver,
-// which it installs into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
-import { execFileSync } from "node:child_process";
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+// --write puts the table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { endFleet, home, measureColdMachines, runFleet, startServer, url, writeTable } from "./fleet-here.js";
 import { writeSession } from "./generate.js";
@@ -15,7 +13,7 @@ import { computePercentile } from "./server.js";
 import { makeSessions } from "./sessions.js";
 
 const options = parseDefaults({
-  ...{ entries: 100_000, sessions: 100, writers: 64, small: 1000, seconds: 5, turns: 200 },
+  ...{ entries: 100_000, sessions: 100, writers: 64, small: 1000, seconds: 5 },
   ...{ only: "", write: false },
 });
 const wanted = (part) => options.only === "" || options.only.split(",").includes(part);
@@ -34,9 +32,6 @@ const perSecond = (bytes, milliseconds) => `${(bytes / 1e3 / milliseconds).toFix
 
 const size = async (...tables) =>
   Number((await sql(`select ${tables.map((name) => `pg_total_relation_size('${name}')`).join(" + ")} as bytes`)).bytes);
-const OURS = ["session", "entry", "pack", "behind", "described", "said", "word", "spent"].map(
-  (name) => `pi_fleet.${name}`,
-);
 const entryOf = (content) => ({ type: "message", message: { role: "user", content } });
 const entryNumber = (n) => entryOf(`say ${n} of what is to be done next`);
 /** Milliseconds of an append to a session of a server. */
@@ -210,103 +205,10 @@ async function atOnce(runs) {
   return { rate: Math.round(took.length / options.seconds), times };
 }
 
-/** Turns as agents make them: of a user, a call, its result and an answer. */
-const turn = (n) => ({
-  asked: `do ${n} `.repeat(20),
-  said: `looking ${n} `.repeat(30),
-  result: `line ${n} of a file `.repeat(150),
-  answered: `done ${n} `.repeat(50),
-});
-
-async function saver() {
-  const writer = startServer("turns");
-  await writer.ask("get_state", {});
-  await client.query(`truncate ${OURS.join(", ")}`);
-  const before = await size(...OURS);
-  const took = [];
-  for (let n = 0; n < options.turns; n++) {
-    const { asked, said, result, answered } = turn(n);
-    const from = performance.now();
-    const call = { type: "toolCall", id: `call-${n}`, name: "read", arguments: { path: `src/${n}.ts` } };
-    for (const message of [
-      { role: "user", content: asked },
-      { role: "assistant", content: [{ type: "text", text: said }, call] },
-      { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [{ type: "text", text: result }] },
-      { role: "assistant", content: [{ type: "text", text: answered }] },
-    ])
-      await writer.ask("append", { entries: [{ type: "message", message }] });
-    took.push(performance.now() - from);
-  }
-  await writer.end();
-  const { n: ours } = await sql(
-    "select (select count(*) from pi_fleet.entry) + (select count(*) from pi_fleet.said) as n",
-  );
-  const late = took.slice(-20);
-  add(
-    `${options.turns} turns of four messages: rows, bytes, a turn at first and at last`,
-    `${ours}, ${megabytes((await size(...OURS)) - before)}, ${computePercentile(took.slice(0, 20), 0.5)} and ${computePercentile(late, 0.5)} ms`,
-  );
-  const folder = join(home, "saver");
-  mkdirSync(folder);
-  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-  const packages = ["@langchain/langgraph", "@langchain/core", "@langchain/langgraph-checkpoint-postgres"];
-  execFileSync("npm", ["install", "--no-audit", "--no-fund", "--silent", ...packages], {
-    cwd: folder,
-    stdio: "ignore",
-  });
-  writeFileSync(join(folder, "run.js"), SAVER);
-  const text = execFileSync(process.execPath, ["run.js", url, String(options.turns)], {
-    cwd: folder,
-    encoding: "utf8",
-  });
-  const theirs = JSON.parse(text);
-  const tables = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"];
-  const { n } = await sql(`select ${tables.map((name) => `(select count(*) from ${name})`).join(" + ")} as n`);
-  add(
-    `- the same with LangGraph's PostgresSaver ${theirs.version}`,
-    `${n}, ${megabytes(await size(...tables))}, ${computePercentile(theirs.took.slice(0, 20), 0.5)} and ${computePercentile(theirs.took.slice(-20), 0.5)} ms`,
-  );
-}
-
-/** A graph of an agent and its tools, which keeps its messages by a PostgresSaver. */
-const SAVER = `
-import { readFileSync } from "node:fs";
-import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
-import { MessagesAnnotation, StateGraph } from "@langchain/langgraph";
-import { PostgresSaver } from "@langchain/langgraph-checkpoint-postgres";
-const [url, turns] = process.argv.slice(2);
-const turn = ${turn};
-const saver = PostgresSaver.fromConnString(url);
-await saver.setup();
-let n = 0;
-const graph = new StateGraph(MessagesAnnotation)
-  .addNode("agent", ({ messages }) => ({
-    messages: [
-      messages.at(-1).getType() === "tool"
-        ? new AIMessage(turn(n).answered)
-        : new AIMessage({ content: turn(n).said, tool_calls: [{ id: "call-" + n, name: "read", args: { path: "src/" + n + ".ts" } }] }),
-    ],
-  }))
-  .addNode("tools", () => ({ messages: [new ToolMessage({ content: turn(n).result, tool_call_id: "call-" + n })] }))
-  .addEdge("__start__", "agent")
-  .addConditionalEdges("agent", ({ messages }) => (messages.at(-1).tool_calls?.length ? "tools" : "__end__"))
-  .addEdge("tools", "agent")
-  .compile({ checkpointer: saver });
-const took = [];
-for (; n < Number(turns); n++) {
-  const from = performance.now();
-  await graph.invoke({ messages: [new HumanMessage(turn(n).asked)] }, { configurable: { thread_id: "one" } });
-  took.push(performance.now() - from);
-}
-const { version } = JSON.parse(readFileSync("node_modules/@langchain/langgraph-checkpoint-postgres/package.json", "utf8"));
-await saver.end();
-console.log(JSON.stringify({ took, version }));
-`;
-
 try {
   runFleet("migrate");
   await client.query("create table bare (line bytea)");
-  for (const [name, part] of Object.entries({ push, sessions, append, writers, saver })) if (wanted(name)) await part();
+  for (const [name, part] of Object.entries({ push, sessions, append, writers })) if (wanted(name)) await part();
 } finally {
   await client.end();
   await endFleet();

@@ -1,5 +1,4 @@
-// Parses the command lines of run.js, floor.js and v2.js (their heads list the options), and makes the folder for all
-// files of a run.
+// Parses the command line of run.js, whose head lists the options, and makes the folder for all files of a run.
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -15,8 +14,6 @@ export const { values: options, positionals } = parseArgs({
     rows: { type: "string", default: "" },
     million: { type: "boolean", default: false },
     shapes: { type: "boolean", default: false },
-    large: { type: "boolean", default: false },
-    write: { type: "boolean", default: false },
     figures: { type: "boolean", default: false },
     readme: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
@@ -34,8 +31,7 @@ export const { values: options, positionals } = parseArgs({
     library: { type: "string", default: join(root, "dist/lib/index.js") },
   },
 });
-export const { quick, large } = options;
-export const million = options.million || large;
+export const { quick, million } = options;
 export const runs = Number(options.runs ?? (quick ? 1 : 5));
 /** Pi takes seconds where we take milliseconds. */
 export const piRuns = Math.min(runs, 3);

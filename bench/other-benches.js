@@ -1,8 +1,8 @@
-// Rows that benches of their own measure, as rows of the table.
+// Rows that bench/catalog.js measures, as rows of the table.
 
 import { fileURLToPath } from "node:url";
 import { counted, runFresh, toFigure } from "./measure.js";
-import { env, million, node, options, program, quick, runs } from "./options.js";
+import { env, node, options, quick } from "./options.js";
 
 /** The finder has a bench of its own. */
 export async function measureListing(pis) {
@@ -22,31 +22,4 @@ export async function measureListing(pis) {
     one("- usage, first time", found.firstUsageMilliseconds, ""),
     one("- usage, warm p95", found.usageP95, "50 ms"),
   ];
-}
-
-const SEGMENTED_GOALS = [
-  [/migration.* lean/, "100 MB/s"],
-  [/migration.* realistic/, "150 MB/s"],
-  [/payload byte, 100000? entries, realistic/, "1.3"],
-  [/entries to 1001/, "1.2 x"],
-  [/resume, V2, 1000000/, "start + 40 ms"],
-];
-
-export const segmentedGoal = (name) => SEGMENTED_GOALS.find(([part]) => part.test(name))?.[1];
-
-/** Session Store V2 has one, too. */
-export async function measureSegmented() {
-  if (options.rows !== "" && !"V2 resume migration".includes(options.rows)) return [];
-  const script = fileURLToPath(new URL("v2.js", import.meta.url));
-  const args = [script, "--json", "--runs", String(runs), "--program", program];
-  const found = await runFresh(node, [...args, ...(quick ? ["--quick"] : []), ...(million ? ["--million"] : [])], env);
-  return (found ?? [])
-    .filter(({ name }) => !name.includes("JSONL"))
-    .map(({ name, unit, ...ours }) => ({
-      what: name.includes("V2") ? name : `V2, ${name}`,
-      unit,
-      goal: segmentedGoal(name),
-      more: unit === "MB/s",
-      ours,
-    }));
 }

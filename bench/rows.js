@@ -28,16 +28,6 @@ import {
   switchTo,
   theirs,
 } from "./asking.js";
-import {
-  appendingMany,
-  importing,
-  opening,
-  openingAgain,
-  plain,
-  sending,
-  sendingAgain,
-  sendingMany,
-} from "./floors/asking.js";
 import { makeId, writeSession } from "./generate.js";
 import { counted, makeRequest } from "./measure.js";
 import { home, million, options, quick } from "./options.js";
@@ -70,7 +60,7 @@ function manySessions(count) {
 /** Goals, for a machine whose bare echo answers its first line within 60 ms. */
 const SIZE_GOALS = {
   1000: { open: "7 ms" },
-  100000: { open: "130 ms", memory: "110 MB", again: "10 ms", context: "12 ms" },
+  100000: { open: "130 ms", memory: "110 MB", context: "12 ms" },
   1000000: { open: "800 ms", memory: "200 MB", context: "25 ms" },
 };
 const modern = Number(process.versions.node.split(".")[0]) >= 22;
@@ -85,18 +75,14 @@ const UNUSUAL = [
   ["broken", 100_000],
 ];
 
-/** A line made of an entry, and written; the floor of appends. */
-const WRITTEN = "made, written, looked at before and after";
-
 const UNITS = { ms: "ms", us: "us", ks: "k/s" };
 const fileOf = (file) => (typeof file === "function" ? file() : file);
 
-/** A task of bench/worker.js: by our library, by the plain one where `floor` names it, and by Pi's. */
-const byLibrary = (task, file, member, floor) => ({
+/** A task of bench/worker.js: by our library, and by Pi's. */
+const byLibrary = (task, file, member) => ({
   unit: UNITS[member],
   more: member === "ks",
   ours: () => run(task, fileOf(file), member),
-  ...(floor && { floor: [floor, () => run(task, fileOf(file), member, plain)] }),
   pi: (pi) => run(task, fileOf(file), member, pi.library, pi.node),
 });
 
@@ -105,7 +91,6 @@ const appends = (entries) => ({
   unit: "k/s",
   more: true,
   ours: () => appending(entries),
-  floor: [WRITTEN, () => appending(entries, plain)],
   pi: (pi) => appending(entries, pi.library, pi.node),
 });
 
@@ -118,15 +103,14 @@ const ofServer = (measure, line = state, piLine = piState) => ({
 
 const first = (child, line) => measureFirstReply(child, line(0));
 
-/** An opening of a session that no index is kept of. */
+/** An opening of a session that an earlier build of ours keeps nothing of. */
 const openAnew = (file, what) => () => {
   forget();
   return switchTo(file, what);
 };
 
 /**
- * Each row: its name and unit, and how ours, the machine and Pi are measured; `floor` is what bench/floor.js measures it
- * against. `more` is better where it says so.
+ * Each row: its name and unit, and how ours, the machine and Pi are measured. `more` is better where it says so.
  */
 export function* makeRows() {
   yield {
@@ -134,7 +118,6 @@ export function* makeRows() {
     unit: "ms",
     goal: modern ? "50 ms" : "95 ms",
     ...ofServer(first),
-    floor: ["bare echo", () => first(echo(), state)],
   };
   yield {
     what: "- where no machine code is kept",
@@ -181,7 +164,6 @@ export function* makeRows() {
       goal: "400 k/s",
       more: true,
       ...ofServer(measurePipelined, line),
-      floor: sendingMany(line),
     };
   const left = [realistic];
   if (million) left.push(makeRowSession("lean", 1_000_000));
@@ -196,7 +178,6 @@ export function* makeRows() {
         return once(ours("--session", file), state(0), away);
       },
       against: ["from none", () => switchTo(makeRowSession("realistic", 1000))],
-      floor: opening(makeRowSession("realistic", 1000)),
       pi: (pi) => piOnSession(pi, file, "switch_session", { sessionPath: makeRowSession("realistic", 1000) }),
     };
   const opened = [makeRowSession("realistic", 1000), realistic];
@@ -209,7 +190,6 @@ export function* makeRows() {
       goal: SIZE_GOALS[entries]?.open,
       ours: openAnew(file),
       against: parseAll(file),
-      floor: opening(file),
       pi: (pi) => piSwitchTo(pi, file),
     };
     yield {
@@ -220,23 +200,12 @@ export function* makeRows() {
       against: ["an idle echo", () => measureMemory(echo(), state(0), "VmHWM")],
       pi: (pi) => run("open", file, "mb", pi.library, pi.node),
     };
-    if (statSync(file).size > 8e6)
-      yield {
-        what: `- again, with its index cache`,
-        unit: "ms",
-        goal: SIZE_GOALS[entries]?.again,
-        prepare: () => switchTo(file),
-        ours: () => switchTo(file),
-        against: parseAll(file),
-        floor: openingAgain(file),
-      };
     yield {
       what: `- its first context`,
       unit: "ms",
       goal: SIZE_GOALS[entries]?.context,
       ours: () => onSession(file, "get_messages"),
       against: ["round trip", () => once(echo(), state(0), state(1))],
-      floor: sending(file, "get_messages"),
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
     };
   }
@@ -250,7 +219,6 @@ export function* makeRows() {
       goal: { 1000: "0.5 ms", 100000: "15 ms", 1000000: "150 ms" }[entries],
       ours: () => onSession(file, "get_fork_messages"),
       against: ["a page of 1,000", () => onSession(file, "get_fork_messages", { limit: 1000 })],
-      floor: sending(file, "get_fork_messages", { isWhole: true }),
       pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
     };
     if (entries < 2000) continue;
@@ -260,7 +228,6 @@ export function* makeRows() {
       goal: { 100000: "150 ms", 1000000: "1500 ms" }[entries],
       ours: () => onSession(file, "get_tree"),
       against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
-      floor: sending(file, "get_tree", { isWhole: true }),
     };
     yield {
       what: "- its memory at most",
@@ -285,7 +252,6 @@ export function* makeRows() {
     goal: "45 ms",
     ours: () => onSession(whole, "get_messages"),
     against: parseAll(whole),
-    floor: sending(whole, "get_messages"),
     pi: (pi) => piOnSession(pi, whole, "get_messages"),
   };
   yield {
@@ -301,7 +267,6 @@ export function* makeRows() {
     goal: "70 ms",
     ours: () => onSession(whole, "get_tree", { format: "nested" }),
     against: parseAll(whole),
-    floor: sending(whole, "get_tree", { params: { format: "nested" } }),
     pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_tree") : undefined),
   };
   yield {
@@ -314,7 +279,6 @@ export function* makeRows() {
         return child.ask([makeRequest(9, "get_tree", { limit: 1000 })]);
       }),
     against: ["round trip", () => once(echo(), state(0), state(1))],
-    floor: sendingAgain(whole, "get_tree", { limit: 1000 }),
   };
   const last = makeId(large - 4 - ((large - 4) % 4));
   yield {
@@ -330,12 +294,11 @@ export function* makeRows() {
     what: "import, library",
     goal: "20 ms",
     ...byLibrary("import", little, "ms"),
-    floor: importing(little),
   };
   yield {
     what: "- then open a small session",
     goal: "3 ms",
-    ...byLibrary("open", little, "ms", "its lines parsed"),
+    ...byLibrary("open", little, "ms"),
   };
   const alone = ["write alone", () => run("append-raw", makeFileName(), "ks")];
   yield { what: "append, library, not durable", goal: "200 k/s", ...appends(0), against: alone };
@@ -343,13 +306,13 @@ export function* makeRows() {
   yield {
     what: "- first 1,000 of a process",
     goal: "110 k/s",
-    ...byLibrary("append-first", makeFileName, "ks", WRITTEN),
+    ...byLibrary("append-first", makeFileName, "ks"),
     against: ["write, looked at before and after", () => run("append-checked", makeFileName(), "ks")],
   };
   yield {
     what: "branchWithSummary, library, p50",
     goal: "10 us",
-    ...byLibrary("summaries", makeFileName, "us", WRITTEN),
+    ...byLibrary("summaries", makeFileName, "us"),
   };
   for (const [count, goal] of [
     [1000, "4 ms"],
@@ -359,16 +322,16 @@ export function* makeRows() {
     yield {
       what: `createBranchedSession at the leaf, library, ${counted(count)} entries`,
       goal,
-      ...byLibrary("branched", file, "ms", "copy, fdatasync, read again"),
+      ...byLibrary("branched", file, "ms"),
       against: ["file copy, fdatasync", () => copy(file())],
     };
   }
   const many = manySessions(quick ? 20 : 1000);
-  yield { what: "list, library, again", goal: "15 ms", ...byLibrary("list-again", many, "ms", "a look at each") };
+  yield { what: "list, library, again", goal: "15 ms", ...byLibrary("list-again", many, "ms") };
   yield {
     what: "continueRecent, library",
     goal: "5 ms",
-    ...byLibrary("recent", many, "ms", "a look at each, a header"),
+    ...byLibrary("recent", many, "ms"),
   };
   yield { what: "- where no session is of the working directory", ...byLibrary("recent-none", many, "ms") };
   yield {
@@ -389,7 +352,6 @@ export function* makeRows() {
         await child.ask([appendRequest("warm")]);
         return total / (await child.keepAsking(total, 1000, appendRequest));
       }),
-    floor: appendingMany(appendRequest, total),
     against: ["one fdatasync each", async () => 1000 / (await run("sync", makeFileName(), "us"))],
   };
   yield {

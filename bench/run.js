@@ -28,15 +28,17 @@ import { toFigures, writeFigures } from "./figures.js";
 import { formatTable } from "./measure.js";
 import { measureRows, warmUp } from "./measuring.js";
 import { home, million, options, positionals, quick, runs } from "./options.js";
-import { measureListing, measureSegmented } from "./other-benches.js";
+import { measureListing } from "./other-benches.js";
 import { findPis } from "./pi.js";
 import { makeRows } from "./rows.js";
 import { measureScaling } from "./scaling.js";
-import { makeUsualRows as usualRows } from "./usual.js";
+import { makeUsualRows } from "./usual.js";
+import { makeContainerRows } from "./v2.js";
 
 function* allRows() {
-  yield* usualRows();
+  yield* makeUsualRows();
   yield* makeRows();
+  yield* makeContainerRows();
 }
 
 function print(results) {
@@ -67,11 +69,7 @@ try {
         processors: cpus().length,
         load,
         runs,
-        rows: [
-          ...(await measureRows(allRows(), { builds, pis })),
-          ...(await measureSegmented()),
-          ...(await measureListing(pis)),
-        ],
+        rows: [...(await measureRows(allRows(), { builds, pis })), ...(await measureListing(pis))],
       };
       if (options.json) console.log(JSON.stringify(results, null, 2));
       else print(results);

@@ -434,7 +434,6 @@ export class Workspace {
       } finally {
         session.close();
       }
-    this.stores.settle?.();
     this.stores.catalog.close();
     if (failed !== undefined) throw failed;
   }

@@ -30,8 +30,8 @@ import {
 import { type Disk, exists, getInfoIfPresent, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, useFile } from "../fs/files.ts";
 import { listNames } from "../fs/folders.ts";
-import { CHUNK, scanLines } from "../log/lines.ts";
-import { crc32c, formatCrc, makeFastMemory, type SummedMemory } from "./crc32c.ts";
+import { scanLines } from "../log/lines.ts";
+import { crc32c, formatCrc } from "./crc32c.ts";
 import {
   type Checkpoint,
   type Counters,
@@ -83,7 +83,6 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   const segments = auditor.segments();
   const indexSize = getInfoIfPresent(disk, indexFile(container))?.size ?? 0;
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
-  auditor.expect(total);
   let done = 0;
   const report = async (bytes: number): Promise<void> => {
     done += bytes;
@@ -135,8 +134,6 @@ class Auditor {
   private readonly heads = new HeadReader(new Nodes());
   private readonly rows = new AuditedRows();
   private readonly tree = new AuditedTree();
-  /** Memory for the chunks of a large container. */
-  private memory: SummedMemory | undefined;
 
   /** The counters up to the last whole frame. */
   private readonly end = { chain: GENESIS, messages: 0, branches: 0, compactions: 0, bytes: 0, segmentSeq: 0, crc: 0 };
@@ -151,11 +148,6 @@ class Auditor {
     this.disk = disk;
     this.container = container;
     this.staging = staging;
-  }
-
-  /** Goes over a container of this many bytes. Small ones are done before the fast memory would be made. */
-  expect(bytes: number): void {
-    if (bytes > 4 * CHUNK) this.memory = makeFastMemory();
   }
 
   /** Reports a fault that loses entries. */
@@ -266,17 +258,10 @@ class Auditor {
   ): void {
     this.reading("INV-003", file, () =>
       useFile(this.disk, openFile(this.disk, path), (fd) => {
-        const { tail, size } = scanLines(
-          this.disk,
-          fd,
-          0,
-          0,
-          {
-            line: (_number, start, b, at, end) => checkLine(start, b, at, end),
-            long: (_number, start, length) => long(fd, start, length),
-          },
-          this.memory?.bytes,
-        );
+        const { tail, size } = scanLines(this.disk, fd, 0, 0, {
+          line: (_number, start, b, at, end) => checkLine(start, b, at, end),
+          long: (_number, start, length) => long(fd, start, length),
+        });
         const spot = { byteOffset: tail, length: size - tail, recoverable: true };
         if (tail < size) this.find("INV-003", file, cutOff, spot);
       }),
@@ -331,7 +316,7 @@ class Auditor {
     end: number,
   ): void {
     const length = end + 1 - at;
-    const { rows, tree, memory } = this;
+    const { rows, tree } = this;
     const place = this.frameCount;
     const hasRow = place < rows.count;
     let entryId: string | undefined = rows.ids[place];
@@ -349,7 +334,7 @@ class Auditor {
       return;
     }
     entryId = frame.entryId;
-    const crc = b === memory?.bytes ? memory.crc(at, end + 1) : crc32c(b, at, end + 1);
+    const crc = crc32c(b, at, end + 1);
     if (frame.segmentSeq !== seq) report("INV-002", `the frame says segment ${frame.segmentSeq}`);
     if (frame.frameSeq !== frameSeq)
       report("INV-002", `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`);

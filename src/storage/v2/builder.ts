@@ -23,7 +23,7 @@ import { makePlaceholder } from "../log/known-entries.ts";
 import { CHUNK } from "../log/lines.ts";
 import { ManifestCounters, makeCheckpoint } from "./checkpoints.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { crc32c, formatCrc, makeFastMemory, makePlainMemory, type SummedMemory } from "./crc32c.ts";
+import { crc32c, formatCrc } from "./crc32c.ts";
 import {
   type CheckpointReason,
   encodeCheckpoint,
@@ -47,14 +47,6 @@ export interface NextFrame {
   readonly tail: Tail;
 }
 
-/** Place of a frame, and the function that computes its checksum there. */
-interface FrameAllocator {
-  readonly take: (length: number) => Buffer;
-  readonly crc: (frame: Buffer) => number;
-}
-
-const NEW_ALLOCATOR: FrameAllocator = { take: (length) => Buffer.allocUnsafe(length), crc: (frame) => crc32c(frame) };
-
 /** Encodes the frame of an entry after a tail into a room. Throws invalid_entry when it is too large. */
 export function encodeNextFrame(
   tail: Tail,
@@ -63,7 +55,7 @@ export function encodeNextFrame(
   payload: Uint8Array,
   now: string,
   segmentBytes: number,
-  allocator = NEW_ALLOCATOR,
+  allocate: (length: number) => Buffer = Buffer.allocUnsafe,
 ): NextFrame {
   const entryId = nodes.id(position);
   const entry = { entryId, parentEntryId: nodes.parentIdOf(position), entryType: nodes.type(position) };
@@ -86,9 +78,9 @@ export function encodeNextFrame(
       `The entry ${entryId} takes ${length} bytes as a frame, and a segment holds ${limit}. Keep large content outside, or use a jsonl session.`,
       { entryId, bytes: length, limit },
     );
-  const bytes = allocator.take(length);
+  const bytes = allocate(length);
   const payloadStart = writeFrame(bytes, head, payload);
-  const crc = allocator.crc(bytes);
+  const crc = crc32c(bytes);
   const start = isNew ? 0 : tail.segmentSize;
   const { segmentSeq, frameSeq } = at;
   const row = {
@@ -130,9 +122,8 @@ export class Builder implements StoreEnd {
   private readonly heads = new HeadReader(this.nodes);
   private segment = -1;
   private index = -1;
-  /** Memory that begins with the frames that are not written yet; the fast one from the second chunk on. */
-  private frames = makePlainMemory(CHUNK);
-  private fast: SummedMemory | undefined;
+  /** Memory that begins with the frames that are not written yet. */
+  private frames = Buffer.allocUnsafe(CHUNK);
   private framesLength = 0;
   private now = "";
   /** Buffer that begins with their rows: a text of them all takes seven times as long to make and to encode. */
@@ -201,13 +192,13 @@ export class Builder implements StoreEnd {
       payload,
       this.now,
       this.options.segmentBytes,
-      this.allocator,
+      this.allocate,
     );
     if (frame.isNew) {
       this.flush();
       this.segment = this.options.disk.create(segmentFile(this.folder, frame.extent.segmentSeq));
       this.unsynced.push(this.segment);
-      this.frames.bytes.set(frame.bytes);
+      this.frames.set(frame.bytes);
     }
     this.extents.set(position, frame.extent);
     this.tail = frame.tail;
@@ -216,17 +207,11 @@ export class Builder implements StoreEnd {
     return position;
   }
 
-  /** The room after the frames that wait, which are written first when the next one does not fit. */
-  private readonly allocator: FrameAllocator = {
-    take: (length) => {
-      if (this.framesLength + length > this.frames.bytes.length) {
-        this.flush();
-        this.fast ??= makeFastMemory();
-        this.frames = length > CHUNK ? makePlainMemory(length) : this.fast;
-      }
-      return this.frames.bytes.subarray(this.framesLength, this.framesLength + length);
-    },
-    crc: ({ length }) => this.frames.crc(this.framesLength, this.framesLength + length),
+  /** Returns the room after the frames that wait, which are written first when the next one does not fit. */
+  private readonly allocate = (length: number): Buffer => {
+    if (this.framesLength + length > this.frames.length) this.flush();
+    if (length > this.frames.length) this.frames = Buffer.allocUnsafe(length);
+    return this.frames.subarray(this.framesLength, this.framesLength + length);
   };
 
   private addRow(row: string): void {
@@ -239,7 +224,7 @@ export class Builder implements StoreEnd {
 
   private flush(): void {
     const { disk } = this.options;
-    if (this.framesLength > 0) writeAll(disk, this.segment, this.frames.bytes.subarray(0, this.framesLength));
+    if (this.framesLength > 0) writeAll(disk, this.segment, this.frames.subarray(0, this.framesLength));
     if (this.rowsLength > 0) {
       const last = this.rows.subarray(this.lastRowStart, this.rowsLength);
       writeAll(disk, this.index, this.rows.subarray(0, this.rowsLength));

@@ -1,10 +1,4 @@
-/**
- * CRC-32C (Castagnoli), of bytes anywhere, and three times as fast of bytes in the memory of a WebAssembly module
- * (crc32c.wat), 3.5 GB/s: for passes over all frames of a container.
- */
-
-import { CHUNK } from "../log/lines.ts";
-import { MODULE } from "./crc32c-module.ts";
+/** CRC-32C (Castagnoli), which Node does not have. */
 
 const POLYNOMIAL = 0x82f63b78;
 /** Values in a table. */
@@ -53,38 +47,4 @@ const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase(
 /** Returns a CRC as eight upper-case hex digits. */
 export function formatCrc(crc: number): string {
   return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
-}
-
-/** Memory, with the checksums of its content. */
-export interface SummedMemory {
-  readonly bytes: Buffer;
-  /** Returns the CRC-32C of `bytes[start, end)`. */
-  readonly crc: (start: number, end: number) => number;
-}
-
-/** Returns memory of any length. */
-export function makePlainMemory(length: number): SummedMemory {
-  const bytes = Buffer.allocUnsafe(length);
-  return { bytes, crc: (start, end) => crc32c(bytes, start, end) };
-}
-
-type SumExports = { readonly memory: WebAssembly.Memory; readonly crc: (at: number, end: number) => number };
-
-/** Position of the bytes in the module's memory: after sixteen tables. */
-const PLACE = 16 * VALUES * 4;
-
-/** Returns memory of a chunk in a module of its own, made in 0.5 ms; where there is no WebAssembly, plain memory. */
-export function makeFastMemory(): SummedMemory {
-  try {
-    const { Module, Instance } = WebAssembly;
-    const { exports } = new Instance(new Module(Buffer.from(MODULE, "base64")));
-    const { memory, crc } = exports as SumExports;
-    fillTables(new Uint32Array(memory.buffer, 0, PLACE / 4));
-    return {
-      bytes: Buffer.from(memory.buffer, PLACE, CHUNK),
-      crc: (start, end) => crc(PLACE + start, PLACE + end) >>> 0,
-    };
-  } catch {
-    return makePlainMemory(CHUNK);
-  }
 }

@@ -3,11 +3,11 @@
  * document.
  */
 
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { decodeText, toBytes, trimLine } from "../../../src/core/json/json.ts";
-import { crc32c, formatCrc, makeFastMemory, makePlainMemory } from "../../../src/storage/v2/crc32c.ts";
+import { crc32c, formatCrc } from "../../../src/storage/v2/crc32c.ts";
 import { decodeFrame, decodeHead, decodeRow, encodeRow, type Frame, Malformed } from "../../../src/storage/v2/frame.ts";
-import { forSeedsAsync } from "../../support/random.ts";
+import { forSeeds } from "../../support/random.ts";
 import { encodeFrame, slowCrc } from "../../support/v2.ts";
 
 const FIRST = `{"id":"a1b2c3d4","message":{"content":"Hello","role":"user","timestamp":1706918401000},"timestamp":"2026-02-03T22:52:06.410Z","type":"message"}`;
@@ -38,25 +38,14 @@ const lineOf = (bytes: Uint8Array) => decodeText(bytes.subarray(0, bytes.length 
 const decoded = (text: string): Frame => decodeFrame(toBytes(text));
 
 describe("the vectors", () => {
-  test("of CRC-32C hold, at any length and offset, in a memory of its own, and where there is no WebAssembly", async () => {
+  test("of CRC-32C hold, at any length and offset", () => {
     expect(formatCrc(crc32c(toBytes("123456789")))).toBe("E3069283");
     expect(formatCrc(crc32c(new Uint8Array(0)))).toBe("00000000");
-    const memories = [makeFastMemory(), makePlainMemory(1 << 20)];
-    vi.stubGlobal("WebAssembly", undefined);
-    memories.push(makeFastMemory());
-    vi.unstubAllGlobals();
-    await forSeedsAsync(8, async (random) => {
+    forSeeds(8, (random) => {
       const text = random.hex(random.int(200));
       const from = random.int(9);
       expect(formatCrc(crc32c(toBytes("x".repeat(from) + text), from))).toBe(slowCrc(text));
-      // And to the last byte.
-      for (const { bytes, crc } of memories)
-        for (const at of [from, bytes.length - text.length]) {
-          bytes.write(text, at);
-          expect(formatCrc(crc(at, at + text.length))).toBe(slowCrc(text));
-        }
     });
-    expect(new Set(memories.map(({ bytes }) => bytes.length))).toEqual(new Set([1 << 20]));
   });
 });
 

@@ -9,11 +9,11 @@ import { EMPTY, getHeaderFacts, type Scan } from "../../../storage/catalog/summa
 import { pause } from "../../../storage/fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
 import { findAllowed } from "../../../storage/fs/files.ts";
+import { KnownFolders } from "../../../storage/fs/known-folders.ts";
 import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
 import { hashQuickly } from "../read/survey.ts";
 import { getDatabaseInfo, listDatabaseSessions } from "./databases.ts";
 import { makePathWithin } from "./gathered.ts";
-import { KnownFolders } from "./known-folders.ts";
 import { type AgentPlace, listFiles, listUnread } from "./places.ts";
 import type { ForeignStore } from "./store.ts";
 

@@ -7,6 +7,7 @@ import type { UnreadFile } from "../../../core/ports/catalog.ts";
 import { type Disk, exists, type FileInfo, type Named } from "../../../storage/fs/disk.ts";
 import { findAllowed, getInfo, readBeginning, readIfThere, useFile } from "../../../storage/fs/files.ts";
 import { listFolder } from "../../../storage/fs/folders.ts";
+import type { ListFolder } from "../../../storage/fs/known-folders.ts";
 import { findAgentRoots, type Variables } from "../../../storage/fs/paths.ts";
 import { isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
 import { holdsMessage } from "../read/cline/cline.ts";
@@ -14,7 +15,6 @@ import { BYTES_SEEN, type SourceBase } from "../read/translator.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
 import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
 import { findUnreadDatabase } from "./databases.ts";
-import type { ListFolder } from "./known-folders.ts";
 import { TASK_MESSAGES } from "./source.ts";
 
 /** A folder of session files of one agent. */

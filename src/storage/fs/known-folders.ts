@@ -6,24 +6,19 @@
  */
 
 import { basename, dirname, join, sep } from "node:path";
-import { pause } from "../../../storage/fs/chunked-io.ts";
-import type { Disk, FileInfo, Named } from "../../../storage/fs/disk.ts";
-import { getInfo } from "../../../storage/fs/files.ts";
-import { listFolder } from "../../../storage/fs/folders.ts";
-import {
-  type FoundStamp,
-  isSameFile,
-  isSameStamp,
-  isYoung,
-  readDiskClock,
-  toFoundStamp,
-} from "../../../storage/fs/stamps.ts";
+import { pause } from "./chunked-io.ts";
+import type { Disk, FileInfo, Named } from "./disk.ts";
+import { getInfo } from "./files.ts";
+import { listFolder } from "./folders.ts";
+import { type FoundStamp, isSameFile, isSameStamp, isYoung, readDiskClock, toFoundStamp } from "./stamps.ts";
 
 /** Returns the entries of a folder; an empty list when it is missing. Throws errno errors. */
 export type ListFolder = (folder: string) => readonly Named[];
 
 /** Number of files from which on folders are watched: below, all stamps take 3 ms at most. */
 const WATCH_FROM = 500;
+/** Names of lock files, of their notes, and of temporary files. */
+const OURS = /^\.(?:pi-session-\d+\.(?:lock|holder)|.+\.tmp)$/;
 /** Most watched folders: each takes 0.3 ms once, and a part of the system's limit for all programs. */
 const MOST_WATCHED = 1000;
 /** Notifications since all was looked at, beyond which the system may have dropped some. */
@@ -182,6 +177,8 @@ export class KnownFolders {
     if (!this.isWatchable || this.watches >= MOST_WATCHED) return undefined;
     const watch: FolderWatch = { dirty: new Set(), stop: () => {} };
     const stop = disk.watch?.(folder, (name) => {
+      // Our lock files and temporary files are created and removed all the time.
+      if (name !== null && OURS.test(name)) return;
       this.notifications++;
       this.hasNews = true;
       if (name === null) watch.dirty = null;
