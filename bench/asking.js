@@ -115,7 +115,7 @@ export const piOnSession = (pi, file, type, params) =>
 export const run = async (task, file, member, from = build.library, runner = node) =>
   (await runFresh(runner, ["--max-old-space-size=8192", worker, task, file, from], envOf(build)))?.[member];
 
-/** Forgets what earlier builds of ours kept of the sessions of earlier rows. */
+/** Forgets the sessions of earlier rows. */
 export function forget() {
   rmSync(join(build.state, "spines"), { recursive: true, force: true });
 }

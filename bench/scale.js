@@ -93,10 +93,14 @@ async function session() {
   writeSession(file, count, "realistic");
   const bytes = statSync(file).size;
   const name = `a session of ${formatNumber(bytes / 1e9)} GB, ${counted(count)} entries`;
-  const { child, took } = await opened(file);
+  let { child, took } = await opened(file);
   add(`${name}: opened`, ms(took), "", `${formatNumber(bytes / 1e3 / took)} MB/s`);
   add("- its first context", ms((await child.result("get_context")).took));
   add("- memory at most", mb(child.memory("VmHWM")));
+  await child.end();
+  ({ child, took } = await opened(file));
+  add("- opened again", ms(took));
+  add("- its first context", ms((await child.result("get_context")).took));
   const cursor = String(count - 100);
   const page = await child.result("get_entries", { cursor, limit: 100 });
   if (page.result?.entries.at(-1).id !== makeId(count - 1))
@@ -264,7 +268,8 @@ async function cold() {
     ["1,000 entries", small],
     [`${counted(count)} entries`, large],
   ]) {
-    const opening = async (isCold) => {
+    const opening = async (isKept, isCold) => {
+      if (!isKept) rmSync(join(env.PI_SESSION_SERVER_STATE_DIR, "spines"), { recursive: true, force: true });
       const child = await started("--no-session");
       if (isCold) drop([file, ...filesBelow(env.PI_SESSION_SERVER_STATE_DIR)]);
       const from = performance.now();
@@ -274,8 +279,11 @@ async function cold() {
       await child.end();
       return took;
     };
-    const coldTook = await medians(() => opening(true));
-    const warmTook = await medians(() => opening(false));
+    const both = async (isKept) => [
+      await medians(() => opening(isKept, true)),
+      await medians(() => opening(isKept, false)),
+    ];
+    const [coldTook, warmTook] = await both(false);
     const bytes = formatNumber(statSync(file).size / 1e6);
     add(
       `switch_session and first context, ${name}, ${bytes} MB, cold`,
@@ -283,6 +291,8 @@ async function cold() {
       "",
       `in the page cache ${ms(warmTook)}`,
     );
+    const [coldAgain, warmAgain] = await both(true);
+    add("- again, with its index cache, cold", ms(coldAgain), "", `in the page cache ${ms(warmAgain)}`);
   }
   rmSync(large);
   rmSync(small);

@@ -21,6 +21,7 @@ import {
 import { QUARANTINE_FOLDER } from "../storage/fs/quarantine.ts";
 import { makeJsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, shareLocks } from "../storage/locks/locks.ts";
+import { makeSnapshotCache } from "../storage/log/snapshot-cache.ts";
 import { makeMemoryStore } from "../storage/memory.ts";
 import { makeOpenings } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
@@ -61,6 +62,9 @@ function locksFor(stateFolder: string): Locks {
   return known;
 }
 
+/** Milliseconds until the work that no caller waits for. */
+const PUT_OFF = 50;
+
 /** Returns the stores of a session folder. */
 export function storesFor(
   folder: string,
@@ -70,8 +74,10 @@ export function storesFor(
   const { state } = storagePaths();
   const paths = { flat: folder, state };
   const cwd = process.cwd();
+  const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
+  const snapshots = makeSnapshotCache(disk, state, undefined, later);
   const quarantine = join(state, QUARANTINE_FOLDER);
-  const common = { disk, env, locks: locksFor(state), durability, quarantine };
+  const common = { disk, env, locks: locksFor(state), durability, snapshots, quarantine };
   return makeOpenings(
     { disk, paths, durability, cwd, kind },
     {

@@ -38,6 +38,9 @@ import { Connection } from "./host-connection.ts";
 import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
 import { type ServerSettings, SettingsError } from "./settings.ts";
 
+/** Milliseconds before deferred work starts; the reply has been sent long before. */
+const PUT_OFF_MS = 50;
+
 export interface World {
   readonly input: Readable;
   readonly output: Writable;
@@ -119,6 +122,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : findDesktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
+    later: (work) => setTimeout(work, PUT_OFF_MS).unref(),
     fleet,
     leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });

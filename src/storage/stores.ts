@@ -50,6 +50,7 @@ import { readStoredBytes, writeOutput } from "./lifecycle/output-file.ts";
 import { recordMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
 import { FileLog } from "./log/file-log.ts";
+import { makeSnapshotCache } from "./log/snapshot-cache.ts";
 import { makeMemoryStore } from "./memory.ts";
 import { findCurrentFile, MIGRATED, makeOpenings, type OpeningOptions } from "./opening.ts";
 import { openQuarantine } from "./quarantined-entries.ts";
@@ -77,6 +78,8 @@ interface StoresOptions extends OpeningOptions {
   readonly userFolders?: LifecycleDeps["userFolders"];
   /** True if other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
+  /** Runs work that no caller waits for; without it, nothing is postponed. */
+  readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
   readonly fleet?: ConnectedFleet;
   /** True if there is a fleet that is not asked, because nothing may be fetched. */
@@ -85,7 +88,8 @@ interface StoresOptions extends OpeningOptions {
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
-  const common = { ...options, quarantine: join(paths.state, "quarantine") };
+  const snapshots = makeSnapshotCache(disk, paths.state, undefined, options.later);
+  const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
   const fleet = readOnly ? undefined : options.fleet?.makeStores({ disk, env, stateFolder: paths.state });
   const containers = { ...common, containerFor: (header: SessionHeader) => makeContainerPath(paths, header) };
@@ -116,7 +120,7 @@ export function makeStores(options: StoresOptions): Stores {
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = makeDiskWithBytes(disk, file, readDatabaseLines(disk, file));
-    return makeJsonlStore({ ...files, disk: shown }).open(file, true);
+    return makeJsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
@@ -300,6 +304,7 @@ export function makeStores(options: StoresOptions): Stores {
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     pause,
+    settle: () => snapshots.settle(),
     operations,
     lifeCycle: makeWhenUsed(() => {
       const own = makeLifeCycle(lifeCycleDeps);

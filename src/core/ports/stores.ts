@@ -141,6 +141,8 @@ export interface Stores {
   ): string | undefined;
   /** Lets whatever else waits have its turn, in the middle of long work. */
   pause(): Promise<void>;
+  /** Writes data that was postponed until the server is idle. */
+  settle?(): void;
   readonly catalog: Catalog;
   /** Missing without a fleet. */
   readonly fleet?: FleetAdmin;

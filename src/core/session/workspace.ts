@@ -434,6 +434,7 @@ export class Workspace {
       } finally {
         session.close();
       }
+    this.stores.settle?.();
     this.stores.catalog.close();
     if (failed !== undefined) throw failed;
   }

@@ -140,6 +140,20 @@ export interface NodesRest {
   readonly forward: readonly number[];
   readonly missingParent: readonly (readonly [number, string])[];
   readonly bridged: readonly number[];
+  readonly figures?: Omit<TreeCounters, "columns"> | null;
+}
+
+/** Columns that a tree computes from nodes, with a number for each node. */
+export const COUNTERS = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
+
+/** Counts that a tree computes from its nodes, kept with them for the next opening. */
+export interface TreeCounters {
+  /** Number of nodes that were counted. */
+  readonly count: number;
+  readonly hidden: number;
+  readonly branchCount: number;
+  readonly hasEdits: boolean;
+  readonly columns: Readonly<Record<(typeof COUNTERS)[number], Int32Array>>;
 }
 
 /** All data of nodes, for keeping it outside of the process. The columns may be longer than `count`. */
@@ -151,6 +165,7 @@ export interface NodesImage {
   readonly roles: Uint8Array;
   readonly flags: Uint8Array;
   readonly table: Uint32Array;
+  readonly counterColumns: TreeCounters["columns"] | null;
   readonly rest: NodesRest;
 }
 
@@ -456,6 +471,17 @@ export class Nodes {
     this.flags[position] |= HEAD_SUMMARY;
   }
 
+  /** Returns the data that the tree of these nodes has computed from them. */
+  currentCounters: () => TreeCounters | null = () => null;
+  private keptCounters: TreeCounters | null = null;
+
+  /** Returns the data that was computed from the first nodes and kept with them; null on later calls. */
+  takeCounters(): TreeCounters | null {
+    const kept = this.keptCounters;
+    this.keptCounters = null;
+    return kept;
+  }
+
   /** Number of messages that turned out to be unreadable after their nodes were known. */
   losses = 0;
 
@@ -463,6 +489,7 @@ export class Nodes {
   lose(position: number): void {
     this.flags[position] = (this.flags[position] | HEAD_NO_MESSAGE) & ~HEAD_SUMMARY;
     this.losses++;
+    this.keptCounters = null;
   }
 
   /** Number of times that nodes were forgotten: other nodes may have their positions since then. */
@@ -489,6 +516,7 @@ export class Nodes {
     }
     this.messageStarts.values.fill(0, count);
     this.count = count;
+    if (this.keptCounters && this.keptCounters.count > count) this.keptCounters = null;
     if (packed) this.retable(this.table.length);
   }
 
@@ -512,9 +540,11 @@ export class Nodes {
   /** Returns a view of all data of the nodes as it is now. */
   image(): NodesImage {
     const { count } = this;
+    const { columns = null, ...counters } = this.currentCounters() ?? {};
     return {
       count,
       ...this.columns(),
+      counterColumns: columns,
       ids: this.ids.subarray(0, count),
       table: this.table,
       rest: {
@@ -528,6 +558,7 @@ export class Nodes {
         forward: [...this.forward],
         missingParent: [...this.missingParent],
         bridged: [...this.bridged],
+        figures: columns && (counters as Omit<TreeCounters, "columns">),
       },
     };
   }
@@ -555,6 +586,7 @@ export class Nodes {
     for (const position of rest.forward) this.forward.add(position);
     for (const [position, id] of rest.missingParent) this.missingParent.set(position, id);
     for (const position of rest.bridged) this.bridged.add(position);
+    if (image.counterColumns && rest.figures) this.keptCounters = { ...rest.figures, columns: image.counterColumns };
     // An image may come without its table.
     if (image.table.length === 0) this.retable(2 ** Math.ceil(Math.log2(Math.max(64, 2 * (image.count + 1)))));
     return true;

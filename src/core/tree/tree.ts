@@ -1,6 +1,17 @@
 /** The tree of one session: its nodes, its leaf, and running counts that make state cheap at any size. */
 
-import { Column, HEAD_MARKER, HEAD_NO_MESSAGE, KNOWN_TYPES, MISSING, type Nodes, ROLES, ROOT } from "./nodes.ts";
+import {
+  COUNTERS,
+  Column,
+  HEAD_MARKER,
+  HEAD_NO_MESSAGE,
+  KNOWN_TYPES,
+  MISSING,
+  type Nodes,
+  ROLES,
+  ROOT,
+  type TreeCounters,
+} from "./nodes.ts";
 
 export interface Label {
   readonly label: string;
@@ -46,8 +57,6 @@ const DOES_BY_TYPE: Partial<Record<(typeof KNOWN_TYPES)[number], number>> = {
 const DOES = Uint8Array.from(KNOWN_TYPES, (type) => DOES_BY_TYPE[type] ?? 0);
 const SYSTEM = ROLES.indexOf("system");
 const ASSISTANT = ROLES.indexOf("assistant");
-/** The columns, with a number for each node. */
-const COUNTERS = ["depths", "childCounts", "yields", "systems", "compactions", "models", "levels"] as const;
 /** Room for entries that are appended next. */
 const EXTRA_CAPACITY = 1024;
 
@@ -76,9 +85,12 @@ export class Tree {
   constructor(nodes: Nodes, facts: TreeFacts) {
     this.nodes = nodes;
     this.facts = facts;
+    const known = nodes.takeCounters();
     const order = nodes.forward.size > 0 ? parentsFirst(nodes) : undefined;
-    for (const name of COUNTERS) this[name] = new Column(new Int32Array(nodes.count + EXTRA_CAPACITY));
-    this.extendRange(0, nodes.count, order);
+    if (known && !order) this.resume(known);
+    else for (const name of COUNTERS) this[name] = new Column(new Int32Array(nodes.count + EXTRA_CAPACITY));
+    this.extendRange(this.extended, nodes.count, order);
+    nodes.currentCounters = () => this.counters();
   }
 
   /** Position of the current leaf, or {@link ROOT} before the first entry. */
@@ -89,6 +101,23 @@ export class Tree {
   /** Returns this tree with another leaf. */
   at(leaf: () => number): Tree {
     return Object.create(this, { leaf: { get: leaf } });
+  }
+
+  /** Returns the data computed from all nodes, for keeping it with them; null while some are not added. */
+  private counters(): TreeCounters | null {
+    const { nodes, extended: count, hidden, branchCount, hasEdits } = this;
+    if (count !== nodes.count) return null;
+    const columns = COUNTERS.map((name) => [name, this[name].values.subarray(0, count)]);
+    return { count, hidden, branchCount, hasEdits, columns: Object.fromEntries(columns) };
+  }
+
+  /** Continues from the counts that were kept of the first nodes. */
+  private resume({ count, hidden, branchCount, hasEdits, columns }: TreeCounters): void {
+    this.extended = count;
+    this.hidden = hidden;
+    this.branchCount = branchCount;
+    this.hasEdits = hasEdits;
+    for (const name of COUNTERS) this[name] = new Column(columns[name]);
   }
 
   /** Adds the node at `position`, whose parent has been added before. */

@@ -24,13 +24,13 @@ import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
 import { createFile, encodeFile, type Published, requireNewId, setRepairedLines, swapFile } from "./create-and-swap.ts";
+import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import type { FileHeader } from "./header.ts";
 import { OtherWriters } from "./other-writers.ts";
 import { LineRecords } from "./records.ts";
 import { LineScanner, type ScannedParts } from "./scan.ts";
 import { FileEnd, SessionFile } from "./session-file.ts";
-import type { WrittenLines } from "./written-lines.ts";
 
 export interface JsonlOptions extends FileLogOptions {
   /** Returns the path of a new session's file. */
@@ -71,6 +71,7 @@ export class JsonlBackend implements Backend {
   private readonly end = new FileEnd();
   private readonly scanner: LineScanner;
   private readonly others: OtherWriters;
+  private readonly index: FileIndex;
   private readonly tail: FileTail;
 
   constructor(options: JsonlOptions, path: string, thorough = false) {
@@ -86,6 +87,7 @@ export class JsonlBackend implements Backend {
     const parts = { file: this.file, entries, records: this.records, end };
     this.scanner = new LineScanner(parts, env, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
+    this.index = new FileIndex(parts, this.scanner, options.snapshots);
     this.tail = new FileTail(parts, this.others, options);
   }
 
@@ -117,11 +119,15 @@ export class JsonlBackend implements Backend {
     return isSeen && !this.scanner.thorough;
   }
 
-  get isPlain(): boolean {
+  /** True if every node follows from its line alone. */
+  private get isLiteral(): boolean {
     const { damage, overrides, nodes } = this.entries;
+    return damage.length === 0 && overrides.size === 0 && !this.reader.isAmbiguous && nodes.aliases === 0;
+  }
+
+  get isPlain(): boolean {
     const { seen } = this.file;
-    const isLiteral = damage.length === 0 && overrides.size === 0 && !this.reader.isAmbiguous && nodes.aliases === 0;
-    if (!isLiteral || !this.persisted || !seen) return false;
+    if (!this.isLiteral || !this.persisted || !seen) return false;
     try {
       return isSameStamp(this.file.info(), seen);
     } catch {
@@ -154,11 +160,11 @@ export class JsonlBackend implements Backend {
 
   /** Returns whether all of the file is known from writing it. */
   private readFile(written?: WrittenLines): boolean {
-    const { file, scanner, end, others } = this;
+    const { file, scanner, end, others, index } = this;
     const info = file.info();
     file.seen = info;
     if (info.kind !== "file") throw makeNotASessionFailure(this.path, "it is not a regular file");
-    const from = scanner.thorough ? 0 : this.recall(info, written);
+    const from = scanner.thorough ? 0 : index.recall(info, written);
     scanner.scan(from);
     if (!scanner.stored && end.size === 0) throw makeNotASessionFailure(this.path, "it is empty", { format: "empty" });
     if (!scanner.stored) throw makeNotASessionFailure(this.path, "it has no header line");
@@ -167,31 +173,25 @@ export class JsonlBackend implements Backend {
     // After the gaps: if a parent comes later in the file, a bridge may close a cycle, too.
     others.cutCycles();
     others.dropIncompleteBatch();
-    checkTail(this);
+    // A file that has not grown since its snapshot was saved was checked before that.
+    if (index.covered < end.size) checkTail(this);
     file.readEdges(end.known);
-    return written !== undefined && from === end.size;
-  }
-
-  /** Takes over the nodes and extents of lines that were just written. Returns how many bytes they cover. */
-  private recall(info: FileInfo, written: WrittenLines | undefined): number {
-    const { file, entries, records, end } = this;
-    const known = written?.recall(info, entries.nodes);
-    if (!known) return 0;
-    const { starts, lengths, lines, size } = known;
-    records.starts.values = starts;
-    records.lengths.values = lengths;
-    entries.checked.values = new Uint8Array(starts.length);
-    const header = file.read(0, starts[0]);
-    this.scanner.addLine(1, 0, header, 0, header.length - 1);
-    end.lines = lines;
-    return size;
+    return written !== undefined && from === end.size && index.covered === 0;
   }
 
   reopen(): FileLog {
     return openLog(this.options, this.path, this.scanner.thorough || this.mayHideEntries);
   }
 
+  /** Saves the index of the file for the next opening, if it follows from the lines alone. */
+  unlocking(isLast = false): void {
+    const { end, state } = this;
+    if (!this.persisted || state.durableCount !== this.entries.nodes.count || state.readOnly) return;
+    if (this.isLiteral && !this.stored.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep(isLast);
+  }
+
   close(): void {
+    if (this.scanner.stored) this.unlocking(true);
     this.file.close();
   }
 

@@ -17,8 +17,8 @@ import { dropAttachments, getAttachmentFolder, shareAttachments } from "../log/a
 import { makeNotPublishedFailure } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
-import { WrittenLines } from "./written-lines.ts";
 
 /** Bytes after which a sync begins during the write: 245 MB are durable after 260 ms, and after 310 with one sync. */
 const SYNCED_EARLY = 1 << 25;

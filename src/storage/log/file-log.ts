@@ -62,8 +62,8 @@ export interface Backend {
   lockTarget?(): FileInfo;
   /** Throws, after the lock was taken, if it must not be kept. */
   locked?(): void;
-  /** Saves data for the next opening, before the lock is released. */
-  unlocking?(): void;
+  /** Saves data for the next opening, before the lock is released; `isLast`: the log is closed then. */
+  unlocking(isLast?: boolean): void;
 
   /** Throws already_exists if something has the path, or the id, of a session that is not created yet. */
   requireFreeName(): void;
@@ -314,10 +314,10 @@ export class FileLog implements ReplicatedLog {
     if (!lock.isHeld) this.backend.state.isConfirmed = false;
   }
 
-  private unlock(): void {
+  private unlock(isLast = false): void {
     const { backend } = this;
     if (backend.state.lock.isHeld || !this.persisted) this.writeBehind();
-    if (backend.state.lock.isHeld && this.unwrittenFrom === undefined) backend.unlocking?.();
+    if (backend.state.lock.isHeld && this.unwrittenFrom === undefined) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
     this.replica?.release();
@@ -572,7 +572,7 @@ export class FileLog implements ReplicatedLog {
   close(): void {
     const { backend } = this;
     if (backend.reader.isClosed) return;
-    this.unlock();
+    this.unlock(true);
     backend.close();
     backend.reader.isClosed = true;
   }

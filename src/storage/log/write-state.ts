@@ -9,6 +9,7 @@ import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { GroupCommit } from "./group-commit.ts";
 import type { ReplicatedLog } from "./replica.ts";
+import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
 export type Durability = "sync" | "os";
@@ -22,6 +23,8 @@ export interface FileLogOptions {
   readonly readOnly?: boolean | Failure;
   /** Folder for bytes that are taken out of a session. */
   readonly quarantine: string;
+  /** Index snapshots of large sessions. */
+  readonly snapshots?: SnapshotCache;
   /** Returns the other place that must have the entries of a log. */
   readonly replica?: (log: ReplicatedLog) => Replica;
 }

@@ -2,7 +2,7 @@
 
 import { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
-import type { SnapshotColumn } from "../log/index-snapshot.ts";
+import type { SnapshotColumn } from "../log/snapshot-cache.ts";
 import { formatCrc } from "./crc32c.ts";
 import { type Coordinates, extendChain, GENESIS, NO_CRC } from "./frame.ts";
 import type { Segment } from "./segments.ts";

@@ -63,7 +63,7 @@ export class V2Backend implements Backend {
     this.state = container.state;
     this.entries = container.entries;
     this.reader = container.reader;
-    this.snapshots = new Snapshots(container);
+    this.snapshots = new Snapshots(container, options.snapshots);
     this.opener = new ContainerReader(container, this.snapshots);
     this.commits = new ContainerCommits(container, this.snapshots, writers);
     this.states = this.commits.states;
@@ -476,6 +476,7 @@ export class V2Backend implements Backend {
   // --- the end -------------------------------------------------------------------------------------------------
 
   close(): void {
+    if (this.container.isDurable) this.snapshots.keep();
     const { identity } = this.container;
     if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
     this.commits.closeFiles();

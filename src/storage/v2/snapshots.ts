@@ -1,19 +1,22 @@
 /**
- * The index snapshot of a container: knowledge of its frames, so that opening need not read every row and frame. It is
- * derived: it is used if it fits the index and the segments, and a container opens without it too. It grows by one block
- * with every checkpoint.
+ * The index snapshots of a container: knowledge of its frames, so that opening need not read every row and frame. One lies
+ * in the container, and the state folder keeps another. Both are derived: either is used if it fits the index and the
+ * segments, and a container opens without them too. The container's own grows by one block with every checkpoint.
  */
 
 import type { Nodes, NodesImage } from "../../core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile } from "../fs/container-paths.ts";
 import { type Disk, exists, openFile, writeAll } from "../fs/disk.ts";
 import { readAt, readIfFile, useFile } from "../fs/files.ts";
-import { encodeColumns, readColumns, type SnapshotColumn } from "../log/index-snapshot.ts";
+import { encodeColumns, readColumns, type SnapshotCache, type SnapshotColumn } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
 import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
 import { decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
+
+/** Number of latest entries whose hash chain is kept: marks name some of them. */
+const KEPT_CHAINS = 64;
 
 /** The part of a container that an index snapshot covers. */
 interface Coverage {
@@ -90,52 +93,92 @@ function loadBlocks(blocks: readonly SnapshotBlock[], nodes: Nodes, extents: Ext
   const forward = blocks.flatMap(({ details }) => details.forward);
   const ofIds = { oddPositions: odd.map(([position]) => position), oddIds: odd.map(([, id]) => id) };
   const none = { aliases: 0, losses: 0, tabled: 0, awaited: [], missingParent: [], bridged: [] };
-  const image: Partial<NodesImage> = { ...columns, count, table: new Uint32Array(0) };
+  const image: Partial<NodesImage> = { ...columns, count, table: new Uint32Array(0), counterColumns: null };
   if (!nodes.adopt({ ...image, rest: { ...none, ...ofIds, types, forward } } as NodesImage)) return false;
   extents.load(columns);
   return true;
 }
 
+/** Facts of a container that the state folder keeps, in addition to the columns. */
+interface KeptContainer extends Coverage {
+  /** Id of the session. */
+  readonly id: string;
+  /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
+  readonly spineEnd: number;
+  readonly spineCount: number;
+  /** The hash chain at some of the entries. */
+  readonly chains: readonly (readonly [number, string])[];
+}
+
 export class Snapshots {
   private readonly container: Container;
-  /** Number of entries in the snapshot, and bytes of it that are valid. */
+  private readonly kept: SnapshotCache | undefined;
+  /** Number of entries in the index snapshot that the state folder keeps. */
+  private keptCount = 0;
+  /** Number of entries in the container's own, and bytes of it that are valid. */
   count = 0;
-  private end = 0;
+  private ownEnd = 0;
 
-  constructor(container: Container) {
+  constructor(container: Container, kept: SnapshotCache | undefined) {
     this.container = container;
+    this.kept = kept;
   }
 
-  /** Loads the index snapshot, if it fits the index and the segments. Returns whether it did. */
+  /** Loads an index snapshot, if one fits the index and the segments. Returns whether one did. */
   load(segments: readonly Segment[]): boolean {
     const { disk, folder } = this.container;
     const index = readIfFile(() => openFile(disk, indexFile(folder)));
     if (index === null) return false;
     return useFile(disk, index, () => {
       const { size } = disk.infoOf(index);
-      return this.read((covered) => this.fits(covered, index, size, segments));
+      const fits = (covered: Coverage): boolean => this.fits(covered, index, size, segments);
+      return this.recall(fits) || this.readOwn(fits);
     });
   }
 
-  /** Loads the last block that fits and those before it. Returns whether there was one. */
-  private read(fits: (covered: Coverage) => boolean): boolean {
-    const { disk, folder, entries, extents, end: storeEnd } = this.container;
+  /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
+  private recall(fits: (covered: Coverage) => boolean): boolean {
+    const { key, header, entries } = this.container;
+    const isOurs = ({ id, chains, ...covered }: KeptContainer): boolean =>
+      id === header.id && Array.isArray(chains) && fits(covered);
+    const kept = key && this.kept?.load(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
+    if (!kept) return false;
+    this.container.extents.load(kept.columns);
+    const { spineEnd: snapshotEnd, spineCount: snapshotCount, chains, ...covered } = kept.facts as KeptContainer;
+    this.resumeAt(covered, snapshotEnd, snapshotCount, chains);
+    this.keptCount = covered.count;
+    return true;
+  }
+
+  /** Loads the container's own index snapshot. Returns whether there was one that fits. */
+  private readOwn(fits: (covered: Coverage) => boolean): boolean {
+    const { disk, folder, entries, extents } = this.container;
     const file = readIfFile(() => openFile(disk, indexSnapshotFile(folder)));
     if (file === null) return false;
     const blocks = useFile(disk, file, () => readBlocks(disk, file));
-    for (let last = blocks.at(-1); last; blocks.pop(), last = blocks.at(-1)) {
+    for (let last = blocks.pop(); last; last = blocks.pop()) {
       const { details, end } = last;
       if (!fits(details)) continue;
-      if (!loadBlocks(blocks, entries.nodes, extents)) return false;
-      for (const { details } of blocks) storeEnd.chains.set(details.count, details.tail.chainHash);
-      const { count, tail, indexEnd, rowLength, rowCrc } = details;
-      entries.checked.set(count, 0);
-      storeEnd.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
-      this.end = end;
-      this.count = count;
+      if (!loadBlocks([...blocks, last], entries.nodes, extents)) return false;
+      const chains = blocks.map(({ details }) => [details.count, details.tail.chainHash] as const);
+      this.resumeAt(details, end, details.count, chains);
       return true;
     }
     return false;
+  }
+
+  private resumeAt(
+    { count, tail, indexEnd, rowLength, rowCrc }: Coverage,
+    ownEnd: number,
+    ownCount: number,
+    chains: KeptContainer["chains"],
+  ): void {
+    for (const [entrySeq, chain] of [...chains, [count, tail.chainHash] as const])
+      this.container.end.chains.set(entrySeq, chain);
+    this.container.entries.checked.set(count, 0);
+    this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
+    this.ownEnd = ownEnd;
+    this.count = ownCount;
   }
 
   private fits(
@@ -167,10 +210,25 @@ export class Snapshots {
     this.container.reader.doubt();
     end.goTo(EMPTY_END);
     end.chains.clear();
-    Object.assign(this, { end: 0, count: 0 });
+    Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
-  /** Adds the durable entries that the snapshot lacks, if the tree has no more than their frames. Best effort. */
+  /** Keeps an index snapshot of a closed log for the next opening, if it has no more than the frames. */
+  keep(): void {
+    const { entries, extents, end, key, state, header } = this.container;
+    const { nodes, damage, overrides } = entries;
+    const { count } = nodes;
+    const plain = damage.length === 0 && overrides.size === 0 && end.rows.length === 0 && end.indexFault === null;
+    if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
+    if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
+    const own = { spineEnd: this.ownEnd, spineCount: this.count };
+    const chains = [...end.chains].slice(-KEPT_CHAINS);
+    const facts: KeptContainer = { ...getCoverage(end), id: header.id, ...own, chains };
+    this.kept.store(key, nodes, { columns: extents.columns(count), facts }, true);
+    this.keptCount = count;
+  }
+
+  /** Adds the durable entries that the own snapshot lacks, if the tree has no more than their frames. Best effort. */
   grow(): void {
     const { disk, folder, entries, extents, end } = this.container;
     const { nodes } = entries;
@@ -182,11 +240,11 @@ export class Snapshots {
     try {
       useFile(disk, exists(disk, path) ? disk.openAppend(path) : disk.create(path), (fd) => {
         const { size } = disk.infoOf(fd);
-        if (size < this.end) Object.assign(this, { end: 0, count: 0 });
-        if (size !== this.end) disk.truncate(fd, this.end);
+        if (size < this.ownEnd) Object.assign(this, { ownEnd: 0, count: 0 });
+        if (size !== this.ownEnd) disk.truncate(fd, this.ownEnd);
         const block = encodeBlock(nodes, extents, this.count, covered);
         writeAll(disk, fd, block);
-        this.end += block.length;
+        this.ownEnd += block.length;
         this.count = covered.count;
       });
     } catch (error) {

@@ -20,6 +20,7 @@ import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { shareLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
+import { makeSnapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
@@ -29,7 +30,7 @@ import { testEnv } from "../../support/env.ts";
 import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { range } from "../../support/random.ts";
-import { beginning, FOLDER, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
+import { beginning, FOLDER, idsOf, kindsOf, STATE, textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 import * as v2 from "../../support/v2.ts";
 import { CONTAINER, contentsOf, faultsOf, lineOf, type Options, relining, rewriting, v2On } from "../../support/v2.ts";
@@ -61,6 +62,7 @@ const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER
 const afterLast = (n: number) => bytes(userText(id(n), id(COUNT - 1)));
 const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.includes(n));
 const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
+const cached = (disk: FaultDisk) => ({ snapshots: makeSnapshotCache(disk, STATE, 1) });
 
 // Harms.
 const nothing = () => {};
@@ -335,6 +337,7 @@ describe("a segment", () => {
 
 const INDEXES: [string, Harm][] = [
   ["with everything beside them", nothing],
+  ["that are known from before", (disk) => open(disk, cached(disk)).close()],
   ["without the snapshot of the index", removing(SNAPSHOT)],
   ["without the index", removing(INDEX)],
   ["with an index whose middle is garbage", relining(INDEX, (rows) => rows.toSpliced(4, 2, "}{\n", "\0\0\n"))],
@@ -358,7 +361,7 @@ describe.each(INDEXES)("frames %s", (_, index) => {
   ])("%s are there", async (_what, lost, harm) => {
     const disk = harmed(index, harm);
     if (index === nothing) requireFramesSound(disk);
-    await failsUntilRepaired(disk, without(...lost));
+    await failsUntilRepaired(disk, without(...lost), cached(disk));
   });
 });
 
@@ -530,31 +533,33 @@ describe("a mark before the end", () => {
       return JSON.stringify(manifest);
     }),
   };
-  const opened = (disk: FaultDisk) => {
-    const log = open(disk);
+  const opened = (disk: FaultDisk, more: Options = {}) => {
+    const log = open(disk, more);
     log.close();
     return [log.readOnly?.name, kindsOf(log)];
   };
 
   for (const [what, harm] of Object.entries(harms))
     test.each([
-      ["no snapshot", false],
-      ["the snapshot of the index", true],
-    ])(`that contradicts the frames makes the session read-only, read with %s: ${what}`, async (_, own) => {
+      ["no cache", false, false],
+      ["the container's cache", true, false],
+      ["the cache of the state folder", true, true],
+    ])(`that contradicts the frames makes the session read-only, read with %s: ${what}`, async (_, own, isKept) => {
       const disk = made.after();
+      const more = isKept ? cached(disk) : {};
       const manifest = disk.content(MANIFEST) as Uint8Array;
-      await addLast(open(disk), 12);
+      await addLast(open(disk, more), 12);
       // As if the writer had been killed.
       disk.put(MANIFEST, manifest);
       if (!own) disk.remove(SNAPSHOT);
-      expect(opened(disk)).toEqual([undefined, []]);
+      expect(opened(disk, more)).toEqual([undefined, []]);
       harm(disk);
-      expect(opened(disk)).toEqual(["corrupt", ["bad_line"]]);
+      expect(opened(disk, more)).toEqual(["corrupt", ["bad_line"]]);
       const later = { ...testEnv(), now: () => Date.parse("2027-01-01T00:00:00Z") };
-      const repairing = open(disk, { env: later });
+      const repairing = open(disk, { ...more, env: later });
       repairing.repair();
       repairing.close();
-      expect(opened(disk)).toEqual([undefined, []]);
+      expect(opened(disk, more)).toEqual([undefined, []]);
     });
 
   test("says nothing where a frame that it covers is damaged: that is told of its entry alone", () => {
@@ -563,7 +568,7 @@ describe("a mark before the end", () => {
   });
 });
 
-test("the snapshot of the index spares reading the payloads before it", async () => {
+test("the spine spares reading the payloads before it", async () => {
   const disk = await v2.containerWith(chain(100));
   const read = (): number => {
     let sum = 0;

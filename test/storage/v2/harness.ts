@@ -5,6 +5,7 @@ import { toBytes } from "../../../src/core/json/json.ts";
 import { getPointerFile, headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
+import { makeSnapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { Durability } from "../../../src/storage/log/write-state.ts";
 import { makeSegmentedStore, type SegmentedStoreOptions } from "../../../src/storage/v2/store.ts";
 import { testEnv } from "../../support/env.ts";
@@ -39,6 +40,7 @@ export function harnessOn(
     // Small, so that the suite comes to segments that follow each other and to checkpoints.
     segmentBytes: 12 << 20,
     checkpointEvery: { entries: 5, bytes: 1 << 20 },
+    snapshots: more.faults && makeSnapshotCache(disk, join(root, "state"), 1),
   });
   const process = (...given: Parameters<typeof optionsOf>) => makeSegmentedStore(optionsOf(...given));
   const other: Files["other"] = (options = {}) =>

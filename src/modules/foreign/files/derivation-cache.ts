@@ -3,7 +3,7 @@
  * translates nothing: 100 MB take a twentieth of the time. A cache file is valid for one stamp of the agent's file and
  * for one build of this program. It is made anew if either changed, or if it is damaged.
  *
- * Layout: the lines of the entries; an index snapshot (`log/index-snapshot.ts`) with their offsets and the facts below;
+ * Layout: the lines of the entries; an index snapshot (`log/snapshot-cache.ts`) with their offsets and the facts below;
  * the offset of that snapshot, 8 bytes. A cache file is complete before it has its name.
  */
 
@@ -19,7 +19,7 @@ import { closeQuietly, type Disk, readWhole, realDisk, removeQuietly, writeAll }
 import { getInfo, putInPlaceNow, readAt, useFile } from "../../../storage/fs/files.ts";
 import { listNames } from "../../../storage/fs/folders.ts";
 import type { Stamp } from "../../../storage/fs/stamps.ts";
-import { readIndexSnapshot, writeIndexSnapshot } from "../../../storage/log/index-snapshot.ts";
+import { readIndexSnapshot, writeIndexSnapshot } from "../../../storage/log/snapshot-cache.ts";
 import type { AboutSession } from "../read/translator.ts";
 
 /** Bytes of an agent's file from which on a cache pays: less is translated in a tenth of a second. */
