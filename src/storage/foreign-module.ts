@@ -37,8 +37,8 @@ export interface ForeignFiles {
 
 /** The sessions of other agents on this machine. */
 export interface AgentSessions extends ForeignFiles {
-  /** Returns the files for a catalog. */
-  listFiles(): ListedFiles;
+  /** Returns the files for a catalog. `watchFrom`: number of files from which on their folders are watched. */
+  listFiles(watchFrom?: number): ListedFiles;
   /** Returns the databases, tasks and compressed rollouts in the agents' folders that no session can be read from. */
   listUnread(): UnreadFile[];
   /** Returns the processes that have sessions open, by the paths of these, as far as they show it. */

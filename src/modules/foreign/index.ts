@@ -18,7 +18,7 @@ export function openAgentSessions(
   const places = once(() => getAgentPlaces(variables));
   return {
     ...store,
-    listFiles: () => new AgentFiles({ disk, store, places: places() }),
+    listFiles: (watchFrom) => new AgentFiles({ disk, env, store, places: places(), watchFrom }),
     listUnread: () => listUnread(disk, places()),
     findHolders: (paths) => findLiveHolders(disk, places(), paths),
   };

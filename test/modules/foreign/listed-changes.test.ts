@@ -15,9 +15,9 @@ import { SWEEP, UNIT } from "../../support/tiers.ts";
 
 type Options = Parameters<typeof catalogOn>[1];
 
-function catalogOfAgents(home: string, library: Library, options?: Options): Catalog {
+function catalogOfAgents(home: string, library: Library, options: Options): Catalog {
   const place = { disk: realDisk, env: realEnv, stateFolder: library.state, variables: { HOME: home } };
-  return catalogOn(library, { ...options, files: openAgentSessions(place).listFiles() });
+  return catalogOn(library, { ...options, files: openAgentSessions(place).listFiles(options?.watchFrom) });
 }
 
 async function listed(catalog: Catalog): Promise<readonly Listed[]> {
@@ -38,11 +38,11 @@ function create(random: Random, home: string): void {
   writeFileSync(file, text);
 }
 
-async function checkChanges(random: Random, steps: number): Promise<void> {
+async function checkChanges(random: Random, steps: number, options: Options): Promise<void> {
   const library = temporaryLibrary();
   const home = join(library.root, "..", "home");
   for (let n = 0; n < 8; n++) create(random, home);
-  const catalog = catalogOfAgents(home, library);
+  const catalog = catalogOfAgents(home, library, options);
   const done: string[] = [];
   expect(await listed(catalog)).toHaveLength(8);
   const chosen = { random, outside: home, create: () => create(random, home) };
@@ -70,10 +70,16 @@ async function checkChanges(random: Random, steps: number): Promise<void> {
   }
 }
 
+/** The ways in which the catalog learns of changes. */
+const WAYS = [
+  ["where every stamp is read", {}],
+  ["where folders are watched", { watchFrom: 1 }],
+] as const;
+
 for (const [seeds, steps, tier] of [
   [1, 5, UNIT],
   [2, 25, SWEEP],
 ] as const)
-  test(`random changes between ${steps} calls`, tier, async () => {
-    await forSeedsAsync(seeds, (random) => checkChanges(random, steps));
+  test.each(WAYS)(`random changes between ${steps} calls, %s`, tier, async (_name, options) => {
+    await forSeedsAsync(seeds, (random) => checkChanges(random, steps, options));
   });

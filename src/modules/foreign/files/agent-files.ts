@@ -3,12 +3,13 @@
 import { basename, extname } from "node:path";
 import { toBytes } from "../../../core/json/json.ts";
 import type { ListRequest, UnreadFile } from "../../../core/ports/catalog.ts";
-import type { FolderChanges, ListedFiles } from "../../../storage/catalog/listed-files.ts";
+import type { Env } from "../../../core/ports/env.ts";
+import { type FolderChanges, type ListedFiles, NO_CHANGES } from "../../../storage/catalog/listed-files.ts";
 import { EMPTY, getHeaderFacts, type Scan } from "../../../storage/catalog/summary.ts";
 import { pause } from "../../../storage/fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../../../storage/fs/disk.ts";
-import { findAllowed, getInfo } from "../../../storage/fs/files.ts";
-import { type FoundStamp, isSameStamp, isYoung, readDiskClock, toFoundStamp } from "../../../storage/fs/stamps.ts";
+import { findAllowed } from "../../../storage/fs/files.ts";
+import { type FoundStamp, isSameStamp, isYoung, readDiskClock } from "../../../storage/fs/stamps.ts";
 import { hashQuickly } from "../read/survey.ts";
 import { getDatabaseInfo, listDatabaseSessions } from "./databases.ts";
 import { makePathWithin } from "./gathered.ts";
@@ -27,8 +28,10 @@ interface KnownDatabase {
 
 interface AgentFilesOptions {
   readonly disk: Disk;
+  readonly env: Pick<Env, "now">;
   readonly places: readonly AgentPlace[];
   readonly store: ForeignStore;
+  readonly watchFrom: number | undefined;
 }
 
 /** The sessions in the places of agents. */
@@ -43,26 +46,29 @@ export class AgentFiles implements ListedFiles {
   /** Files that no session can be read from, by the agents that were asked for, until something changes. */
   private readonly unread = new Map<string, UnreadFile[]>();
 
-  constructor({ disk, places, store }: AgentFilesOptions) {
+  constructor({ disk, env, places, store, watchFrom }: AgentFilesOptions) {
     this.disk = disk;
     this.places = places;
     this.store = store;
-    this.folders = new KnownFolders(disk);
+    this.folders = new KnownFolders(disk, () => env.now(), watchFrom);
   }
 
   async changes(): Promise<FolderChanges> {
-    const { disk, folders } = this;
-    folders.begin();
+    const { folders } = this;
+    if (!(await folders.begin())) return NO_CHANGES;
     this.unread.clear();
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
-      for (const path of listFiles(disk, [place], folders.list)) {
+      for (const path of listFiles(this.disk, [place], folders.list)) {
         if (++count % SLICE === 0) await pause();
-        const info = getInfo(disk, path, true);
-        if (info?.kind !== "file") continue;
-        if (place.isDatabase) for (const [session, of] of this.inDatabase(path)) there.set(session, of);
-        else if (!isMoved(place, path, there)) there.set(path, toFoundStamp(info));
+        const stamp = folders.stampOf(path);
+        if (!stamp) continue;
+        if (place.isDatabase) {
+          // A database's file does not have new writes at first.
+          folders.noteUnreported();
+          for (const [session, of] of this.inDatabase(path)) there.set(session, of);
+        } else if (!isMoved(place, path, there)) there.set(path, stamp);
       }
     const removed = [...this.known].filter((path) => !there.has(path));
     this.known = new Set(there.keys());
@@ -105,7 +111,9 @@ export class AgentFiles implements ListedFiles {
     return { base, now: base, size, grown: false };
   }
 
-  close(): void {}
+  close(): void {
+    this.folders.close();
+  }
 
   /** Returns the sessions in a database. It is read again when its stamp, or that of its log files, has changed. */
   private inDatabase(file: string): ReadonlyMap<string, FoundStamp> {
