@@ -1,7 +1,6 @@
 /** Carries out the effects of `browse` by commands of the server. */
 
 import { basename, extname, join } from "node:path";
-import { INVALID_PARAMS, NO_SUCH_METHOD } from "../../core/failure.ts";
 import { doEach, type EachResult, isFailed } from "../bulk.ts";
 import type { FlatNode } from "../entries.ts";
 import { group, quoteTitle } from "../terminal/text.ts";
@@ -88,10 +87,6 @@ async function catchFailure(isList: boolean, run: () => Promise<NextEvent>): Pro
   }
 }
 
-function hasCode(error: unknown, code: number): error is CommandFailed {
-  return error instanceof CommandFailed && error.error.code === code;
-}
-
 // --- reading -----------------------------------------------------------------------------------------------------
 
 async function list(
@@ -99,17 +94,12 @@ async function list(
   { query, cursor, limit, isQuick }: Action & { do: "list" },
 ): Promise<BrowseEvent> {
   if (query.shelf === "trash") return trash(ask, query);
-  try {
-    if (isQuick) {
-      const { sessions, total } = await ask("list_sessions", { cwd: query.cwd, limit, quick: true });
-      return { what: "listed", sessions, total, cursor: undefined };
-    }
-    const { sessions, total, nextCursor } = await ask("list_sessions", { ...paramsOf(query), cursor, limit });
-    return { what: "listed", sessions, total, cursor: nextCursor };
-  } catch (error) {
-    if (!hasCode(error, INVALID_PARAMS) || (query.sort === "modified" && !query.isNamed)) throw error;
-    throw new CommandFailed({ ...error.error, message: "This server cannot sort by that; press s or m to change." });
+  if (isQuick) {
+    const { sessions, total } = await ask("list_sessions", { cwd: query.cwd, limit, quick: true });
+    return { what: "listed", sessions, total, cursor: undefined };
   }
+  const { sessions, total, nextCursor } = await ask("list_sessions", { ...paramsOf(query), cursor, limit });
+  return { what: "listed", sessions, total, cursor: nextCursor };
 }
 
 function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Readonly<Record<string, unknown>> {
@@ -126,19 +116,11 @@ function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Read
 async function trash(ask: VerbContext["ask"], { words, isNamed }: ListQuery): Promise<BrowseEvent> {
   const items: ResultOf<"list_trash">["items"][number][] = [];
   let cursor: string | undefined;
-  try {
-    do {
-      const page: ResultOf<"list_trash"> = await ask("list_trash", { cursor });
-      items.push(...page.items);
-      cursor = page.nextCursor;
-    } while (cursor !== undefined);
-  } catch (error) {
-    if (!hasCode(error, NO_SUCH_METHOD)) throw error;
-    throw new CommandFailed({
-      ...error.error,
-      message: "This server does not list its trash. Use `restore <id>`.",
-    });
-  }
+  do {
+    const page: ResultOf<"list_trash"> = await ask("list_trash", { cursor });
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
   const sessions = items
     // Leftovers of a session are brought back by undo alone.
@@ -256,9 +238,9 @@ async function carriedOut(
     case "move":
       return move(asking, change);
     case "undo":
-      return recorded(change, () => undo(asking, change, undoable));
+      return undo(asking, change, undoable);
     case "redo":
-      return recorded(change, async () => undone(change, await ask("redo")));
+      return undone(change, await ask("redo"));
   }
 }
 
@@ -410,17 +392,4 @@ function undone(change: BrowseChange, { text, kind, sessionPath, refused = [] }:
   const [first] = refused;
   const failed = first ? ` ${group(refused.length)} not: ${first.failure.message}` : "";
   return { change, notice: `${text} ${hint}${failed}`, undone: { kind, sessionPath } };
-}
-
-/** Runs a change that a server without operations does not know. */
-async function recorded(change: BrowseChange, run: () => Promise<ChangeOutcome>): Promise<ChangeOutcome> {
-  try {
-    return await run();
-  } catch (error) {
-    if (!hasCode(error, NO_SUCH_METHOD)) throw error;
-    return {
-      change,
-      notice: "This server keeps no record of changes. D and A show the deleted and archived sessions.",
-    };
-  }
 }

@@ -16,9 +16,6 @@ import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translatio
 /** Bytes of a damaged record that are kept raw; the rest stays in the agent's file alone. */
 export const MOST_KEPT = 1 << 20;
 
-/** Bytes of a record that may have texts that are written in slices (`lines.ts`). */
-const LONG = 1 << 20;
-
 /** Lines that are not settled yet, and whether the agent is in the middle of one. */
 export interface WaitingLines {
   readonly lines: readonly Uint8Array[];
@@ -104,7 +101,6 @@ export class Derivation {
       this.note(number, { kind: "(blank line)", fidelity: "dropped" });
       return true;
     }
-    if (bytes.length > LONG) this.lines.hasLong = true;
     let value: unknown;
     try {
       value = this.parse(bytes);

@@ -15,8 +15,6 @@ const LINE_FEED = 0x0a;
 export class EntryLines {
   private piece = Buffer.alloc(0);
   private at = 0;
-  /** True if entries may have texts of many megabytes. */
-  hasLong = false;
 
   /** Returns the line of an entry, without line feed. */
   of(entry: TranslatedEntry): Uint8Array {
@@ -38,7 +36,6 @@ export class EntryLines {
     let text = `{"type":${JSON.stringify(type)},"id":${JSON.stringify(id)},"parentId":${JSON.stringify(parentId)},"timestamp":${JSON.stringify(timestamp)}`;
     // Nearly all have only values, and are written at once.
     if (!hasText(members)) {
-      if (this.hasLong && hasLongText(members)) return toLongJson(text, members);
       const rest = JSON.stringify(members);
       return this.write(rest === "{}" ? [`${text}}`] : [`${text},`, rest.slice(1)]);
     }
@@ -83,57 +80,4 @@ export class EntryLines {
 function hasText(members: TranslatedEntry["members"]): boolean {
   for (const name in members) if (members[name] instanceof Uint8Array) return true;
   return false;
-}
-
-// --- texts of many megabytes ----------------------------------------------------------------------------------------
-
-/** Characters from which on a text is written in slices, and characters of a slice. */
-const LONG = 1 << 20;
-const SLICE = 1 << 16;
-
-/** Returns whether a value contains a text that is written in slices. */
-function hasLongText(value: unknown): boolean {
-  if (typeof value === "string") return value.length >= LONG;
-  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return false;
-  return Object.values(value).some(hasLongText);
-}
-
-/** Returns the JSON of an object with members, as JSON.stringify has them, after others: `{"a":1`. */
-function toLongJson(begun: string, members: object): Uint8Array {
-  const long: string[] = [];
-  const text = JSON.stringify(members, (_name, member: unknown) => {
-    if (typeof member !== "string" || member.length < LONG) return member;
-    long.push(member);
-    return MARK;
-  });
-  const parts = `${begun},${text.slice(1)}`.split(JSON.stringify(MARK));
-  // Another text is the mark.
-  if (parts.length !== long.length + 1) return Buffer.from(`${begun},${JSON.stringify(members).slice(1)}`);
-  let size = 2 * long.length;
-  for (const part of parts) size += Buffer.byteLength(part);
-  for (const one of long) for (const slice of slicesOf(one)) size += Buffer.byteLength(slice);
-  const bytes = Buffer.allocUnsafeSlow(size);
-  let at = 0;
-  for (const [i, part] of parts.entries()) {
-    at += bytes.write(part, at);
-    if (i === long.length) break;
-    at += bytes.write('"', at);
-    for (const slice of slicesOf(long[i])) at += bytes.write(slice, at);
-    at += bytes.write('"', at);
-  }
-  return bytes;
-}
-
-/** A short text in place of a long one. */
-const MARK = "\u0000long text\u0000";
-
-/** Yields the JSON of a text, without quotes. */
-function* slicesOf(text: string): Generator<string> {
-  for (let from = 0; from < text.length; ) {
-    let to = Math.min(from + SLICE, text.length);
-    // No pair is cut in two.
-    if (to < text.length && (text.charCodeAt(to - 1) & 0xfc00) === 0xd800) to--;
-    yield JSON.stringify(text.slice(from, to)).slice(1, -1);
-    from = to;
-  }
 }

@@ -87,23 +87,11 @@ function withoutComments(text: string): string {
 /** Characters from which on a mark has a text's hash: JSON.stringify takes ten times as long. */
 const LONG = 256;
 
-/** Characters that are hashed together: the bytes of a text of many megabytes are not needed at once. */
-const HASHED = 1 << 16;
-
 /** Returns a text's form in a mark: for a long one a list, which no text is. */
 function summed(text: string, sha256: Env["sha256"]): unknown {
-  if (text.length < LONG) return text;
-  const sums: unknown[] = [];
-  for (let at = 0; at < text.length; at += HASHED) {
-    const slice = text.slice(at, at + HASHED);
-    const bytes = Buffer.from(slice);
-    // Half of a pair is not in its bytes.
-    sums.push(bytes.includes(REPLACED) ? [slice] : sha256(bytes));
-  }
-  return sums;
+  // UTF-8 has no bytes for half of a pair.
+  return text.length < LONG ? text : [sha256(Buffer.from(text, "utf16le"))];
 }
-
-const REPLACED = Buffer.from("\ufffd");
 
 function summedBlock(block: JsonObject, sha256: Env["sha256"]): unknown {
   const { type, text, ...rest } = block;
