@@ -215,8 +215,8 @@ function makeCopyPart(
   generation = "held.generation",
 ): string {
   return `insert into pi_fleet.pack
-      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, p.chain, p.ends, p.heads,
+      (tenant, session_id, generation, seq, count, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, p.bytes, p.chain, p.ends, p.heads,
       p.codec, p.lines
     from held join pi_fleet.session s on s.tenant = held.tenant and s.id = ${values.add(source)}
       join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation
@@ -225,8 +225,7 @@ function makeCopyPart(
 }
 
 /** A part is sent again if its answer was lost, and may be there already. */
-const SENT_AGAIN =
-  "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch, first_epoch = excluded.epoch";
+const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
 
 /** Returns the part that shows the packs of a place. Their lines stay in place on the server's disk. */
 function makeShowPart(generation: string): string {
@@ -267,8 +266,8 @@ function makePackPart(packs: readonly Pack[], values: SqlValues, generation = "h
     ["smallint", packs.map(({ codec }) => codec)],
   ];
   return `insert into pi_fleet.pack
-      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
+      (tenant, session_id, generation, seq, count, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
       p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
     from held, rows from (${columns.map(([type, all]) => `pg_catalog.unnest(${values.add(all)}::${type}[])`).join(", ")})
       as p (start, length, seq, count, bytes, chain, ends, heads, codec)
