@@ -3,7 +3,7 @@
 //   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
 //                            [--only push,sessions,append,writers,saver] [--write]
 //
-// --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver,
+// --write puts the table into docs/figures.md. `saver` runs the same turns with LangGraph's PostgresSaver,
 // which it installs into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
