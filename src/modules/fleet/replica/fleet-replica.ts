@@ -24,7 +24,7 @@ import {
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
-import { findCommonSource, isLong, prepareStep, readUploadLines } from "./batch.ts";
+import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { CopyFacts } from "./facts.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
@@ -605,9 +605,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   }
 
   private async pushThrough(commit: RunningCommit, isPatient = true): Promise<void> {
-    const { elapsed, patience, fleet } = this.options;
-    if (commit.isLong && this.known.entries === 0)
-      commit.source = await findCommonSource(fleet, this.log, commit.count);
+    const { elapsed, patience } = this.options;
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
@@ -663,8 +661,6 @@ export class FleetReplica implements Replica, ReplicaStatus {
     this.lease.note("doubts");
     if (outcome.kind === "refused") {
       commit.beginAgain();
-      // Nothing can be copied from a session that is gone.
-      if ((step.part ?? step.batch).source !== undefined) commit.source = undefined;
       return undefined;
     }
     // A part is invisible.
