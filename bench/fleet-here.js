@@ -50,10 +50,10 @@ process.on("exit", () => {
   for (const folder of [place, home]) rmSync(folder, { recursive: true, force: true });
 });
 
-/** Writes a table into docs/fleet-internals.md. */
+/** Writes a table into docs/figures.md. */
 export function writeTable(place, more, rows) {
   const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, ${more}`;
-  const document = fileURLToPath(new URL("../docs/fleet-internals.md", import.meta.url));
+  const document = fileURLToPath(new URL("../docs/figures.md", import.meta.url));
   replaceFigures(document, place, { how, head: ["what", "measured", "goal"], rows });
 }
 

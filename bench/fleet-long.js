@@ -3,7 +3,7 @@
 //   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5]
 //                            [--only push,sessions,append,writers] [--write]
 //
-// --write puts the table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
+// --write puts the table into docs/figures.md. Needs a build, the package pg, and PostgreSQL's programs.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { endFleet, home, measureColdMachines, runFleet, startServer, url, writeTable } from "./fleet-here.js";

@@ -4,7 +4,7 @@
 //   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json] [--write]
 //   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     time until a session of so many entries is usable
 //
-// --write puts a table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
+// --write puts a table into docs/figures.md. Needs a build, the package pg, and PostgreSQL's programs.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { endFleet, home, measureColdOpen, runFleet, startServer, url, writeTable } from "./fleet-here.js";

@@ -28,7 +28,7 @@ export interface SessionLoss {
   readonly sessionId: string;
   /** The path that its copy had when the last of them was acknowledged. */
   readonly sessionPath: string;
-  /** Their number; null if the copy does not show it. */
+  /** Their number; null if it is unknown. */
   readonly entries: number | null;
   /** When the last entry of the session was acknowledged here, ISO 8601. */
   readonly at: string;

@@ -49,7 +49,7 @@ export type LeaseResult =
  * Lines of a commit that is too long for one statement: they are invisible, and no other lines can have their positions,
  * until a batch shows all parts of its place. Until then `before` is the session's end.
  */
-export interface FleetPart extends Pick<FleetBatch, "sessionId" | "epoch" | "before" | "lines" | "heads" | "source"> {
+export interface FleetPart extends Pick<FleetBatch, "sessionId" | "epoch" | "before" | "lines" | "heads"> {
   /** The place of all parts of one commit: the epoch of the first. */
   readonly place: number;
   /** The end before its lines: the session's, or that of the previous part. */
@@ -70,8 +70,6 @@ export interface FleetBatch {
   readonly facts: FleetFacts;
   /** Ends of the stretches into which lines are packed, the last one `after`: of a batch of a long commit. */
   readonly stretches?: readonly FleetEnd[];
-  /** The session that the fleet copies the stretches from, with the same ends: `lines` and `heads` are empty. */
-  readonly source?: string;
   /** The place of the parts that are the stretches: `lines` and `heads` are empty. */
   readonly place?: number;
   /** The attachments that the lines name and this machine has; the fleet has them before the lines. */

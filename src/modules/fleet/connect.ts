@@ -78,7 +78,7 @@ export function connectFleet(
   const isAlone = whenAway === "journal";
   const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
-    ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
+    ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin, patience },
     ...(text.startsWith("file:") ? { readAddress: rereading(text, place, address) } : {}),
     store: place.storeAt?.(address.shown),
   });
@@ -101,7 +101,9 @@ export function connectFleet(
     followedEvery: FOLLOWED_EVERY,
     elapsed,
     async patience(...tried) {
-      const hasWaited = await waiting(...tried);
+      const [tries, since, isInDoubt] = tried;
+      // One wait counts for all writes that no server answers.
+      const hasWaited = await waiting(tries, Math.min(since, connections.lostSince), isInDoubt);
       if (hasWaited) fleet.tally.waits++;
       return hasWaited;
     },

@@ -132,6 +132,15 @@ describe("an address", () => {
     // The outcome of a commit is asked for once, whenever the server was lost.
     expect(await patience(0, since, true)).toBe(true);
   });
+
+  test("that no server answers is waited for once, however many ask one after the other", async () => {
+    const place = { client: "one", processId: "one", since: "", readFile: certificates };
+    const { patience, elapsed, connections } = connectFleet("postgres:///a?host=/nowhere", place, false);
+    fakeTimers("performance", "setTimeout", "clearTimeout");
+    await connections.run({ text: "append" });
+    vi.advanceTimersByTime(10_000);
+    expect(await patience(0, elapsed(), false)).toBe(false);
+  });
 });
 
 const NOTHING: Rows = { rows: [] };
@@ -154,6 +163,7 @@ interface Behaviour {
   readonly most?: number;
   readonly connect?: () => Promise<void>;
   readonly known?: KnownStore;
+  readonly patience?: number;
 }
 
 /** A driver of a database that answers as the test says: of itself, its place, its fleet; `hears`: warnings come through. */
@@ -166,6 +176,7 @@ function databaseThat({
   most = 2,
   connect = async () => {},
   known,
+  patience,
   lives = true,
 }: Behaviour = {}) {
   let said: (notice: Notice) => void = () => {};
@@ -197,7 +208,14 @@ function databaseThat({
     connection: { stream: { destroy: () => void dropped++, writableLength: 0, once: () => {} } },
   };
   const address = at("postgres:///a?host=/run/pg");
-  const connections = new Connections({ ...LIMITS, address, driver: async () => () => client, most, store: known });
+  const connections = new Connections({
+    ...LIMITS,
+    address,
+    driver: async () => () => client,
+    most,
+    patience,
+    store: known,
+  });
   const run = (text: string, more: object = {}) => connections.run({ text, ...more });
   return { client, connections, dropped: () => dropped, questions, run };
 }
@@ -597,6 +615,28 @@ describe("connections", () => {
     expect(await Promise.all(asked.toSpliced(1, 1))).toEqual(asked.toSpliced(1, 1).map(() => away));
     failing[1](new Error("nobody there"));
     expect([await asked[1], failing.length]).toEqual([away, 2]);
+  });
+
+  test("of a server that was lost for longer than a request waits are tried by one statement for many", async () => {
+    fakeTimers("performance");
+    let tries = 0;
+    const connect = async (): Promise<never> => {
+      tries++;
+      throw new Error("nobody there");
+    };
+    const { run } = databaseThat({ connect, patience: 10_000 });
+    const away = { kind: "away", reason: "nobody there" };
+    for (const [milliseconds, all] of [
+      [0, 1],
+      [0, 2],
+      [10_000, 3],
+      [100, 3],
+      [100, 3],
+      [1000, 4],
+    ]) {
+      vi.advanceTimersByTime(milliseconds);
+      expect([await run("append"), tries]).toEqual([away, all]);
+    }
   });
 
   test("that nobody uses are given up with one whose server does not answer", async () => {

@@ -157,7 +157,7 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     chain: pack set ends = array[ends[1] - 1] where session_id = ID and seq = 2
     chain: pack set lines = substring(lines from 2) where session_id = ID and seq = 2
     epochs: pack set epoch = epoch + 9 where session_id = ID and seq = 0
-    epochs: pack set first_epoch = 0 where session_id = ID and seq > 0
+    epochs: pack set epoch = 0 where session_id = ID and seq > 0
     missing_rows: pack set count = 3 where session_id = ID and seq = 0
     missing_rows: pack set seq = 7 where session_id = ID and seq = 2
     heads: pack set heads = replace(heads, 'user', 'assistant') where session_id = ID`;

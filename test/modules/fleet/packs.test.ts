@@ -8,7 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { decodeText } from "../../../src/core/json/json.ts";
-import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { extendEnd, NOTHING } from "../../../src/modules/fleet/postgres/ends.ts";
 import { computeStretches, packLines, parsePackHeads, unpackLines } from "../../../src/modules/fleet/postgres/pack.ts";
 import { finishFacts } from "../../../src/modules/fleet/replica/late-facts.ts";
@@ -21,7 +21,7 @@ import { forSeedsAsync, type Random, range } from "../../support/random.ts";
 import { acrossTiers, UNIT } from "../../support/tiers.ts";
 import { taken } from "./support/commits.ts";
 import type { SqlFleet } from "./support/sql-fleet.ts";
-import { fleetSuite, instead, linesOf, batchOf as plainBatch } from "./support/sql-machines.ts";
+import { fleetSuite, linesOf, batchOf as plainBatch } from "./support/sql-machines.ts";
 
 function randomLine(random: Random): Buffer {
   const kind = random.int(8);
@@ -246,43 +246,4 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     await other.result("switch_session", { sessionId: hits[0].sessionId });
     expect((await other.result("get_state")).messageCount).toBe(3);
   });
-
-  test.each([false, true])(
-    "a clone of a long session is copied by the database, without its lines, and one of a source that is gone is sent (gone: %s)",
-    async (isGone) => {
-      const one = inParts();
-      const { wire } = await suite.machine({ fleet: one });
-      const texts = range(0, 8).map((n) => `text${n} ${"x ".repeat(900)}`);
-      await wire.result("append", { entries: texts.map((text) => user(text)) });
-      const { sessionId: source } = await wire.result("get_state");
-      await suite.until("select count(*) from pi_fleet.behind", "0");
-      const sent: (FleetBatch | FleetPart)[] = [];
-      instead(one.fleet, "append", (append) => (batch) => {
-        // Removed for good between the question and the copy.
-        if (isGone) sql(`delete from pi_fleet.pack where session_id = '${source}' and seq = 4`);
-        sent.push(batch);
-        return append(batch);
-      });
-      instead(one.fleet, "keepPart", (keepPart) => (part, given) => {
-        sent.push(part);
-        return keepPart(part, given);
-      });
-      await wire.result("clone");
-      const { sessionId } = await wire.result("get_state");
-      expect(sent[0]).toMatchObject({ source, lines: [] });
-      expect(sent.reduce((sum, { lines }) => sum + lines.length, 0)).toBe(isGone ? 8 : 0);
-      const lines = await linesOf(one, sessionId, 0, 8);
-      expect(lines.map((line) => JSON.parse(line).message.content)).toEqual(texts);
-      const heads = await one.catalog.heads(sessionId);
-      expect(heads.map(([id]) => id)).toEqual(lines.map((line) => JSON.parse(line).id));
-      expect(await one.adminQueries.checked(sessionId)).toMatchObject({ rows: 8, hasGap: false, end: { entries: 8 } });
-      const end = sql(`select seq + count, encode(chain, 'hex') from pi_fleet.pack
-        where session_id = '${sessionId}' order by seq desc limit 1`);
-      const { chain } = extendEnd(
-        NOTHING,
-        lines.map((line) => Buffer.from(line)),
-      );
-      expect(end).toBe(`8|${chain}`);
-    },
-  );
 });

@@ -43,7 +43,7 @@ function speaks(isPooled: boolean): void {
     const be = (version: number) => sql(`update pi_fleet.meta set value = '${version}' where key = 'version'`);
     for (const [version, remedy] of [
       [99, "newer pi-session-server"],
-      [SCHEMA_VERSION - 1, "another database"],
+      [SCHEMA_VERSION - 2, "another database"],
     ] as const) {
       be(version);
       const refused = { name: "unsupported_version", message: expect.stringContaining(remedy) };
@@ -51,6 +51,20 @@ function speaks(isPooled: boolean): void {
       await expect(fleet.migrate()).rejects.toMatchObject(refused);
     }
     be(SCHEMA_VERSION);
+  });
+
+  test("upgrades tables of the version before, once, whoever comes first", async () => {
+    const fleets = ["one", "two", "three"].map((name) => connect(name));
+    sql(`alter table pi_fleet.pack add column first_epoch bigint not null default 0;
+      update pi_fleet.meta set value = '4' where key = 'version'`);
+    const refused = {
+      name: "unsupported_version",
+      message: expect.stringMatching(/Stop the servers.* fleet migrate$/),
+    };
+    await expect(fleets[0].requireTables()).rejects.toMatchObject(refused);
+    const outcomes = await Promise.all(fleets.map((one) => one.migrate()));
+    expect(new Set(outcomes.map(({ after }) => after))).toEqual(new Set([SCHEMA_VERSION]));
+    expect(sql("select count(*) from information_schema.columns where column_name = 'first_epoch'")).toBe("0");
   });
 
   test("appends lines as they are, and gives them back", async () => {

@@ -125,6 +125,16 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     disk.rename(file, `${file}.away`);
     await scene.play("has 0; asks; fleet 0; told lost_entries; writes 2<0; closes; leaves; again asks; again told");
     expect(scene.one.journal.ends.all()).toMatchObject([{ end: { entries: 2 } }, { end: { entries: 2 } }]);
+    // A second loss of the session.
+    await scene.play("again writes 8<2; again closes", () => scene.table.promote(1), "leaves");
+    disk.rename(file, `${file}.gone`);
+    await scene.play("last begins beside; last has 0 2<0; last asks; fleet 0 2<0; last told lost_entries; last closes");
+    const losses = scene.one.journal.ends.all().map(({ end, lost }) => [end.entries, lost]);
+    expect(losses.sort()).toEqual([
+      [2, 1],
+      [3, 1],
+    ]);
+    await scene.play("leaves; next begins beside; next asks; next told");
   });
 
   test.each(Object.entries(SCENES))("%s", async (_, script) => void (await play(kind, script)));

@@ -282,10 +282,12 @@ test("where the fleet's header of its session cannot be read, a spoilt copy stay
 
 describe.each(["jsonl", "v2"])("a copy of more than a megabyte with damage in an early entry (%s)", (store) => {
   const TEXT = "x".repeat(600);
-  const damagedIn = async (): Promise<[FleetServer, string, string[]]> => {
+  /** `isOff`: the entry is a branch, and not on the path to the leaf. */
+  const damagedIn = async (isOff = false): Promise<[FleetServer, string, string[]]> => {
     const one = await machine(store).start();
     const ids = range(0, 2100).map((n) => `entry${n}`);
-    const entries = ids.map((id) => user(`${id} ${TEXT}`, { id }));
+    const parents = isOff ? new Map([3, 4].map((n) => [ids[n], ids[n - 2]])) : new Map();
+    const entries = ids.map((id) => user(`${id} ${TEXT}`, { id, parentId: parents.get(id) }));
     for (let n = 0; n < ids.length; n += 100) await one.result("append", { entries: entries.slice(n, n + 100) });
     const { sessionFile, sessionId } = await one.state();
     await one.end();
@@ -313,9 +315,10 @@ describe.each(["jsonl", "v2"])("a copy of more than a megabyte with damage in an
     expect([await texts(one), (await one.state()).diagnostics]).toEqual([ids, []]);
   });
 
-  test("is whole again with the next write", async () => {
-    const [one, , ids] = await damagedIn();
+  test.each([false, true])("is whole again with the next write (off the path: %s)", async (isOff) => {
+    const [one, , ids] = await damagedIn(isOff);
     await texts(one);
+    expect((await one.path("entry2099")).includes("entry3")).toBe(!isOff);
     await one.append("next");
     expect(await texts(one)).toEqual([...ids, "next"]);
   });

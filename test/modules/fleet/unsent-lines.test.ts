@@ -11,6 +11,7 @@ import type { Log } from "../../../src/core/ports/store.ts";
 import { type AdminPlace, FleetAdminService } from "../../../src/modules/fleet/admin/admin.ts";
 import { type LifeCyclePlace, makeFleetLifeCycle } from "../../../src/modules/fleet/admin/life-cycle.ts";
 import { openKnownStore, readNotedFleet } from "../../../src/modules/fleet/postgres/identity.ts";
+import type { AcknowledgedEnd } from "../../../src/modules/fleet/replica/acknowledged-ends.ts";
 import { Outage } from "../../../src/modules/fleet/replica/outage.ts";
 import { BackgroundUploader, listPendingUploads } from "../../../src/modules/fleet/replica/uploads.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
@@ -554,13 +555,14 @@ function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): 
   } as unknown as LifeCyclePlace);
 }
 
-const pushed = (machine: Machine) => {
+const adminOf = (machine: Machine): FleetAdminService => {
   const { fleet, journal, plain } = machine;
   const rowsOf = async (): Promise<object[]> => [{ state: "there", ...(await fleet.look(SESSION)) }];
   const local = { list: async () => ({ found: [] }) };
   const place = { ...placeOf(machine), fleet, adminQueries: { rowsOf }, local, open: plain.open, options: { journal } };
-  return new FleetAdminService(place as unknown as AdminPlace).push(true);
+  return new FleetAdminService(place as unknown as AdminPlace);
 };
+const pushed = (machine: Machine) => adminOf(machine).push(true);
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   const machineOf = (fleet: NotedFleet, disk: FaultDisk, table = new FleetTable(), isJournaled = true): Machine => {
@@ -578,9 +580,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     return one;
   };
 
-  test("fleet push waits once for a machine that lives, and names the session once", async () => {
+  test("fleet push waits once for machines that live, and names each session once", async () => {
     const one = await leaveFirst();
     healed(one);
+    // An acknowledged end shows another session with entries, which the second pass uploads.
+    const end = { entries: 9, bytes: 9, chain: "0".repeat(64) };
+    one.journal.ends.note({ sessionId: "another", sessionPath: one.file, end, durability: "primary", had: 9 });
     await second(kind, one, [line(0)]);
     one.fleet.leasesEnd = false;
     vi.useFakeTimers();
@@ -589,8 +594,36 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const pushing = pushed(one).then((sessions) => ({ sessions, took: Date.now() - began }));
     await vi.advanceTimersByTimeAsync(120_000);
     const { sessions, took } = await pushing;
-    expect(sessions).toMatchObject([{ sessionId: SESSION, outcome: "refused", isHeld: true }]);
+    const refused = { outcome: "refused", isHeld: true };
+    expect(sessions).toMatchObject([
+      { sessionId: SESSION, ...refused },
+      { sessionId: "another", ...refused },
+    ]);
     expect(took).toBeLessThan(40_000);
+  });
+
+  test("fleet push hides no failure of this machine behind a session that the fleet refuses", async () => {
+    const one = await leaveFirst();
+    healed(one);
+    one.fleet.append = async () => ({ kind: "unfit", reason: "a value" });
+    one.fleet.look = async () => null;
+    const admin = adminOf(one);
+    one.journal.ends.all = () => {
+      throw eio();
+    };
+    await expect(admin.push(true)).rejects.toThrow("EIO");
+  });
+
+  test("the number of lost entries is unknown where the lines of the database cannot be read", async () => {
+    const one = machineOf(fleetOf("a"), new FaultDisk());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    log.close();
+    one.fails((name) => (name === "lines" ? "before" : undefined));
+    const { end, ...acknowledged } = one.journal.ends.of(SESSION) as AcknowledgedEnd;
+    one.journal.ends.note({ ...acknowledged, end: { ...end, chain: "0".repeat(64) } });
+    expect(await adminOf(one).listLosses()).toMatchObject([{ sessionId: SESSION, entries: null }]);
   });
 
   test.each([

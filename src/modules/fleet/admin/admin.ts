@@ -27,7 +27,7 @@ import { LF } from "../../../storage/log/lines.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
 import { computeEnd, extendEnd, isSameEnd, NOTHING } from "../postgres/ends.ts";
 import { parseDescription } from "../postgres/fact-parts.ts";
-import { makeAwayFailure, requireFailure } from "../postgres/failures.ts";
+import { isAway, makeAwayFailure, requireFailure } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast, type RecordedEnd } from "../replica/acknowledged-ends.ts";
 import { fetchAttachments, uploadMissingAttachments } from "../replica/attachments.ts";
 import { readUploadLines as linesIn } from "../replica/batch.ts";
@@ -159,8 +159,8 @@ export class FleetAdminService implements FleetAdmin {
     const lacking: SessionLoss[] = [];
     for (const one of ends) {
       const row = rows.get(one.sessionId);
-      // `fleet verify` names the sessions whose rows are damaged.
-      const [entries] = (await readIfUndamaged(fleet, async () => [await this.countLost(one, row)])) ?? [0];
+      // If its rows are damaged, it is unknown.
+      const [entries] = (await readIfUndamaged(fleet, async () => [await this.countLost(one, row)])) ?? [null];
       if (entries !== 0) lacking.push(toSessionLoss(one, entries));
     }
     return lacking;
@@ -264,8 +264,10 @@ export class FleetAdminService implements FleetAdmin {
     // If the database does not answer, each session is refused with the reason.
     await identifyFleet(this.place.fleet);
     const pending = listPendingUploads(this.uploads);
+    const wait = { left: LEASE_ENDS };
     const pushed = await runUntilReleased(
       pending.map((known) => () => uploadSession(this.uploads, known)),
+      wait,
       progress,
     );
     pushed.push(...listPendingElsewhere(this.uploads));
@@ -275,8 +277,8 @@ export class FleetAdminService implements FleetAdmin {
       lacking = await this.listLosses();
       copies = await this.copiesWithMore();
     } catch (error) {
-      // It is unknown whether entries are left.
-      if (pushed.some(({ outcome }) => outcome === "refused")) return pushed;
+      // It is unknown whether entries are left: the database refused those of the pushed sessions, too.
+      if (isAway(error) && pushed.some(({ outcome }) => outcome === "refused")) return pushed;
       throw error;
     }
     const isRefused = (id: string): boolean =>
@@ -292,7 +294,7 @@ export class FleetAdminService implements FleetAdmin {
       return [() => (isAsFile ? this.importCopy(copy) : uploadSession(this.uploads, copy))];
     });
     for (const one of losses.values()) tasks.push(() => uploadSession(this.uploads, one));
-    const given = await runUntilReleased(tasks);
+    const given = await runUntilReleased(tasks, wait);
     const still = lacking.length > 0 ? await this.listLosses().catch(requireFailure) : [];
     for (const one of given) {
       const isKnown = !(still instanceof Failure);
@@ -582,9 +584,13 @@ export class FleetAdminService implements FleetAdmin {
   }
 }
 
-/** Runs tasks, and repeats those whose session another process has, until the lease of an exited process has expired. */
+/**
+ * Runs tasks, and repeats those whose session another process has, until the lease of an exited process has expired. `wait`:
+ * milliseconds that are left for that.
+ */
 async function runUntilReleased(
   tasks: readonly (() => Promise<FleetPushed>)[],
+  wait: { left: number },
   progress?: Progress,
 ): Promise<FleetPushed[]> {
   const done: FleetPushed[] = [];
@@ -592,7 +598,7 @@ async function runUntilReleased(
     done.push(await task());
     progress?.(done.length, tasks.length);
   }
-  for (let waited = 0; waited < LEASE_ENDS && done.some(({ isHeld }) => isHeld); waited += ASKED_AGAIN) {
+  for (; wait.left > 0 && done.some(({ isHeld }) => isHeld); wait.left -= ASKED_AGAIN) {
     await new Promise((resolve) => setTimeout(resolve, ASKED_AGAIN));
     for (const [n, { isHeld }] of done.entries()) if (isHeld) done[n] = await tasks[n]();
   }

@@ -49,11 +49,9 @@ export function makeAppendStatement(sent: readonly SentBatch[], by: Appender): S
   const put =
     batch.place !== undefined
       ? makeShowPart(values.add(getPlaceGeneration(batch.place)))
-      : batch.source !== undefined
-        ? makeCopyPart(batch.source, batch.before, batch.after, values)
-        : packs
-          ? makePackPart(packs, values)
-          : entryPart(sent, values);
+      : packs
+        ? makePackPart(packs, values)
+        : entryPart(sent, values);
   const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = pg_catalog.decode(a.chain, 'hex'), state = 1,
       deleted_at = null, removed_at = null, changed_at = clock_timestamp(),
       lease_until = clock_timestamp() + a.lease * interval '1 millisecond', messages = a.messages, modified = a.modified, is_plain = a.plain,
@@ -72,8 +70,8 @@ export function makeAppendStatement(sent: readonly SentBatch[], by: Appender): S
   const isBehind = rows.some(({ behind }) => behind);
   const parts = [put, ...facts, ...(isBehind ? [behindPart(by.holder, values, "where held.behind")] : [])];
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
-  const isProven = batch.source !== undefined || batch.place !== undefined;
-  const proof = isProven ? `, ${makePacksProof(batch.before, batch.stretches ?? [], values)} as proven` : "";
+  const proof =
+    batch.place === undefined ? "" : `, ${makePacksProof(batch.before, batch.stretches ?? [], values)} as proven`;
   const done = "(select pg_catalog.string_agg(n::text, ',') from held) as done";
   const statement = makeGuardedStatement(
     `with held as (${held})${text} select ${done}, ${WAITS_FOR}${proof}`,
@@ -159,22 +157,11 @@ export function makeLateStatement(
 // --- parts of a long commit --------------------------------------------------------------------------------------------
 
 /** Returns the statement that stores a part, if epoch and end are the session's; it returns a row if it was done. */
-export function makePartStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
+export function makePartStatement(part: FleetPart, by: Appender, packs: readonly Pack[] = []): SqlStatement {
   const values = new SqlValues();
   const held = heldBy(part, by, values);
-  const generation = `${values.add(getPlaceGeneration(part.place))}::int`;
-  const after = part.stretches.at(-1) ?? part.from;
-  const { source } = part;
-  const put =
-    source === undefined
-      ? makePackPart(packs ?? [], values, generation)
-      : makeCopyPart(source, part.from, after, values, generation);
-  const proof = source === undefined ? "" : `, ${makePacksProof(part.from, part.stretches, values)} as proven`;
-  return makeGuardedStatement(
-    `with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`,
-    by,
-    values,
-  );
+  const put = makePackPart(packs, values, `${values.add(getPlaceGeneration(part.place))}::int`);
+  return makeGuardedStatement(`with held as (${held}), put_0 as (${put}) select ${WAITS_FOR} from held`, by, values);
 }
 
 /** Returns the statement that removes parts that earlier, failed commits have left in other places. */
@@ -199,34 +186,15 @@ function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: S
     returning tenant, id, epoch`;
 }
 
-// --- packs: sent, copied from another session, or shown -----------------------------------------------------------------
+// --- packs: sent, or shown ---------------------------------------------------------------------------------------------
 
 /** Returns the generation for the packs of a place: no session ever has it, so that the packs are invisible. */
 function getPlaceGeneration(place: number): number {
   return -place;
 }
 
-/** Returns the part that copies packs of another session, to another generation if needed. */
-function makeCopyPart(
-  source: string,
-  from: FleetEnd,
-  after: FleetEnd,
-  values: SqlValues,
-  generation = "held.generation",
-): string {
-  return `insert into pi_fleet.pack
-      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, p.chain, p.ends, p.heads,
-      p.codec, p.lines
-    from held join pi_fleet.session s on s.tenant = held.tenant and s.id = ${values.add(source)}
-      join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation
-    where p.seq >= ${values.add(from.entries)} and p.seq + p.count <= ${values.add(after.entries)}
-    ${generation === "held.generation" ? "" : SENT_AGAIN} returning seq + count as past, count, chain`;
-}
-
 /** A part is sent again if its answer was lost, and may be there already. */
-const SENT_AGAIN =
-  "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch, first_epoch = excluded.epoch";
+const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
 
 /** Returns the part that shows the packs of a place. Their lines stay in place on the server's disk. */
 function makeShowPart(generation: string): string {
@@ -267,8 +235,8 @@ function makePackPart(packs: readonly Pack[], values: SqlValues, generation = "h
     ["smallint", packs.map(({ codec }) => codec)],
   ];
   return `insert into pi_fleet.pack
-      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
+      (tenant, session_id, generation, seq, count, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
       p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
     from held, rows from (${columns.map(([type, all]) => `pg_catalog.unnest(${values.add(all)}::${type}[])`).join(", ")})
       as p (start, length, seq, count, bytes, chain, ends, heads, codec)

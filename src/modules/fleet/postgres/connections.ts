@@ -77,6 +77,8 @@ const SENTENCES: ReadonlyMap<string, string> = new Map([
 const NOT_KEPT = new Set(["26000", "42P05", "0A000"]);
 /** Milliseconds for which closing waits for answers. */
 const LEAVING = 1000;
+/** Milliseconds for which statements get the answer of the last one, if no server has answered for the patience of a request. */
+const SHARED = 500;
 
 /** In place of a SQLSTATE: another server answers than the one that the statement is for. */
 export const MOVED = "moved";
@@ -137,6 +139,8 @@ interface ConnectionLimits {
   readonly connectWithin: number;
   /** Milliseconds within which a statement is answered. */
   readonly answerWithin: number;
+  /** Milliseconds for which a request waits for a server that does not answer. */
+  readonly patience?: number;
   /** The store that is known there; by default the one that is met first. */
   readonly store?: KnownStore;
 }
@@ -180,6 +184,8 @@ export class Connections {
   private answered: () => void = () => {};
   private isClosed = false;
   private sweeping: NodeJS.Timeout | undefined;
+  /** The first of the statements since then that no server answered, and the last one. */
+  private lost: { readonly since: number; readonly at: number; readonly answer: SqlAnswer } | undefined;
   /** The server that answered last. */
   fact: ServerFact | undefined;
   /** The latest known primary, kept here because reading the note on disk is too expensive for each commit. */
@@ -193,6 +199,10 @@ export class Connections {
 
   /** Runs a statement. `sent` is called when the server got all of it, unless it has answered. Never rejects. */
   async run(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
+    const asked = performance.now();
+    const { at = Number.NEGATIVE_INFINITY, answer: last } = this.lost ?? {};
+    const isLasting = asked - this.lostSince >= (this.options.patience ?? Number.POSITIVE_INFINITY);
+    if (last?.kind === "away" && isLasting && asked - at < SHARED) return last;
     while (this.busy >= this.options.most) {
       const known = await new Promise<SqlAnswer | undefined>((resolve) => this.waiting.push(resolve));
       if (known) return known;
@@ -204,6 +214,8 @@ export class Connections {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
         answer = await this.runOnce(question);
       }
+      const isLost = answer.kind === "away" || answer.kind === "unknown";
+      this.lost = isLost ? { since: Math.min(asked, this.lostSince), at: performance.now(), answer } : undefined;
       // Those that wait would find out the same, a few at a time.
       if (answer.kind === "away" && this.open.size === 0) for (const tell of this.waiting.splice(0)) tell(answer);
       return answer;
@@ -213,6 +225,11 @@ export class Connections {
       if (next) next();
       else if (this.busy === 0) this.answered();
     }
+  }
+
+  /** The clock of the process when the first statement was asked that no server has answered since; Infinity: none. */
+  get lostSince(): number {
+    return this.lost?.since ?? Number.POSITIVE_INFINITY;
   }
 
   /** Runs a statement that only reads. Throws storage_failed. */

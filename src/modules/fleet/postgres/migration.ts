@@ -1,8 +1,8 @@
-/** The tables of a database: created if missing, refused if they have another version. */
+/** The tables of a database: created if missing, upgraded, or refused if they have another version. */
 
 import { describeUnchanged, Failure } from "../../../core/failure.ts";
 import { BULK_TIMEOUT, type Connections, NO_TABLES, toSqlFailure } from "./connections.ts";
-import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
+import { MAKE_TABLES, SCHEMA_VERSION, UPGRADES, VERSION_QUERY } from "./schema.ts";
 
 /** Versions of the tables before and after `migrate`; 0 if they were missing. */
 export interface MigratedTables {
@@ -18,15 +18,16 @@ export async function readSchemaVersion(connections: Connections): Promise<numbe
   throw toSqlFailure(answer);
 }
 
-/** Creates the tables if they are missing. Throws storage_failed, unsupported_version. */
+/** Creates the tables if they are missing, or upgrades them. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
   const before = await readSchemaVersion(connections);
-  requireKnown(before);
+  const text = before === 0 ? MAKE_TABLES : UPGRADES[before];
+  if (text === undefined) requireKnown(before);
   await requireUtf8(connections);
-  if (before === 0) {
-    const answer = await connections.run({ text: MAKE_TABLES, within: BULK_TIMEOUT });
-    // Another process may have made them, so that this one fails.
-    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === 0) throw toSqlFailure(answer);
+  if (text !== undefined) {
+    const answer = await connections.run({ text, within: BULK_TIMEOUT });
+    // Another process may have done it, so that this one fails.
+    if (answer.kind !== "done" && (await readSchemaVersion(connections)) === before) throw toSqlFailure(answer);
   }
   const after = await readSchemaVersion(connections);
   requireKnown(after);
@@ -66,7 +67,9 @@ function requireKnown(version: number): void {
   const remedy =
     version > SCHEMA_VERSION
       ? "Use a newer pi-session-server."
-      : "Export the sessions with the pi-session-server that wrote them, and import them into another database.";
+      : version in UPGRADES
+        ? "Stop the servers of the earlier program, and run: pi-session-server fleet migrate"
+        : "Export the sessions with the pi-session-server that wrote them, and import them into another database.";
   throw new Failure(
     "unsupported_version",
     describeUnchanged(

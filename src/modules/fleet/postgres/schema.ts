@@ -1,7 +1,7 @@
 /** The tables of a fleet. */
 
 /** The version of the tables that this program reads and writes. */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 
 /**
  * The tables. No index has a column that each commit changes, and facts that seldom change are in tables of their own, so that
@@ -119,7 +119,6 @@ const TABLES = `create table pi_fleet.session (
     generation int not null,
     seq bigint not null,
     count int not null,
-    first_epoch bigint not null,
     epoch bigint not null,
     bytes bigint not null,
     chain bytea not null,
@@ -131,7 +130,6 @@ const TABLES = `create table pi_fleet.session (
   );
   comment on table pi_fleet.pack is 'consecutive lines of a session; what is here is not in entry';
   comment on column pi_fleet.pack.seq is 'position of the first line';
-  comment on column pi_fleet.pack.epoch is 'of the last line';
   comment on column pi_fleet.pack.bytes is 'of the session up to the last line, as chain is';
   comment on column pi_fleet.pack.ends is 'where each line ends in the lines joined by line feeds';
   comment on column pi_fleet.pack.heads is 'as in entry, joined by line feeds';
@@ -200,6 +198,12 @@ export const makeNotedWordsStatement = (tenant: string, removed: string): string
 
 /** Returns the version of the tables; fails if they are missing. */
 export const VERSION_QUERY = "select value from pi_fleet.meta where key = 'version'";
+
+/** The statements that bring tables of an earlier version to the present one; sent together, they are one transaction. */
+export const UPGRADES: Readonly<Record<number, string>> = {
+  4: `alter table pi_fleet.pack drop column first_epoch;
+    update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`,
+};
 
 /** The statements that create the tables. Sent together, they are one transaction, which fails if tables exist. */
 export const MAKE_TABLES = `create schema if not exists pi_fleet;

@@ -69,13 +69,13 @@ const CHECKED = `select ${OWN}, e.*,
     (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts, ${makeWordlessCondition("s")} as wordless
   from (select * from pi_fleet.session where tenant = $1 and id = $2) s
   cross join lateral (select coalesce(pg_catalog.sum(count), 0) as rows, pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past,
-      pg_catalog.max(epoch) as highest, coalesce(pg_catalog.bool_or(first_epoch < before), false) as falls,
+      pg_catalog.max(epoch) as highest, coalesce(pg_catalog.bool_or(epoch < before), false) as falls,
       coalesce(pg_catalog.bool_or(seq <> past_before), false) as torn
-    from (select seq, count, first_epoch, epoch, pg_catalog.lag(epoch) over (order by seq) as before,
+    from (select seq, count, epoch, pg_catalog.lag(epoch) over (order by seq) as before,
         pg_catalog.lag(seq + count) over (order by seq) as past_before
-      from (select seq, 1 as count, epoch as first_epoch, epoch from pi_fleet.entry
+      from (select seq, 1 as count, epoch from pi_fleet.entry
           where tenant = s.tenant and session_id = s.id and generation = s.generation
-        union all select seq, count, first_epoch, epoch from pi_fleet.pack
+        union all select seq, count, epoch from pi_fleet.pack
           where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e`;
 
 export class SqlAdminQueries implements AdminQueries {

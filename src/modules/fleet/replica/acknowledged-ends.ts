@@ -10,7 +10,7 @@ import { parse, splitLines, toBytes, trimLine } from "../../../core/json/json.ts
 import type { FleetEnd, NotedFleet } from "../../../core/ports/fleet.ts";
 import type { ReplicaStatus } from "../../../core/ports/replica.ts";
 import type { Log } from "../../../core/ports/store.ts";
-import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../../../storage/fs/disk.ts";
+import { closeQuietly, type Disk, exists, readWhole, removeQuietly, writeAll } from "../../../storage/fs/disk.ts";
 import { putInPlaceNow, readIfPresent } from "../../../storage/fs/files.ts";
 import { listNames } from "../../../storage/fs/folders.ts";
 import { sha256 } from "../../../storage/v2/frame.ts";
@@ -85,9 +85,8 @@ export class AcknowledgedEnds {
     return acknowledged;
   }
 
-  private write(acknowledged: AcknowledgedEnd): void {
+  private write(acknowledged: AcknowledgedEnd, file = this.filesOf(acknowledged.sessionId)[0]): void {
     const { disk } = this;
-    const [file] = this.filesOf(acknowledged.sessionId);
     const line = toBytes(`${JSON.stringify(acknowledged)}\n`);
     if (exists(disk, file)) {
       const fd = disk.openAppend(file);
@@ -103,23 +102,21 @@ export class AcknowledgedEnds {
   /** Returns the last end of a session; undefined if there is no record, or the disk refuses to read it. */
   of(sessionId: string): AcknowledgedEnd | undefined {
     for (const file of this.filesOf(sessionId)) {
-      const found = this.read(file);
+      const [found] = this.read(file);
       if (found?.sessionId === sessionId) return found;
     }
     return undefined;
   }
 
   /**
-   * Renames the record of a session to that of a loss, so that the loss is reported until a person removes it. Never throws.
+   * Puts the end of a session into the record of its losses, so that the loss is reported until a person removes that. Never
+   * throws.
    */
   keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
-    const { disk } = this;
+    const files = this.filesOf(acknowledged.sessionId);
     try {
-      this.write({ ...acknowledged, lost });
-      for (const file of this.filesOf(acknowledged.sessionId)) {
-        const kept = file.replace(/\.jsonl$/, LOST);
-        if (exists(disk, file) && !exists(disk, kept)) disk.rename(file, kept);
-      }
+      this.write({ ...acknowledged, lost }, files[0].replace(/\.jsonl$/, LOST));
+      for (const file of files) removeQuietly(this.disk, file);
     } catch {
       // It is reported until the next acknowledgement.
     }
@@ -138,7 +135,9 @@ export class AcknowledgedEnds {
       .sort((a, b) => (a.at < b.at ? -1 : 1));
     // If a session has two records, the one of the store is later.
     const own = suffixes.toReversed().flatMap((suffix) => records.filter((one) => isNamedSo(one, suffix)));
-    const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
+    // Each loss counts by itself.
+    const keyOf = ({ sessionId, record, end }: RecordedEnd): string =>
+      `${record.endsWith(LOST) ? end.chain : ""} ${sessionId}`;
     return [...new Map([...others, ...own].map((one) => [keyOf(one), one])).values()];
   }
 
@@ -162,21 +161,22 @@ export class AcknowledgedEnds {
         .filter((name) => NAME.test(name))
         .flatMap((name) => {
           const record = join(folder, name);
-          const end = this.read(record);
-          return end ? [{ ...end, record }] : [];
+          const ends = this.read(record);
+          const counted = name.endsWith(LOST) ? ends.filter(({ lost }) => lost !== undefined) : ends.slice(0, 1);
+          return counted.map((end) => ({ ...end, record }));
         });
     } catch {
       return [];
     }
   }
 
-  private read(file: string): AcknowledgedEnd | undefined {
+  /** Returns the ends in a record, the last one first. A line that a loss of power cut or zeroed is skipped. */
+  private read(file: string): AcknowledgedEnd[] {
     try {
       const bytes = readIfPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
-      // A line that a loss of power cut or zeroed is skipped.
-      return [...splitLines(bytes)].reverse().map(parsedEnd).find(Boolean);
+      return [...splitLines(bytes)].reverse().flatMap((line) => parsedEnd(line) ?? []);
     } catch {
-      return undefined;
+      return [];
     }
   }
 }

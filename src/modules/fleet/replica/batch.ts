@@ -1,23 +1,19 @@
 /** The statements of a commit, in their order, with the lines of a working copy as they are sent to the fleet. */
 
 import { Failure } from "../../../core/failure.ts";
-import type { Fleet, FleetAttachment, FleetBatch, FleetEnd } from "../../../core/ports/fleet.ts";
+import type { FleetAttachment, FleetBatch, FleetEnd } from "../../../core/ports/fleet.ts";
 import type { Log } from "../../../core/ports/store.ts";
-import { getIdInPath } from "../../../core/search/listing.ts";
-import { getHeaderFacts } from "../../../storage/catalog/summary.ts";
 import type { ReplicatedLog } from "../../../storage/log/replica.ts";
-import { computeEnd, findPositionAfter, isSameEnd, NOTHING } from "../postgres/ends.ts";
+import { findPositionAfter } from "../postgres/ends.ts";
 import { makeHeadText } from "../postgres/heads.ts";
 import { computeStretches } from "../postgres/pack.ts";
-import { listNamedAttachments, listStoredAttachments } from "./attachments.ts";
-import type { CommitStep, CommonSource, KeptParts, RunningCommit } from "./commit.ts";
+import { listNamedAttachments } from "./attachments.ts";
+import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
 import type { CopyFacts } from "./facts.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const PART_BYTES = 2 << 20;
-/** Stretches that the database copies at a time: some 32 MB of lines, in less than a second. */
-const MOST_COPIED = 64;
 
 /** Bytes beyond which a first commit is long: an agent's first commit has a message or two, a larger one is an import. */
 const LONG_AT_FIRST = 256 << 10;
@@ -44,7 +40,7 @@ interface Sending {
 }
 
 /** Lines as a statement has them. */
-type SentLines = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
+type SentLines = Pick<FleetBatch, "after" | "lines" | "heads"> & {
   readonly stretches: readonly FleetEnd[];
   readonly attachments: readonly FleetAttachment[];
 };
@@ -69,31 +65,23 @@ export function prepareStep(
     const shown = { after: start, lines: [], heads: [], stretches, place, attachments: [...attachments.values()] };
     return { batch: { ...about, ...shown, facts: facts.between(end, start, true) } };
   }
-  const { attachments, stretches, ...sent } = copiedAfter(from, start, commit) ?? linesAfter(from, start, count);
+  const { attachments, stretches, ...sent } = linesAfter(from, start, count);
   const { after } = sent;
   if (!kept && after.entries === count) {
-    const packed = isLong || sent.source !== undefined ? { stretches } : {};
+    const packed = isLong ? { stretches } : {};
     return {
       batch: { ...about, ...sent, ...packed, attachments, facts: facts.between(end, after, isLong || !isIndexed) },
     };
   }
   // They are gathered now, so that the last statement need not go through all entries at once.
   facts.between(start, after, true);
-  const { lines, heads, source } = sent;
+  const { lines, heads } = sent;
   const place = kept?.place ?? epoch;
   const all = new Map([...(kept?.attachments ?? []), ...attachments.map((one) => [one.sha256, one] as const)]);
   return {
-    part: { ...about, place, from: start, lines, heads, stretches, ...(source === undefined ? {} : { source }) },
+    part: { ...about, place, from: start, lines, heads, stretches },
     kept: { before: end, place, stretches: [...(kept?.stretches ?? []), ...stretches], attachments: all },
   };
-}
-
-/** Returns the stretches after an end that the database can copy from another session. */
-function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommit): SentLines | undefined {
-  const stretches = source?.ends.filter(({ entries }) => entries > start.entries).slice(0, MOST_COPIED) ?? [];
-  const after = stretches.at(-1);
-  if (!source || !after) return undefined;
-  return { after, lines: [], heads: [], stretches, attachments: listStoredAttachments(log), source: source.sessionId };
 }
 
 /** Returns the lines after an end that are sent together, of the first `count`. */
@@ -112,31 +100,4 @@ export function readUploadLines(log: Log, from: number, to: number): Uint8Array[
   if (log.nodes.losses === losses) return lines;
   const sentence = "The session's file is damaged where entries are to go to the fleet. repair_session repairs it.";
   throw new Failure("storage_failed", sentence, { sessionPath: log.file }, { retryable: false });
-}
-
-/** Stretches that are compared before other work runs: 2 ms each. */
-const AT_ONCE = 4;
-
-/** Returns the common source for the first `count` entries of a log; undefined if it does not exist. */
-export async function findCommonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
-  const { parentSession } = getHeaderFacts(log.header);
-  if (parentSession === null || !fleet.stretches) return undefined;
-  const sessionId = getIdInPath(parentSession);
-  let known: readonly FleetEnd[];
-  try {
-    known = await fleet.stretches(sessionId);
-  } catch {
-    // Then all lines are sent.
-    return undefined;
-  }
-  const ends: FleetEnd[] = [];
-  let end = NOTHING;
-  for (const there of known) {
-    if (there.entries > count) break;
-    if (ends.length % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setImmediate(resolve));
-    end = computeEnd(log, there.entries, end);
-    if (!isSameEnd(end, there)) break;
-    ends.push(end);
-  }
-  return ends.length === 0 ? undefined : { sessionId, ends };
 }

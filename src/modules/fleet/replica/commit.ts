@@ -7,12 +7,6 @@ import { makeUnknownFailure } from "../postgres/failures.ts";
 /** Maximum attempts of a commit if the fleet answers each with a conflict. */
 const MOST_TRIES = 20;
 
-/** A session of the fleet with the same first lines, and the ends of its packs. */
-export interface CommonSource {
-  readonly sessionId: string;
-  readonly ends: readonly FleetEnd[];
-}
-
 /** The parts of a commit that the fleet has stored, still invisible. */
 export interface KeptParts {
   /** The end of the session that they continue. */
@@ -39,8 +33,6 @@ export class RunningCommit {
   readonly count: number;
   /** True if its lines are stored in packs. */
   readonly isLong: boolean;
-  /** A session whose first lines the fleet can copy. */
-  source: CommonSource | undefined;
   /** Reason why the outcome is unknown: visible lines were sent, and no answer came. */
   doubt: string | undefined;
   /** True after a conflict: the fleet may lack earlier lines, until copy and fleet were compared. */

@@ -24,7 +24,7 @@ import {
 } from "../postgres/failures.ts";
 import { type AcknowledgedEnd, hasEnd, hashLine, hasLast } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
-import { findCommonSource, isLong, prepareStep, readUploadLines } from "./batch.ts";
+import { isLong, prepareStep, readUploadLines } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { CopyFacts } from "./facts.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
@@ -60,6 +60,8 @@ export class FleetReplica implements Replica, ReplicaStatus {
   private heard: number;
   private readying: Promise<void> | undefined;
   private isConfirming = false;
+  /** True if another file with the fleet's lines has replaced that of this log. */
+  private isReplaced = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly pending: PendingUploads;
   /** The end up to which hosts of this machine got an acknowledgement. */
@@ -228,13 +230,14 @@ export class FleetReplica implements Replica, ReplicaStatus {
 
   /**
    * Completes the file that has replaced that of this log, so that no reader sees the session without the acknowledged
-   * entries. After a failure the next process that opens it does so.
+   * entries. After a failure the next process that opens it does so; a caller that asks for all entries gets the failure.
    */
   private async completeFile(): Promise<void> {
     const next = this.openAnew();
     try {
       await next?.replica?.sync();
     } catch (error) {
+      if (this.isConfirming) throw error;
       requireFailure(error);
     } finally {
       next?.close();
@@ -335,7 +338,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
   private noteAcknowledged(count: number): void {
     const { log, known, options, id, lease } = this;
-    if (log.file === null || log.readOnly) return;
+    if (log.file === null || log.readOnly || this.isReplaced) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
     let last: string | undefined;
     try {
@@ -431,7 +434,9 @@ export class FleetReplica implements Replica, ReplicaStatus {
     this.late.end();
     try {
       const copy = { log, options, journaled: pending.journaled, acknowledged: this.acknowledged };
-      if (await resolveConflict(copy, there)) await this.completeFile();
+      const isPart = await resolveConflict(copy, there);
+      this.isReplaced = true;
+      if (isPart || this.isConfirming) await this.completeFile();
     } catch (error) {
       if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
@@ -600,9 +605,7 @@ export class FleetReplica implements Replica, ReplicaStatus {
   }
 
   private async pushThrough(commit: RunningCommit, isPatient = true): Promise<void> {
-    const { elapsed, patience, fleet } = this.options;
-    if (commit.isLong && this.known.entries === 0)
-      commit.source = await findCommonSource(fleet, this.log, commit.count);
+    const { elapsed, patience } = this.options;
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
@@ -658,8 +661,6 @@ export class FleetReplica implements Replica, ReplicaStatus {
     this.lease.note("doubts");
     if (outcome.kind === "refused") {
       commit.beginAgain();
-      // Nothing can be copied from a session that is gone.
-      if ((step.part ?? step.batch).source !== undefined) commit.source = undefined;
       return undefined;
     }
     // A part is invisible.
