@@ -226,7 +226,11 @@ class SharedHooks implements AskedHost {
       tried.add(host);
       asked = host;
       call.peer?.noteAsked(call);
-      question = host.ask(name, host === this.caller ? payload : { ...payload, client: { id, name: ofHost, pid } }, onId);
+      question = host.ask(
+        name,
+        host === this.caller ? payload : { ...payload, client: { id, name: ofHost, pid } },
+        onId,
+      );
       const answer = await question.answer;
       // The call of a host that is gone needs no answer. If another host is gone, the next one is asked.
       const next = answer.reason === "host_gone" && host !== this.caller ? this.nextFor(name, tried) : undefined;
