@@ -184,6 +184,7 @@ function makeHolderFailure({ command }: Call, attachment: Attachment): Failure {
     "session_locked",
     `${command.name} must be run by ${name ?? client} (process ${pid}), which holds this session. Run it there, or close the session there and try again.${instead}`,
     { holder: { client, pid, name } },
+    { retryable: false },
   );
 }
 
