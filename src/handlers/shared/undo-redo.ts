@@ -11,7 +11,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { requireWriter } from "../../core/session/writer.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import { notifyForeign } from "./append.ts";
+import { notifyAppended } from "./append.ts";
 import type { CommandContext } from "./command.ts";
 import { describeLeaf, type HookAnswer, veto } from "./hooks.ts";
 import { prepareMove } from "./leaving.ts";
@@ -498,8 +498,7 @@ function changeBack(
   const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);
   const append = (drafts: readonly Draft[]): readonly string[] => {
     const { ids } = session.append(drafts, undefined, false);
-    notifyForeign(session, session.externalChanges.fresh(), notify);
-    notify("session_append", { entryIds: ids, origin: "self" });
+    notifyAppended({ notify }, session, ids);
     return ids;
   };
   const done = takeBackChange(session, change, append);
