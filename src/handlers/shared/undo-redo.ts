@@ -141,8 +141,9 @@ export function undoOrRedo(context: CommandContext, wanted: WantedOperation, dir
         throw toConflictFailure("All of it is back already.");
       }
       const done = await reversed(context, history, choice).catch((error) => {
-        if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
-        throw error;
+        if (wanted.operationId !== undefined) throw error;
+        if (isBackAlready(workspace, choice, error)) return undefined;
+        throw error instanceof Failure ? toNamedFailure(choice.root, error) : error;
       });
       if (done) return done;
       operations.failed([choice.latest.id]);
@@ -191,6 +192,13 @@ async function groupReversed(
     also: also.map(({ kind: _, ...one }) => one),
     ...(refused.length === 0 ? {} : { refused }),
   };
+}
+
+/** Returns the failure of an operation that the request did not name: its session may be another than the current one. */
+function toNamedFailure({ id: operationId, sessionId, sessionPath, text: event }: Operation, failure: Failure): Failure {
+  const { name, text, details, retryable } = failure;
+  const what = `The operation is ${operationId}: ${event} ${text.what}`;
+  return new Failure(name, { ...text, what }, { operationId, sessionId, sessionPath, ...details }, { retryable });
 }
 
 const WORDS: Readonly<Record<Direction, string>> = { undo: "Took back", redo: "Did again" };
