@@ -195,7 +195,10 @@ async function groupReversed(
 }
 
 /** Returns the failure of an operation that the request did not name: its session may be another than the current one. */
-function toNamedFailure({ id: operationId, sessionId, sessionPath, text: event }: Operation, failure: Failure): Failure {
+function toNamedFailure(
+  { id: operationId, sessionId, sessionPath, text: event }: Operation,
+  failure: Failure,
+): Failure {
   const { name, text, details, retryable } = failure;
   const what = `The operation is ${operationId}: ${event} ${text.what}`;
   return new Failure(name, { ...text, what }, { operationId, sessionId, sessionPath, ...details }, { retryable });
