@@ -49,7 +49,7 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
       formatMembersTable(getMembers(schemaOf(schema))),
       "",
     ]),
-    "What Pi writes in messages of each role, and readers may rely on.",
+    "What Pi writes in messages of each role, and its readers need. Other programs may leave members out.",
     "[Writing safely](#writing-safely) says which of these `append` adds where they are missing:",
     "",
     formatTable(

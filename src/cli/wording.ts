@@ -30,7 +30,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   "an outputPath": "a file",
   "a cursor": "--cursor",
   "limit and cursor": "--limit and --cursor",
-  "Leave sessionId out": "Leave --session-id out",
+  "Leave newSessionId out": "Leave --session-id out",
   "Start the server with --allow-path": "Use --allow-path",
   "This server was started with --read-only. Start one without it": "--read-only was given. Leave it out",
   "Run the server with Node": "Use Node",

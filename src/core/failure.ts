@@ -82,7 +82,8 @@ export const FAILURES = {
   invalid_entry: { ...REFUSED, meaning: "The entry cannot be stored as it is." },
   invalid_id: {
     ...REFUSED,
-    meaning: "Ids begin and end with a letter or digit and hold letters, digits, dots, underscores and hyphens.",
+    meaning:
+      "Ids have at most 128 letters, digits, dots, underscores and hyphens, with a letter or digit at both ends.",
   },
   ambiguous_id: { ...REFUSED, meaning: "Several session ids begin with this. Give more of it." },
   path_outside_root: {

@@ -22,8 +22,8 @@ export const stateResult = () =>
     entryCount: z.number().int(),
     branchCount: z.number().int().describe("entries with more than one child"),
     persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
-    readOnly: z.boolean(),
-    lockedBy: holder().optional(),
+    readOnly: z.boolean().describe("whether a write fails; with lockedBy, a write first tries to join that process"),
+    lockedBy: holder().optional().describe("the process that has the lock, until this server has joined it"),
     holder: z
       .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })
       .optional()

@@ -32,6 +32,8 @@ export default defineCommand({
     // A host that names a directory expects the session in the folder of that directory.
     const comesOf = cwd === undefined ? (context.workspace.current ?? undefined) : undefined;
     const next = context.workspace.create({ parentSession, cwd, id, name, key: context.key, comesOf });
+    // Nothing could be written to it.
+    if (next.log.readOnly) throw next.log.readOnly;
     if (context.asks("session_before_switch")) {
       const asked = await context.ask("session_before_switch", { reason: "new" });
       if (asked.cancelled) return toVetoed(context, asked);

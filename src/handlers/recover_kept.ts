@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { addBranch } from "../core/session/added-branch.ts";
 import { exampleKept } from "./list_kept.ts";
-import { notifyForeign } from "./shared/append.ts";
+import { notifyAppended } from "./shared/append.ts";
 import { defineCommand } from "./shared/command.ts";
 
 export default defineCommand({
@@ -36,8 +36,7 @@ export default defineCommand({
         sessionId,
       });
     const { entryIds, renamed } = addBranch(session, lines);
-    notifyForeign(session, session.externalChanges.fresh(), (name, payload) => context.notify(name, payload));
-    if (entryIds.length > 0) context.notify("session_append", { entryIds: [...entryIds], origin: "self" });
+    notifyAppended(context, session, entryIds);
     return {
       entryIds: [...entryIds],
       renamed: Array.from(renamed, ([from, to]) => ({ from, to })),

@@ -6,7 +6,7 @@ import { defineCommand } from "./shared/command.ts";
 
 export default defineCommand({
   name: "set_label",
-  summary: "Sets or clears the label of an entry.",
+  summary: "Sets or clears the label of an entry, by an entry at the leaf, which becomes the leaf.",
   effect: "write",
   params: { entryId: z.string(), label: z.string().nullish().describe("missing, null or empty clears it") },
   result: () => z.object({ entryId: z.string().describe("of the label entry") }),

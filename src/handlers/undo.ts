@@ -5,9 +5,9 @@ import { BY_OPPOSITE, findUndoSubject, UNDO_FAILURES, undoOrRedo, undoResult, un
 export default defineCommand({
   name: "undo",
   summary:
-    "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. Where that has no " +
-    "way back, it refuses, and `next` names the newest that has one. It is an " +
-    "operation itself, and redo reverses it. Refuses, with the reason, if the result of the operation was changed " +
+    "Takes an operation back: by default the newest that is not undone, of any session and any process, so that repeating " +
+    "it walks back; with sessionId, the newest of one session. Where that has no way back, it refuses, and `next` names " +
+    "the newest that has one. It is an operation itself, and redo reverses it. Refuses, with the reason, if the result of the operation was changed " +
     "since. Of operations that belong together (`group` of archive_session and others), it takes back as many as " +
     "possible and names the rest in `refused`; it refuses when it can take back none. The id of the first " +
     "stands for all of them, that of another for that one. Before the leaf of an open session moves back, the server " +

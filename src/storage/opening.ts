@@ -51,6 +51,8 @@ export interface OpeningOptions {
   readonly requireAllowed?: (path: string) => void;
   /** Returns the local file of the session that other machines name by a path without a file here. */
   readonly copyFor?: (path: string) => string | undefined;
+  /** The failure of making a session, if nothing may be written. */
+  readonly refusal?: Failure;
 }
 
 /** Ways to sessions for the rest of the storage, whose paths were checked already. */
@@ -110,7 +112,7 @@ export function makeOpenings(options: OpeningOptions, { jsonl, memory, v2, forei
     }
   };
   const stores: SessionStores = {
-    forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at),
+    forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at, options.refusal),
     leaves: makeLeafMemory(disk, options.paths.state, options.durability === "sync"),
     open: (file, asReader) => openLog(pathOf(file), asReader),
     exists: (file) => exists(disk, file),
@@ -209,12 +211,15 @@ function openFrozen(disk: Disk, store: Store, file: string): Log {
 }
 
 /** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */
-function byPath(store: Store, at: (file: string) => Store): Store {
+function byPath(store: Store, at: (file: string) => Store, refusal?: Failure): Store {
   const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
   return {
     ...store,
     create: (beginning) => storeOf(beginning).create(beginning),
-    publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
+    async publish(beginning, content) {
+      if (refusal) throw refusal;
+      return storeOf(beginning).publish(beginning, content);
+    },
     publishNow(beginning, content) {
       const store = storeOf(beginning);
       if (store.publishNow) return store.publishNow(beginning, content);

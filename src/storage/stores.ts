@@ -42,7 +42,7 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { makeJsonlStore } from "./jsonl/store.ts";
 import { findLatest, isSessionIn } from "./latest.ts";
-import { type LifecycleDeps, resolveLink } from "./lifecycle/exclusive.ts";
+import { type LifecycleDeps, makeReadOnlyFailure, resolveLink } from "./lifecycle/exclusive.ts";
 import { toFileStem } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { makeOperationLog } from "./lifecycle/operation-log.ts";
@@ -89,7 +89,8 @@ interface StoresOptions extends OpeningOptions {
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
   const snapshots = makeSnapshotCache(disk, paths.state, undefined, options.later);
-  const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
+  const refusal = readOnly ? makeReadOnlyFailure() : undefined;
+  const common = { ...options, readOnly: refusal, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => makeFilePath(paths, header) };
   const fleet = readOnly ? undefined : options.fleet?.makeStores({ disk, env, stateFolder: paths.state });
   const containers = { ...common, containerFor: (header: SessionHeader) => makeContainerPath(paths, header) };
@@ -104,7 +105,7 @@ export function makeStores(options: StoresOptions): Stores {
     options.foreign?.openAgentSessions({ disk, env, stateFolder: paths.state, variables: options.variables ?? {} }),
   );
   const named = fleet ? { copyFor: (path: string) => joined?.copyFor(path) } : {};
-  const opening = makeOpenings({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const opening = makeOpenings({ ...options, ...named, refusal }, { jsonl, memory, v2, foreign });
   const { stores, allowed, pathOf, openLog } = opening;
   const { leaves } = stores;
   /**

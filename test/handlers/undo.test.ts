@@ -396,7 +396,9 @@ describe("undo takes back the last command and no older one", () => {
     const { sessionFile } = await server.result(method, { ...one, entryId: method === "fork" ? id(2) : undefined });
     const [forked] = await operations(server);
     expect(forked).toMatchObject({ kind: "fork", sessionPath: sessionFile, text: 'Forked "kept".', canUndo: true });
-    expect((await server.failure("undo")).data).toMatchObject({ name: "session_locked", sessionPath: sessionFile });
+    const { message, data } = await server.failure("undo");
+    expect(data).toMatchObject({ name: "session_locked", operationId: forked.operationId, sessionPath: sessionFile });
+    expect(message).toContain(`${forked.operationId}: Forked "kept". The session is open`);
     await server.result("switch_session", { sessionPath: file });
     expect(await server.result("undo")).toMatchObject({ kind: "fork", sessionPath: sessionFile });
     expect([existsSync(sessionFile), (await server.result("get_state")).sessionName]).toEqual([false, "kept"]);

@@ -352,9 +352,12 @@ shows("P1", SYSTEM, async () => {
   const known = namesIn();
   /** Names of everything that came since, all of it private. */
   const expectPrivate = (): string => {
-    const names = namesIn().filter((name) => !known.includes(name));
+    // A socket becomes private right after it is bound, in a folder that is (modules/attach/attach).
+    const names = namesIn().filter((name) => !known.includes(name) && !name.endsWith(".sock"));
     for (const name of names) {
-      const stats = statSync(join(place.home, name));
+      const stats = statSync(join(place.home, name), { throwIfNoEntry: false });
+      // An announcement's temporary file is gone by now.
+      if (!stats) continue;
       expect([name, (stats.mode & 0o7777).toString(8)]).toEqual([name, stats.isDirectory() ? "700" : "600"]);
     }
     return names.join("\n");

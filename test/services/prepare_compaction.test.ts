@@ -158,8 +158,21 @@ describe("tokens", () => {
   test("a compaction is due when they exceed the window less the reserve", async () => {
     const { server } = await conversation(user("Hello"), reporting(800));
     const due = async (contextWindow: number): Promise<boolean> =>
-      (await server.result("prepare_compaction", { contextWindow, reserveTokens: 200 })).shouldCompact;
+      (await server.result("prepare_compaction", { contextWindow, reserveTokens: 200, keepRecentTokens: 0 }))
+        .shouldCompact;
     expect([await due(1000), await due(999)]).toEqual([false, true]);
+  });
+
+  test("in a small window the reserve and what is kept leave room, and one is due while there is something to summarise", async () => {
+    const small = { contextWindow: 8192 };
+    const { server } = await conversation();
+    expect((await server.result("prepare_compaction", small)).shouldCompact).toBe(false);
+    await append(server, ...talk("u *3000 | a *10 | u *2100 | a *10"));
+    const plan = await server.result("prepare_compaction", small);
+    expect(plan.settings).toMatchObject({ reserveTokens: 4096, keepRecentTokens: 2048 });
+    expect([plan.shouldCompact, plan.messagesToSummarize.length]).toEqual([true, 2]);
+    await compact(server, plan);
+    expect((await server.result("prepare_compaction", small)).shouldCompact).toBe(false);
   });
 });
 

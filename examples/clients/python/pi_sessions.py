@@ -192,7 +192,9 @@ class SessionServer:
             raise ServerEnded(status)
 
     def _send(self, message: dict[str, Any]) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, allow_nan=False)
+        # Half of a surrogate pair, as JSON from elsewhere may have it, is no character of UTF-8: it stays an escape.
+        line = text.encode(errors="backslashreplace") + b"\n"
         # Writing to a server that has ended fails. The reader notices its end and tells those who wait.
         with self._write_lock, suppress(OSError, ValueError):
             self._process.stdin.write(line)  # type: ignore[union-attr]

@@ -115,7 +115,7 @@ export function prepareCompaction(
   if (lines.length > 0 && turnMessages.length > 0) lines.push("(The turn that begins here goes on in what is kept.)");
   return {
     contextTokens: tokens,
-    shouldCompact: settings.enabled && isOver,
+    shouldCompact: settings.enabled && isOver && history.length + turnPrefix.length > 0,
     // ROOT when there is nothing to keep.
     firstKept: stretch.position(cut),
     history,

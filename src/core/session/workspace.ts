@@ -281,7 +281,7 @@ export class Workspace {
    * a millisecond, for a look takes as long as the rest of get_state.
    */
   prepareFolder(session: Session): void {
-    if (session.file === null || session.log.persisted) return;
+    if (session.file === null || session.log.persisted || session.log.readOnly) return;
     const now = this.env.now();
     if (this.folderPrepared.get(session) === now) return;
     this.folderPrepared.set(session, now);

@@ -39,11 +39,18 @@ export function requireTypes(context: CommandContext, entryIds: readonly string[
 /** Appends drafts and notifies the host. Throws what Session.append throws. */
 export function appendEntries(context: CommandContext, drafts: readonly Draft[]): Appended {
   const appended = context.session.append(drafts, context.key);
-  notifyForeign(context.session, context.session.externalChanges.fresh(), (name, payload) =>
-    context.notify(name, payload),
-  );
-  context.notify("session_append", { entryIds: appended.ids, origin: "self" });
+  notifyAppended(context, context.session, appended.ids);
   return appended;
+}
+
+/** Notifies the host of entries that were written for it, after those that other programs wrote before. */
+export function notifyAppended(
+  context: Pick<CommandContext, "notify">,
+  session: Session,
+  entryIds: readonly string[],
+): void {
+  notifyForeign(session, session.externalChanges.fresh(), (name, payload) => context.notify(name, payload));
+  if (entryIds.length > 0) context.notify("session_append", { entryIds: [...entryIds], origin: "self" });
 }
 
 /** Returns the `repeat` of a command that writes one entry of this type and answers with its id. */

@@ -22,14 +22,22 @@ export const conversationText = z
 const tokens = z.number().min(0);
 
 export const compactionParams = {
-  keepRecentTokens: tokens.optional().describe("of the newest messages, which are kept; Pi's settings by default"),
-  reserveTokens: tokens.optional().describe("of the window, for the answer; Pi's settings by default"),
+  keepRecentTokens: tokens
+    .optional()
+    .describe("of the newest messages, which are kept; Pi's settings by default, half of the rest at most"),
+  reserveTokens: tokens
+    .optional()
+    .describe("of the window, for the answer; Pi's settings by default, half of the window at most"),
   contextWindow: tokens.optional().describe("in tokens; by default the model's, or 128000 where it is not known"),
   customInstructions: z.string().optional().describe("for the summariser; returned unchanged"),
 };
 
 export const compactionPreparation = z.object({
-  shouldCompact: z.boolean().describe("the context is over the window less the reserve, and settings allow it"),
+  shouldCompact: z
+    .boolean()
+    .describe(
+      "the context is over the window less the reserve, there is something to summarise, and settings allow it",
+    ),
   contextTokens: z.number().describe("as the last answer reports them, with estimates of what came after it"),
   tokensBefore: z.number().describe("the same, for compact_append"),
   firstKeptEntryId: z.string().nullable().describe("for compact_append; null when the path is empty"),
@@ -50,12 +58,12 @@ export function getCompactionPreparation(
   wanted: z.output<z.ZodObject<typeof compactionParams>> & { images?: ImageForm; messages?: boolean },
 ): z.input<typeof compactionPreparation> {
   const { enabled, ...defaults } = mergeCompactionSettings(server.piSettings(session.cwd));
-  const settings = {
-    enabled,
-    contextWindow: wanted.contextWindow ?? getContextWindow(session.model()),
-    reserveTokens: wanted.reserveTokens ?? defaults.reserveTokens,
-    keepRecentTokens: wanted.keepRecentTokens ?? defaults.keepRecentTokens,
-  };
+  const { contextWindow = getContextWindow(session.model()) } = wanted;
+  // Pi's defaults are over the whole of a small window.
+  const { reserveTokens = Math.min(defaults.reserveTokens, contextWindow / 2) } = wanted;
+  const rest = Math.max(0, contextWindow - reserveTokens);
+  const { keepRecentTokens = Math.min(defaults.keepRecentTokens, rest / 2) } = wanted;
+  const settings = { enabled, contextWindow, reserveTokens, keepRecentTokens };
   const plan = planOf(session, settings);
   const { contextTokens, isSplitTurn, previousSummary, files } = plan;
   const messagesOf = (items: CompactionPlan["history"]) =>

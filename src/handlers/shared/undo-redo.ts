@@ -11,7 +11,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { requireWriter } from "../../core/session/writer.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import { notifyForeign } from "./append.ts";
+import { notifyAppended } from "./append.ts";
 import type { CommandContext } from "./command.ts";
 import { describeLeaf, type HookAnswer, veto } from "./hooks.ts";
 import { prepareMove } from "./leaving.ts";
@@ -141,8 +141,9 @@ export function undoOrRedo(context: CommandContext, wanted: WantedOperation, dir
         throw toConflictFailure("All of it is back already.");
       }
       const done = await reversed(context, history, choice).catch((error) => {
-        if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
-        throw error;
+        if (wanted.operationId !== undefined) throw error;
+        if (isBackAlready(workspace, choice, error)) return undefined;
+        throw error instanceof Failure ? toNamedFailure(choice.root, error) : error;
       });
       if (done) return done;
       operations.failed([choice.latest.id]);
@@ -191,6 +192,16 @@ async function groupReversed(
     also: also.map(({ kind: _, ...one }) => one),
     ...(refused.length === 0 ? {} : { refused }),
   };
+}
+
+/** Returns the failure of an operation that the request did not name: its session may be another than the current one. */
+function toNamedFailure(
+  { id: operationId, sessionId, sessionPath, text: event }: Operation,
+  failure: Failure,
+): Failure {
+  const { name, text, details, retryable } = failure;
+  const what = `The operation is ${operationId}: ${event} ${text.what}`;
+  return new Failure(name, { ...text, what }, { operationId, sessionId, sessionPath, ...details }, { retryable });
 }
 
 const WORDS: Readonly<Record<Direction, string>> = { undo: "Took back", redo: "Did again" };
@@ -498,8 +509,7 @@ function changeBack(
   const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);
   const append = (drafts: readonly Draft[]): readonly string[] => {
     const { ids } = session.append(drafts, undefined, false);
-    notifyForeign(session, session.externalChanges.fresh(), notify);
-    notify("session_append", { entryIds: ids, origin: "self" });
+    notifyAppended({ notify }, session, ids);
     return ids;
   };
   const done = takeBackChange(session, change, append);

@@ -41,6 +41,12 @@ export class AskedCalls {
     this.calls.set(++this.numbers, call);
   }
 
+  /** Notes that a host is asked about a call. */
+  noteConsent(number: number): void {
+    const asked = this.calls.get(number);
+    if (asked) this.calls.set(number, { ...asked, call: { ...asked.call, needsConsent: true } });
+  }
+
   /** Returns the next call that may be sent now, with its number; it counts as sent. */
   next(): [number, UnansweredCall] | undefined {
     while (this.lastSent < this.numbers && this.underWay < MAX_SENT) {

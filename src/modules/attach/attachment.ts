@@ -281,7 +281,8 @@ export class Attachment implements RemoteRunner {
     this.sendHead();
     for (let next = pipe && asked.next(); next; next = asked.next()) {
       const [number, { call, params }] = next;
-      const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true,"params":`;
+      const consent = call.needsConsent ? `,"consent":true` : "";
+      const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true${consent},"params":`;
       pipe?.send(head, ...params, "}");
     }
     if (this.watch || asked.size === 0) return;
@@ -315,11 +316,12 @@ export class Attachment implements RemoteRunner {
     this.heardAt = performance.now();
     requireValidMessage(message.value);
     this.notePosition(message);
-    const { reply, event, ask, withdraw, lost, ping, bye } = message.value;
+    const { reply, event, ask, asks, withdraw, lost, ping, bye } = message.value;
     if (ping === true) this.pipe?.send('{"pong":true}');
     else if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string" && isKnownEvent(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
+    else if (typeof asks === "number") this.asked.noteConsent(asks);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
     else if (typeof lost === "number") {
       this.options.server.missed(this.session, lost);

@@ -125,7 +125,7 @@ export class Guest implements Peer {
   }
 
   private receiveCall(number: number, message: PipeMessage): void {
-    const { name, loose } = message.value;
+    const { name, loose, consent } = message.value;
     const command = typeof name === "string" ? findCommand(name) : undefined;
     if (!command || !isForHolder({ command, params: message.value.params })) {
       const error = new Failure("session_locked", `The holder of this session does not do ${name} for others.`);
@@ -143,6 +143,7 @@ export class Guest implements Peer {
       target: this.session,
       peer: this,
       head: this.head,
+      needsConsent: consent === true,
     };
     if (++this.waiting === MAX_WAITING) this.pipe.pause();
     this.holder.submit(call);
@@ -166,6 +167,10 @@ export class Guest implements Peer {
     const leafId = leaves?.has(head) ? leaves.get(head) : session.idOrNull(heads.leafOf(head));
     const place = { leafId, sharedLeafId, at: { head, lastId: heads.lastIdOf(head) } };
     return JSON.stringify(place).slice(1, -1);
+  }
+
+  noteAsked({ idText }: Call): void {
+    this.pipe.send(`{"asks":${idText}}`);
   }
 
   reply({ idText }: Call, outcome: Outcome, left: ReportedLeaves | undefined): void {

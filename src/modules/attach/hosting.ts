@@ -38,6 +38,9 @@ interface HostingOptions {
 interface Awaited {
   readonly clients: Map<string, SharedClient>;
   readonly late: NodeJS.Timeout;
+  /** Resolves when all are back, or are not awaited any more. */
+  readonly back: Promise<void>;
+  end(): void;
 }
 
 export class Hosting implements GuestRegistry {
@@ -47,7 +50,7 @@ export class Hosting implements GuestRegistry {
   private readonly awaited = new Map<Session, Awaited>();
   /** Sessions that are closed to new guests. */
   private readonly closed = new Set<Session>();
-  private isEnding = false;
+  isEnding = false;
 
   constructor(options: HostingOptions) {
     this.options = options;
@@ -282,12 +285,21 @@ export class Hosting implements GuestRegistry {
       return;
     }
     if (clients.length === 0) return;
+    const awaited = new Map(clients.map((client) => [client.id, client]));
     const late = setTimeout(() => {
-      this.awaited.delete(session);
-      for (const client of awaited.clients.values()) this.reportPresence(session, makeLeaveEvent(client, "died"));
+      this.forgetAwaited(session);
+      for (const client of awaited.values()) this.reportPresence(session, makeLeaveEvent(client, "died"));
     }, RETURN_WITHIN).unref();
-    const awaited = { clients: new Map(clients.map((client) => [client.id, client])), late };
-    this.awaited.set(session, awaited);
+    let end = (): void => {};
+    const back = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    this.awaited.set(session, { clients: awaited, late, back, end });
+  }
+
+  /** Resolves when the clients of the former holder are back or left; undefined if none is awaited. */
+  whenBack(session: Session | null): Promise<void> | undefined {
+    return session === null ? undefined : this.awaited.get(session)?.back;
   }
 
   private takeAwaited(session: Session, id: string): boolean {
@@ -298,7 +310,9 @@ export class Hosting implements GuestRegistry {
   }
 
   private forgetAwaited(session: Session): void {
-    clearTimeout(this.awaited.get(session)?.late);
+    const { late, end } = this.awaited.get(session) ?? {};
+    clearTimeout(late);
+    end?.();
     this.awaited.delete(session);
   }
 
@@ -342,6 +356,7 @@ export class Hosting implements GuestRegistry {
   /** Accepts no more calls, because this process is about to end. */
   stop(): void {
     this.isEnding = true;
+    for (const session of this.shared) this.forgetAwaited(session);
   }
 
   close(): void {

@@ -1,7 +1,6 @@
 /** Shares sessions between processes: the process with the lock lets the others join. */
 
 import { Failure } from "../../core/failure.ts";
-import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
@@ -126,10 +125,10 @@ export class SessionSharing implements Sharing {
     return this.hosting.hasGuests(session);
   }
 
-  getHooks(session: Session | null, caller: AskedHost): AskedHost {
-    if (session === null || !this.hosting.hasGuests(session)) return caller;
-    const client = caller instanceof Guest ? caller.client : this.server.presence.on(session);
-    return new SharedHooks(caller, client, () => [this.server.hooks, ...this.hosting.guestsOf(session)]);
+  getHooks(session: Session | null, call: Call): AskedHost {
+    const isAlone = !this.hosting.hasGuests(session) && !this.hosting.whenBack(session) && !call.needsConsent;
+    if (session === null || isAlone) return this.server.hooks;
+    return new SharedHooks(call, session, this.server, this.hosting);
   }
 
   introduce(): void {
@@ -185,48 +184,66 @@ function makeHolderFailure({ command }: Call, attachment: Attachment): Failure {
     "session_locked",
     `${command.name} must be run by ${name ?? client} (process ${pid}), which holds this session. Run it there, or close the session there and try again.${instead}`,
     { holder: { client, pid, name } },
+    { retryable: false },
   );
 }
 
 // --- hooks of several hosts -----------------------------------------------------------------------------------------
 
 class SharedHooks implements AskedHost {
+  private readonly call: Call;
+  private readonly session: Session;
+  private readonly server: SharingServer;
+  private readonly hosting: Hosting;
   private readonly caller: AskedHost;
-  /** Description of the caller for the other hosts. */
-  private readonly client: object;
-  /** Returns all hosts of the session in the order of asking: the holder's, then the guests. */
-  private readonly hosts: () => readonly AskedHost[];
 
-  constructor(caller: AskedHost, { id, name, pid }: SharedClient, hosts: () => readonly AskedHost[]) {
-    this.caller = caller;
-    this.client = { id, name, pid };
-    this.hosts = hosts;
+  constructor(call: Call, session: Session, server: SharingServer, hosting: Hosting) {
+    this.call = call;
+    this.session = session;
+    this.server = server;
+    this.hosting = hosting;
+    this.caller = call.peer ?? server.hooks;
   }
 
   has(name: HookName): boolean {
-    return this.nextFor(name, new Set()) !== undefined;
+    const mayBeBack = SHARED_HOOKS.includes(name) && this.hosting.whenBack(this.session) !== undefined;
+    return this.call.needsConsent || mayBeBack || this.nextFor(name, new Set()) !== undefined;
   }
 
   private nextFor(name: HookName, tried: ReadonlySet<AskedHost>): AskedHost | undefined {
+    const { caller, server, hosting } = this;
     // All other hooks concern the caller's own sessions, so no other host is asked.
-    const candidates = SHARED_HOOKS.includes(name) ? [this.caller, ...this.hosts()] : [this.caller];
-    return candidates.find((host) => !tried.has(host) && host.has(name));
+    const others = SHARED_HOOKS.includes(name) ? [server.hooks, ...hosting.guestsOf(this.session)] : [];
+    return [caller, ...others].find((host) => !tried.has(host) && host.has(name));
   }
 
   ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
+    const { call, session, server, hosting } = this;
+    const { id, name: ofHost, pid } = call.peer?.client ?? server.presence.on(session);
     const tried = new Set<AskedHost>();
     let question: Question | undefined;
     let asked = this.caller;
     const answerOf = async (host: AskedHost): Promise<HookAnswer> => {
       tried.add(host);
       asked = host;
-      question = host.ask(name, host === this.caller ? payload : { ...payload, client: this.client }, onId);
+      call.peer?.noteAsked(call);
+      question = host.ask(
+        name,
+        host === this.caller ? payload : { ...payload, client: { id, name: ofHost, pid } },
+        onId,
+      );
       const answer = await question.answer;
       // The call of a host that is gone needs no answer. If another host is gone, the next one is asked.
       const next = answer.reason === "host_gone" && host !== this.caller ? this.nextFor(name, tried) : undefined;
       return next ? answerOf(next) : answer;
     };
-    const answer = answerOf(this.nextFor(name, tried) ?? this.caller);
+    const decide = async (): Promise<HookAnswer> => {
+      if (!this.nextFor(name, tried)) await hosting.whenBack(session);
+      const host = this.nextFor(name, tried);
+      if (host) return answerOf(host);
+      return call.needsConsent || hosting.isEnding ? { cancelled: true, reason: "host_gone" } : { cancelled: false };
+    };
+    const answer = decide();
     answer.catch(() => {});
     return {
       answer,

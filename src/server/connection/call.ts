@@ -39,6 +39,8 @@ export interface AskedHost {
 /** A process that joined a session of this server; its calls run among the local host's. */
 export interface Peer extends AskedHost {
   readonly client: SharedClient;
+  /** Notes that a host is asked about a call: after the death of this process, the next holder does not run it unasked. */
+  noteAsked(call: Call): void;
   /** Answers a call; `left` has the leaves after it, if it changed anything. */
   reply(call: Call, outcome: Outcome, left: ReportedLeaves | undefined): void;
 }
@@ -69,6 +71,8 @@ export interface Call {
   readonly answer?: (outcome: Outcome) => void;
   /** The head of that guest at the time of the call; null for the shared leaf. */
   readonly head?: string | null;
+  /** True if a former holder of the session died while a host was asked about it: it needs a host's consent. */
+  readonly needsConsent?: boolean;
 }
 
 /** Returns whether a call is a read by the host during a question. It sees the session before the change. */

@@ -110,8 +110,7 @@ export class CallContext implements CommandContext {
   /** The hosts whose consent the call may need. */
   private get hooks(): AskedHost {
     const { lanes, sharing } = this.contexts;
-    const own = this.call.peer ?? this.caller.hooks;
-    return sharing?.getHooks(lanes.sessionOf(this.lane), own) ?? own;
+    return sharing?.getHooks(lanes.sessionOf(this.lane), this.call) ?? this.caller.hooks;
   }
 
   asks(hook: HookName): boolean {

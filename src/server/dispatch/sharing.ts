@@ -30,7 +30,7 @@ export interface Sharing extends Gate {
   /** Returns the clients of a session, the local host first. */
   clientsOf(session: Session): readonly PresentClient[];
   /** Returns the hosts to ask before a call on a session acts. */
-  getHooks(session: Session | null, caller: AskedHost): AskedHost;
+  getHooks(session: Session | null, call: Call): AskedHost;
   /** Runs an operation that replaces a session's files while it has no other client. Throws session_locked. */
   alone<T>(session: Session, doing: string, run: () => T): T;
   /** Sends the guests of a session an event that `by` caused, or the local host if that is undefined. */

@@ -61,8 +61,12 @@ export interface LockedSession {
 }
 
 export function requireWritable({ readOnly }: LifecycleDeps): void {
-  if (!readOnly) return;
-  throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
+  if (readOnly) throw makeReadOnlyFailure();
+}
+
+/** Returns the failure of every change in a server that may write nothing. */
+export function makeReadOnlyFailure(): Failure {
+  return new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
 /** Runs `run` while this process has the session's lock. Throws session_locked, and errors of opening the session. */

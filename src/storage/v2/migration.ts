@@ -114,7 +114,8 @@ async function planOf(
   if (log.readOnly && log.readOnly.name !== "read_only") add(log.readOnly.name, log.readOnly.message);
   const isAnother = isOfAnother(disk, location);
   if (isAnother) add("already_exists", takenBy(location));
-  if (!isUuid(header.id)) add("invalid_id", `the session id ${header.id} is not a UUID`);
+  if (!isUuid(header.id))
+    add("invalid_id", `the session id ${header.id} is not a UUID; clone makes a session with one`);
   // With a pointer, a rollback that was cut off left this, and it is finished first.
   if (exists(disk, getFrozenName(file)) && (isAnother || readPointerAt(disk, location.pointer) === null))
     add("already_exists", `${basename(file)}.migrated exists; move it away`);

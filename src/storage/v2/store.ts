@@ -49,7 +49,7 @@ export function makeSegmentedStore(given: SegmentedStoreOptions): Store {
     if (!isUuid(header.id))
       throw new Failure(
         "invalid_id",
-        "The id of a V2 session is a UUID. Leave sessionId out to get one, or use jsonl.",
+        "The id of a V2 session is a UUID. Leave newSessionId out to get one, or use jsonl.",
         { sessionId: header.id },
       );
     if (!isContainerName(file))

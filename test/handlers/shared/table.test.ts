@@ -36,7 +36,7 @@ const PATHS = ["sessionPath", "otherPath", "outputPath", "path"];
 
 /** Commands that need no right to write: they look, move the leaf in memory, or make another session. */
 const WRITE_NOTHING = [
-  ...["switch_session", "close_session", "fork", "clone", "branch", "migration_status"],
+  ...["switch_session", "close_session", "branch", "migration_status"],
   // For a sound session.
   "repair_session",
 ];

@@ -147,7 +147,7 @@ test("under --read-only nothing is offered that writes, and nothing is written",
   const { place, id, editor } = await editorWith({ args: ["--read-only"] });
   const before = readFileSync(fileOf(place));
   const { sessionCapabilities } = editor.agent.agentCapabilities;
-  for (const name of ["delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
+  for (const name of ["fork", "delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
   const { result } = await editor.load(id);
   expect(ours(result).readOnly).toBe(true);
   for (const method of ["delete", "archive", "unarchive", "set_title"])

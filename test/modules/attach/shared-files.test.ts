@@ -42,7 +42,11 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     await second.result("branch", { entryId: entries[0].id });
     for (const [name, params] of Object.entries(DONE_BY_THE_HOLDER)) {
       const { message, data } = await second.failure(name, params);
-      expect(data, name).toMatchObject({ name: "session_locked", holder: { pid: process.pid, name: "my-editor" } });
+      expect(data, name).toMatchObject({
+        name: "session_locked",
+        retryable: false,
+        holder: { pid: process.pid, name: "my-editor" },
+      });
       expect(message).toContain(`${name} must be run by my-editor (process ${process.pid}), which holds this session`);
     }
     expect((await second.failure("undo")).message).toContain("by its opposite: branch,");

@@ -1,7 +1,7 @@
 /** Whom hooks ask where several hosts share a session. */
 
 import { describe, expect, test } from "vitest";
-import { guestAt, TREE } from "../../support/hosts.ts";
+import { guestAt, sessionOf, TREE } from "../../support/hosts.ts";
 import { type HereServer, type Json, spawnServer } from "../../support/server.ts";
 import { held, QUIET, request, said, texts } from "../../support/shared-session.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -55,6 +55,36 @@ test("in the place of one that ends, the next is asked, and where there is none 
   await next.next();
   await next.finish();
   expect((await again).result).toMatchObject({ cancelled: true, reason: "host_gone" });
+});
+
+describe("where the holder is killed, the next one", SYSTEM, () => {
+  test("does no command about which a host was asked, if no other host is to be asked", async () => {
+    const { place, file } = sessionOf("jsonl");
+    const holder = spawnServer(["--session", file, ...QUIET], "lines", place);
+    await holder.result("initialize", TREE);
+    const { leafId } = await holder.result("append", said("held"));
+    const guest = await guestAt(file, place);
+    const moved = guest.request("branch", { entryId: leafId });
+    await holder.next();
+    holder.process.kill("SIGKILL");
+    expect((await moved).result).toMatchObject({ cancelled: true, reason: "host_gone" });
+    // The host that was asked is gone, and its veto with it.
+    expect(await guest.result("branch", { entryId: leafId })).toMatchObject({ cancelled: false, leafId });
+  });
+
+  test("asks the hosts that the former one asked, as soon as they are back", async () => {
+    const { place, file } = sessionOf("jsonl");
+    const holder = spawnServer(["--session", file, ...QUIET], "lines", place);
+    const { leafId } = await holder.result("append", said("held"));
+    const first = await guestAt(file, place);
+    const asked = await guestAt(file, place, TREE);
+    const moved = first.request("branch", { entryId: leafId });
+    await asked.next();
+    holder.process.kill("SIGKILL");
+    expect(await asked.next()).toMatchObject({ method: "$/cancelRequest" });
+    asked.answer((await asked.next()).id, { cancel: true });
+    expect((await moved).result).toMatchObject({ cancelled: true, reason: "hook" });
+  });
 });
 
 test("opening another session is nobody else's business", async () => {

@@ -224,9 +224,8 @@ export class AcpSession {
         await becomeWriter(session);
         const seed = binding.needsSeed ? makeSeed(session) : undefined;
         if (seed !== undefined) sent = [{ type: "text", text: seed }, ...blocks];
-        await this.append(session, [...this.makeNote(binding), ...this.takeBetweenTurns(), ...recorded.begin(blocks)]);
         // The prompt is durable before the agent gets it.
-        await session.commit();
+        await this.append(session, [...this.makeNote(binding), ...this.takeBetweenTurns(), ...recorded.begin(blocks)]);
         hasBegun = true;
       });
       const { fidelity } = binding;
@@ -272,7 +271,6 @@ export class AcpSession {
     try {
       await this.inOrder(async (session) => {
         await this.append(session, turn.recorded.end({ ...result, errorMessage: turn.failure?.message ?? why }));
-        await session.commit();
         binding.leafId = session.leafId;
       });
     } catch (error) {
@@ -284,11 +282,13 @@ export class AcpSession {
     return result;
   }
 
+  /** Writes entries, and reports them when they are durable. Returns their ids. */
   private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
     if (drafts.length === 0) return [];
     const ready = becomeWriter(session);
     if (ready instanceof Promise) await ready;
     const { ids } = session.append(drafts.map(({ type, rest }) => makeDraft(type, rest)));
+    await session.commit();
     notifyWrittenEntries(this.wire.dispatcher, session, ids);
     return ids;
   }
@@ -317,7 +317,6 @@ export class AcpSession {
     try {
       for (const id of await this.append(session, said)) this.shown.add(id);
       if (binding?.leafId === leafId) binding.leafId = session.leafId;
-      await session.commit();
     } catch (error) {
       this.printError(`What the agent said between turns could not be written. ${(error as Error).message}`);
     }
@@ -394,10 +393,7 @@ export class AcpSession {
   /** Writes the finished messages of a turn before the client is sent the update. */
   private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
     try {
-      await this.inOrder(async (session) => {
-        await this.append(session, drafts);
-        await session.commit();
-      });
+      await this.inOrder((session) => this.append(session, drafts));
     } catch (error) {
       // The turn must not be reported as successful.
       turn.failure ??= error as Error;

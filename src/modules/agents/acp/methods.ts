@@ -45,7 +45,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
     await agent?.initialize?.({ clientCapabilities: toMembers(clientCapabilities), ...pickClientInfo(clientInfo) }),
   );
   const { authMethods = [] } = met;
-  const changes = readOnly ? {} : { delete: {}, archive: {}, title: {} };
+  const changes = readOnly ? {} : { fork: {}, delete: {}, archive: {}, title: {} };
   return {
     protocolVersion: ACP_VERSION,
     agentInfo: { name: SERVER_NAME, title: "Pi session server", version },
@@ -54,7 +54,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
       promptCapabilities: agent?.promptCapabilities ?? { image: false, audio: false, embeddedContext: false },
       mcpCapabilities: { http: false, sse: false },
       ...toMembers(met.agentCapabilities),
-      sessionCapabilities: { list: {}, resume: {}, close: {}, fork: {}, status: {}, ...changes },
+      sessionCapabilities: { list: {}, resume: {}, close: {}, status: {}, ...changes },
       _meta: {
         [SERVER_NAME]: { prompt: agent !== undefined, since: true, forkAt: true, methods: Object.keys(extensions) },
       },
