@@ -160,6 +160,9 @@ async function run(running: Running): Promise<number> {
       });
       return undo;
     },
+    get isInterrupted() {
+      return interrupts.isAsked;
+    },
     disk: world.disk,
     async leave() {
       const left = wire;

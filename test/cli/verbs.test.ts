@@ -437,7 +437,7 @@ describe("changes", () => {
     await say(place, { file })(`
       $ delete {file}
       ? {...} => y
-      {short} is in the trash; undo brings it back, and so does restore.
+      {short} is in the trash; undo or restore brings it back, trash empty removes it for good.
       $ list --paths --query rainbow
 
       $ restore {id}

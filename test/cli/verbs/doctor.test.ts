@@ -150,10 +150,16 @@ test("the trash is shown, and emptied of what is old when that is confirmed", as
     $ prune --trash --older-than 90d
     + 91d ago|2mo ago|13w ago
     + Nothing\\s+brings\\s+them\\s+back
-    $ prune --trash --apply !2`);
+    $ prune --trash --apply !2
+    $ trash empty !2`);
   await after(89)("$ prune --trash --older-than 90d --apply\nThe trash has nothing so old.");
   const trash = join(place.state, "trash");
   expect(Object.keys(contentsOf(trash)).length).toBe(2);
-  await after(91)("$ prune --trash --older-than 90d --apply --yes :: removed for good\\.$");
+  await after(89)("$ trash empty --older-than 90d\nThe trash has nothing so old.");
+  await after(91)(`
+    $ trash empty --older-than 90d
+    ? Remove 1 item of the trash ({...}) for good? Nothing brings it back. [y/N] => n
+    ! Nothing was removed.
+    $ prune --trash --older-than 90d --apply --yes :: removed for good\\.$`);
   expect(contentsOf(trash)).toEqual({});
 });

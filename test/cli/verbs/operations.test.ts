@@ -63,7 +63,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
   const before = Object.keys(contentsOf(rootOf(place))).length;
   const trash = ` AGE    MSGS      SIZE  ID        NAME OR FIRST MESSAGE
       2h       3     {...} B  {short}  say a0000000
-    1 item, {...} B. restore <id> brings a session back.`;
+    1 item, {...} B. restore <id> brings a session back, trash empty removes all.`;
   await say(place)(`
     $ trash
     ${trash}
