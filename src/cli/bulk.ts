@@ -5,6 +5,7 @@ import { formatTime } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
 import { toAbsolutePath } from "../storage/fs/paths.ts";
 import { requireYes } from "./confirmed.ts";
+import { hintAtDirectory } from "./directory-hint.ts";
 import { INTERRUPTED } from "./interrupts.ts";
 import { CWD_FLAG, type Flag, UsageError } from "./options.ts";
 import { findNamedSession, type NamedSession } from "./sessions.ts";
@@ -96,11 +97,10 @@ export async function findChosenSessions(
   if (minutes !== undefined)
     throw new UsageError(`--until ${minutes}m is a time some minutes ago. For months give --until ${minutes}mo.`);
   if (operands.length > 0) throw new UsageError(`Name sessions, or choose them by --until and --cwd, not both.`);
-  const { sessions } = await asking.ask("list_sessions", {
-    until: parseTimeFlag(flags, "--until", asking),
-    cwd: of === undefined ? undefined : toAbsolutePath(of, asking.cwd),
-    holders: true,
-  });
+  const cwd = of === undefined ? undefined : toAbsolutePath(of, asking.cwd);
+  const until = parseTimeFlag(flags, "--until", asking);
+  const { sessions } = await asking.ask("list_sessions", { until, cwd, holders: true });
+  if (cwd !== undefined && sessions.length === 0) await hintAtDirectory(asking, cwd);
   return sessions;
 }
 

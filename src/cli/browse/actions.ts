@@ -270,12 +270,16 @@ async function moveAll(asking: VerbContext, change: Moving, undoable: UndoableAc
   const { ask } = asking;
   const sessions = [change.session, ...(change.others ?? [])];
   const targets = sessions.map((session) => ({ operand: titleOf(session), path: session.sessionPath }));
-  const result: EachResult<MovedOne> = await doEach(asking, targets, ({ path: sessionPath }, group): Promise<MovedOne> => {
-    undoable.paths.add(sessionPath);
-    return change.change === "delete"
-      ? ask("delete_session", { sessionPath, group }).then((deleted) => ({ movedTo: "", ...deleted }))
-      : ask(`${change.change}_session`, { sessionPath, group });
-  });
+  const result: EachResult<MovedOne> = await doEach(
+    asking,
+    targets,
+    ({ path: sessionPath }, group): Promise<MovedOne> => {
+      undoable.paths.add(sessionPath);
+      return change.change === "delete"
+        ? ask("delete_session", { sessionPath, group }).then((deleted) => ({ movedTo: "", ...deleted }))
+        : ask(`${change.change}_session`, { sessionPath, group });
+    },
+  );
   if (!("results" in result)) return { change, notice: movedNotice(change, targets[0].operand, "is", result) };
   const { results } = result;
   const done = results.filter((one): one is MovedOne => !isFailed(one));

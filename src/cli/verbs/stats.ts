@@ -12,7 +12,10 @@ import { formatFact } from "./doctor.ts";
 const ON_TERMINAL = 50;
 
 const SUMS = {
-  "--by": { value: "day,week,model,project,session", meaning: "sum by one or several of these; by day by default" },
+  "--by": {
+    value: "day,week,month,model,project,session",
+    meaning: "sum by one or several of these; by day by default",
+  },
   "--since": { value: "time", meaning: "sum only from this time on, such as 2d, monday or 2026-01-24" },
   "--until": { value: "time", meaning: "sum only up to this time; a day, week or month means its beginning" },
   "--cwd": CWD_FLAG,

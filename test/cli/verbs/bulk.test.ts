@@ -152,6 +152,25 @@ test("delete --until and --cwd show their sessions, ask, and are one operation",
     & !{one}`);
 });
 
+test("a directory without sessions is answered with those below it, or with a similar one", async () => {
+  const { place, say } = await renamed();
+  await say(`
+    $ list --cwd .
+    There are no sessions.
+    ! 3 sessions are in directories below it. list --query ${place.cwd} lists them.
+    = 0
+    $ archive --cwd 'old ap'
+    There are no such sessions.
+    ! Did you mean {...}/old app, with 1 session?
+    = 0
+    $ relocate --from elsewhere/web 'new app'
+    No session has the directory {...}/elsewhere/web, or one in it.
+    ! Did you mean {...}/old app/web, with 1 session?
+    = 0
+    $ list --cwd 'old app' --until 1990
+    There are no sessions.`);
+});
+
 test("Ctrl+C ends a change of many sessions after the current one, says how many stay, and undo takes it back", async () => {
   const { place, one, two, near, say } = await renamed();
   let press = (): void => {};

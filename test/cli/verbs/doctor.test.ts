@@ -71,7 +71,7 @@ test("--fix asks and mends; without a terminal it takes --yes", async () => {
   const mode = () => (statSync(place.state).mode & 0o777).toString(8);
   const say = playVerbs(place, {});
   await say(`
-    $ doctor --fix !2 use --yes
+    $ doctor --fix !2 Use --yes
     $ doctor --fix --dry-run
     {...}
     doctor --fix would do this:
@@ -119,7 +119,7 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
 
 test("removing for good asks with what and how much, and takes only that", async () => {
   const { place, backup } = await troubled();
-  await playVerbs(place)("$ prune --apply --permanent !2 use --yes");
+  await playVerbs(place)("$ prune --apply --permanent !2 Use --yes");
   const late = backup.replace(".v1.bak", ".v2.bak");
   const answer = async (question: string): Promise<string> => {
     expect(question).toMatch(/^Remove 2 leftovers \(.*\) for good\? Nothing brings it back/);
