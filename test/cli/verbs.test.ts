@@ -642,7 +642,7 @@ describe("ends", () => {
     [2, "list -n 5", "Unknown option -n. Did you mean --limit? list --help lists its options."],
     [2, "list --nope"],
     [2, "list --\u001b[2J"],
-    [2, "list extra"],
+    [2, "list extra words", '--query "extra words" chooses by words. Usage: '],
     [2, "merge {id} e"],
     [2, "merge {id} e --summary ' '"],
     [2, "merge {id} e --summary s --prepare"],

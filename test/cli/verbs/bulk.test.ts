@@ -163,6 +163,13 @@ test("a directory without sessions is answered with those below it, or with a si
     There are no such sessions.
     ! Did you mean {...}/old app, with 1 session?
     = 0
+    $ search about --cwd 'old ap'
+    Nothing was found.
+    ! Did you mean {...}/old app, with 1 session?
+    $ stats --cwd 'old ap'
+    {...}
+    ! Did you mean {...}/old app, with 1 session?
+    = 0
     $ relocate --from elsewhere/web 'new app'
     No session has the directory {...}/elsewhere/web, or one in it.
     ! Did you mean {...}/old app/web, with 1 session?
