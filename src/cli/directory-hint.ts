@@ -13,7 +13,10 @@ export async function hintAtDirectory({ ask, say, page }: VerbContext, dir: stri
   if (directories.includes(dir)) return;
   const { home } = page();
   const below = directories.filter((one) => isBelow(dir, one)).length;
-  const name = findNearest(basename(dir), directories.map((one) => basename(one)));
+  const name = findNearest(
+    basename(dir),
+    directories.map((one) => basename(one)),
+  );
   const near = findNearest(dir, directories) ?? directories.find((one) => basename(one) === name);
   if (below > 0)
     say(`${count(below, "session is", "sessions are")} in directories below it. list --query ${dir} lists them.`);

@@ -474,17 +474,18 @@ describe("changes", () => {
       7 entries.
       $ import in.jsonl :: ^It is now at
       ! This machine has no /home/me/project. relocate brought <dir> moves to another directory.
-      $ undo ::
+      $ undo ::`);
+    writeFileSync(join(place.cwd, "empty", "more.jsonl"), fileText(headerText({ id: "another" }), ...LINES));
+    await say(place)(`
       $ import . nothing.jsonl
       nothing.jsonl: There is no file at {...}
-      1 session is as before.
-      1 session is imported; undo takes it back.
+      2 sessions are imported; undo takes them back.
       1 session was here already.
       ! This machine has no /home/me/project. relocate --from '/home/me/project' <dir> moves to another directory.
       = 1
       $ undo ::
-      $ list --query brought
-      There are no sessions.`);
+      $ list --json | total
+      2`);
     expect(readFileSync(out)).toEqual(readFileSync(file));
     expect(readFileSync(join(place.cwd, "out.html"), "utf8")).toMatch(/^<!doctype html>/);
     writeFileSync(out, fileText(headerText({ id: "brought" }), ...LINES.slice(0, 2)));

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { getInfo } from "../../storage/fs/files.ts";
 import { listFolder } from "../../storage/fs/folders.ts";
 import { toAbsolutePath } from "../../storage/fs/paths.ts";
-import { doEach, type EachResult, formatEachListed, getEachStatus, isFailed } from "../bulk.ts";
+import { doEach, type EachResult, getEachStatus, isFailed, printEach } from "../bulk.ts";
 import { UsageError } from "../options.ts";
 import { findAgentFile } from "../sessions.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -29,20 +29,18 @@ export default defineVerb<EachResult<ImportedOne>>({
     if (!flags.has("--json")) hintAtDirectories(asking, findImported(result));
     return result;
   },
-  print(result, _given, page) {
+  print(result, given, page) {
     if (!("results" in result)) return formatImport(result, page);
     const done = findImported(result);
     const of = (...outcomes: ImportedOne["outcome"][]): number =>
       done.filter(({ outcome }) => outcomes.includes(outcome)).length;
     const known = of("known");
     const damaged = done.filter(({ damage }) => damage.length > 0).length;
-    const did = (): string => {
-      const made = of("new", "conflict");
-      const taken = made === 0 ? "" : `; undo takes ${made === 1 ? "it" : "them"} back`;
-      return `${count(made, "session is", "sessions are")} imported${taken}.`;
-    };
+    const made = of("new", "conflict");
+    const them = made === 1 ? "it" : "them";
     return [
-      ...formatEachListed<ImportedOne>(result, { would: "", did }, page),
+      ...printEach<ImportedOne>(() => []).print(result, given, page),
+      ...(made > 0 ? [`${count(made, "session is", "sessions are")} imported; undo takes ${them} back.`] : []),
       ...(known > 0 ? [`${count(known, "session was", "sessions were")} here already.`] : []),
       ...(of("continued") > 0
         ? [`${count(of("continued"), "session has", "sessions have")} the rest now, which cannot be undone.`]
@@ -73,7 +71,8 @@ function listSessionFiles(asking: VerbContext, operand: string): string[] | unde
 
 /** Says which directories of the imported sessions are none here, and how they get others. */
 function hintAtDirectories({ disk, cwd: here, say }: VerbContext, imported: readonly ImportedOne[]): void {
-  const missing = imported.filter(({ cwd }) => cwd && getInfo(disk, toAbsolutePath(cwd, here))?.kind !== "folder");
+  const taken = imported.filter(({ outcome }) => outcome !== "known");
+  const missing = taken.filter(({ cwd }) => cwd && getInfo(disk, toAbsolutePath(cwd, here))?.kind !== "folder");
   const [first, ...others] = new Set(missing.map(({ cwd }) => cwd));
   if (first === undefined) return;
   const more = others.length === 0 ? "" : ` and ${count(others.length, "other directory", "other directories")}`;

@@ -71,7 +71,7 @@ test("--fix asks and mends; without a terminal it takes --yes", async () => {
   const mode = () => (statSync(place.state).mode & 0o777).toString(8);
   const say = playVerbs(place, {});
   await say(`
-    $ doctor --fix !2 Use --yes
+    $ doctor --fix !2 use --yes
     $ doctor --fix --dry-run
     {...}
     doctor --fix would do this:
